@@ -20,26 +20,24 @@ enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 };
 
 const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
 
-static int read_i64(const char *verb, const cli_option *o, const char *value)
-{
-    int64_t x;
-    if (!ares_parse_i64(ares_view_of(value), &x))
-        return ares_fail(ARES_EUSE, "%s: %s = '%s': not a whole number", verb, o->name, value);
-    bool bounded = o->least || o->most;
-    if (!bounded || (x >= o->least && x <= o->most)) {
-        *(int64_t *)o->into = x;
-        return ARES_OK;
-    }
-    if (o->most == INT64_MAX)
-        return ares_fail(ARES_EUSE, "%s: %s = %lld: out of range; set %lld or more", verb, o->name,
-                         (long long)x, (long long)o->least);
-    return ares_fail(ARES_EUSE, "%s: %s = %lld: out of range; set %lld to %lld", verb, o->name,
-                     (long long)x, (long long)o->least, (long long)o->most);
-}
-
+/* ---------------- values */
 static int read_value(const char *verb, const cli_option *o, const char *value)
 {
-    if (o->type == CLI_I64) return read_i64(verb, o, value);
+    int64_t x;
+    if (o->type == CLI_I64) {
+        if (!ares_parse_i64(ares_view_of(value), &x))
+            return ares_fail(ARES_EUSE, "%s: %s = '%s': not a whole number", verb, o->name, value);
+        bool bounded = o->least || o->most;
+        if (!bounded || (x >= o->least && x <= o->most)) {
+            *(int64_t *)o->into = x;
+            return ARES_OK;
+        }
+        if (o->most == INT64_MAX)
+            return ares_fail(ARES_EUSE, "%s: %s = %lld: out of range; set %lld or more", verb,
+                             o->name, (long long)x, (long long)o->least);
+        return ares_fail(ARES_EUSE, "%s: %s = %lld: out of range; set %lld to %lld", verb, o->name,
+                         (long long)x, (long long)o->least, (long long)o->most);
+    }
     if (o->type == CLI_F64)
         return ares_parse_double(ares_view_of(value), o->into)
                    ? ARES_OK
@@ -318,6 +316,12 @@ int cli_read_ids(const char *verb, const ares_json *line, const char *key, ares_
         ares_ids_add(out, (int32_t)id->integer, 0, 0);
     }
     return ARES_OK;
+}
+
+const char *cli_text_of(const ares_json *o, const char *key)
+{
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
 }
 
 void cli_write_error(ares_str *out, const char *message)

@@ -131,6 +131,9 @@ int cli_bad_lines(const char *verb, const char *input, int64_t bad, int64_t line
 /* Reads the list `key` of a line into out; anything but token ids fails, with its place. */
 int cli_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out);
 
+/* The text of a member; NULL: there is none, or it is no string. */
+const char *cli_text_of(const ares_json *o, const char *key);
+
 /* Append {"error":"..."}, [0.5,1], [1,2], [begin,end]. */
 void cli_write_error(ares_str *out, const char *message);
 void cli_write_floats(ares_str *out, const float *x, int64_t n);

@@ -147,6 +147,7 @@ typedef struct study {
     variant *variants;
 } study;
 
+/* ---------------------------------------------------------------- reading */
 static int read_study(study *s, int n, const char *const *words)
 {
     if (!n)
@@ -286,6 +287,7 @@ static void print_tables(study *s, const options *o)
                        (long long)s->variants[i].runs[k].last_step);
 }
 
+/* ---------------------------------------------------------------- the figure */
 /* Replaces each step x[k] by the metric's sum over steps up to it, as the mean over the runs. */
 static void put_totals(ares_arena *arena, const variant *v, const char *metric, double *x,
                        int64_t n)

@@ -6,12 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *text_of(const ares_json *o, const char *key)
-{
-    const ares_json *v = ares_json_get(o, key);
-    return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
-}
-
 typedef struct sweep_variant {
     const char *name; /* the swept value */
     int n, all;       /* all: runs of the sweep; n: those with metrics */
@@ -35,8 +29,8 @@ static int read_runs(sweep_study *s)
     s->variants = ares_arena_calloc(&s->arena, (size_t)s->runs->count + 1, sizeof *s->variants);
     for (int64_t i = 0; i < s->runs->count; i++) {
         const ares_json *run = &s->runs->items[i];
-        const char *name = text_of(run, "variant");
-        if (!name || !text_of(run, "run_dir") || !text_of(run, "run"))
+        const char *name = cli_text_of(run, "variant");
+        if (!name || !cli_text_of(run, "run_dir") || !cli_text_of(run, "run"))
             return ares_fail(ARES_EFORMAT,
                              "compare: %s/sweep.json: runs.%lld: needs run, variant and run_dir",
                              s->dir, (long long)i);
@@ -51,10 +45,10 @@ static int read_runs(sweep_study *s)
         v->all++;
         /* the run directory as written, or below the folder that the sweep was started in, or
          * beside sweep.json, where both were moved together */
-        const char *as_written = text_of(run, "run_dir"), *dir = NULL;
+        const char *as_written = cli_text_of(run, "run_dir"), *dir = NULL;
         const char *places[] = {
             as_written, ares_arena_printf(&s->arena, "%s/%s", s->from, as_written),
-            ares_arena_printf(&s->arena, "%s/%s", s->dir, text_of(run, "run"))
+            ares_arena_printf(&s->arena, "%s/%s", s->dir, cli_text_of(run, "run"))
         };
         for (int p = 0; p < ARES_COUNT(places) && !dir; p++)
             if (ares_file_exists(ares_arena_printf(&s->arena, "%s/metrics.jsonl", places[p])))
@@ -74,8 +68,8 @@ static int read_manifest(sweep_study *s)
     ares_str_fini(&text);
     ARES_TRY(rc);
     ARES_TRY(ares_json_parse(&s->arena, ares_view_trim(ares_view_of(copy)), path, &all));
-    s->name = text_of(all, "sweep");
-    s->from = text_of(all, "from");
+    s->name = cli_text_of(all, "sweep");
+    s->from = cli_text_of(all, "from");
     s->runs = ares_json_get(all, "runs");
     if (!s->name || !s->runs || s->runs->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "compare: %s: not a sweep's list of runs", path);
@@ -424,6 +418,7 @@ static void print_table(sweep_study *s, const char *metric, const char *best)
     putchar('\n');
 }
 
+/* ---------------------------------------------------------------- the page */
 /* Says what the kinds of lines and marks mean that the page shows. */
 static const char *subtitle(sweep_study *s, int64_t window, bool thin)
 {

@@ -427,7 +427,10 @@ static void list(job *j)
 }
 
 /* ---------------- an episode */
-/* "[turn 2: Left || Up; 2 executed; reward -0.2; ..]" on lines of its own. */
+/*
+ * Adds "[turn 2: Left || Up; 2 executed; reward -0.2; ..]" on lines of its own. sampled: what the
+ * model wrote, where the row has another text; else empty.
+ */
 static void note_turn(job *j, const rollouts_episode *e, int64_t turn, ares_view sampled)
 {
     const ares_json *t = &e->turns[turn], *actions = ares_json_get(t, "actions");
@@ -515,22 +518,16 @@ static bool ends_in_row(const rollouts_episode *e, const ares_json *row, int64_t
     return !sampled || rollouts_number(&e->turns[turn], "n_tokens", 0) > 0;
 }
 
-/* What the model wrote in a turn, where the row has a normalised text in its place; else empty. */
-static ares_view other_words(const rollouts_episode *e, int64_t turn, ares_view segment)
-{
-    ares_view wrote = ares_view_trim(rollouts_text(&e->turns[turn], "response"));
-    const ares_json *exact = ares_json_get(e->rows[0], "token_exact");
-    bool known = exact && exact->type == ARES_JSON_BOOL && !exact->boolean;
-    return known && ares_view_find(segment, wrote, 0) < 0 ? wrote : (ares_view){ "", 0 };
-}
-
 /* Shows a row, which holds turns [first, last], with a note after each turn. */
 static void show_row(job *j, const rollouts_episode *e, const ares_json *row, int64_t first,
                      int64_t last)
 {
     ares_view text = rollouts_text(row, "response");
     const ares_json *runs = ares_json_get(row, "trained_text"),
-                    *ends = ares_json_get(row, "turn_ends");
+                    *ends = ares_json_get(row, "turn_ends"),
+                    *exact = ares_json_get(e->rows[0], "token_exact");
+    /* then the row may hold a normalised text in place of what the model wrote */
+    bool inexact = exact && exact->type == ARES_JSON_BOOL && !exact->boolean;
     place at = { 0 };
     int64_t turn = first;
     add_painted(j, rollouts_text(row, "prompt"), PLAIN);
@@ -539,8 +536,10 @@ static void show_row(job *j, const rollouts_episode *e, const ares_json *row, in
         add_until(j, text, runs, &at, ends->items[i].integer);
         while (turn < last && !ends_in_row(e, row, turn))
             note_turn(j, e, turn++, (ares_view){ "", 0 });
-        note_turn(j, e, turn,
-                  other_words(e, turn, (ares_view){ text.data + from, at.byte - from }));
+        ares_view segment = { text.data + from, at.byte - from },
+                  wrote = ares_view_trim(rollouts_text(&e->turns[turn], "response"));
+        bool other = inexact && ares_view_find(segment, wrote, 0) < 0;
+        note_turn(j, e, turn, other ? wrote : (ares_view){ "", 0 });
     }
     ares_view rest = { text.data + at.byte, text.len - at.byte };
     if (ares_view_trim(rest).len) add_until(j, text, runs, &at, INT64_MAX);

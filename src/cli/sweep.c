@@ -258,17 +258,11 @@ int sweep_write_manifest(sweep *s)
 }
 
 /* ---------------- what earlier commands wrote */
-static const char *text_of(const ares_json *o, const char *key)
-{
-    const ares_json *v = ares_json_get(o, key);
-    return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
-}
-
 /* Takes over time and card of earlier attempts of a run. */
 static void take_earlier(sweep_run *r, const ares_json *item)
 {
     if (ares_json_get_double(item, "wall_s", 0, &r->wall_s) != ARES_OK) r->wall_s = 0;
-    r->gpu = text_of(item, "gpu");
+    r->gpu = cli_text_of(item, "gpu");
 }
 
 /* The place of a parameter's name, which is added where it is new. */
@@ -283,8 +277,8 @@ static int name_at(struct sweep_record *all, const char *name)
 /* Lists a run of another command, unless its directory is gone. from: what its paths start at. */
 static void keep(sweep *s, const ares_json *item, const char *from, int most_names)
 {
-    const char *name = text_of(item, "run"), *dir = text_of(item, "run_dir"),
-               *log = text_of(item, "log"), *state = text_of(item, "state");
+    const char *name = cli_text_of(item, "run"), *dir = cli_text_of(item, "run_dir"),
+               *log = cli_text_of(item, "log"), *state = cli_text_of(item, "state");
     const ares_json *values = ares_json_get(item, "values"), *seed = ares_json_get(item, "seed");
     if (!name || !dir) return;
     if (from && *dir != '/' && strcmp(from, this_folder(s)) != 0)
@@ -298,7 +292,7 @@ static void keep(sweep *s, const ares_json *item, const char *from, int most_nam
         if (strcmp(states[i], state) == 0) r->state = (sweep_state)i;
     for (int64_t i = 0; values && i < values->count; i++) {
         const char *key = values->members[i].key.data;
-        texts[name_at(s->record, key)] = text_of(values, key);
+        texts[name_at(s->record, key)] = cli_text_of(values, key);
     }
     take_earlier(r, item);
     s->record->runs[s->record->n++] = r;
@@ -323,7 +317,7 @@ static void make_record(sweep *s, const ares_json *runs, const char *from)
     for (int i = 0; i < s->n_parameters; i++) name_at(all, s->parameters[i].name);
     for (int i = 0; i < s->n; i++) ares_map_put(own, ares_view_of(s->runs[i].name), i);
     for (int64_t i = 0; i < earlier; i++) {
-        const char *name = text_of(&runs->items[i], "run");
+        const char *name = cli_text_of(&runs->items[i], "run");
         if (!name || !ares_map_get(own, ares_view_of(name), &at)) {
             keep(s, &runs->items[i], from, (int)names);
             continue;
@@ -358,7 +352,7 @@ int sweep_read_manifest(sweep *s)
                  "runs of other commands are lost",
                  path);
     ares_error_clear();
-    make_record(s, runs, all ? text_of(all, "from") : NULL);
+    make_record(s, runs, all ? cli_text_of(all, "from") : NULL);
     return ARES_OK;
 }
 

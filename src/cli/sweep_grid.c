@@ -268,6 +268,7 @@ static void override_i64(sweep *s, const char *key, int64_t value)
     if (value) override(s, key, ares_arena_printf(&s->arena, "%lld", (long long)value));
 }
 
+/* ---------------------------------------------------------------- the file */
 static int read_file(sweep *s, const sweep_words *w)
 {
     s->file = ares_config_new();
@@ -518,6 +519,7 @@ static int set_variables(sweep *s, const sweep_words *w, sweep_variables *v, con
     return ARES_OK;
 }
 
+/* ---------------------------------------------------------------- all runs */
 /* Fails where two runs would share a directory or a log. */
 static int check_names(const sweep *s)
 {

@@ -166,6 +166,7 @@ const char *sweep_card_label(ares_arena *arena, const char *cards, int64_t ranks
 
 extern char **environ;
 
+/* ---------------------------------------------------------------- workers */
 typedef struct sweep_worker {
     const char *cards; /* "0,1"; NULL: the CPU */
     const char *label;

@@ -273,6 +273,7 @@ int ares_cli_sft(int argc, char **argv)
     return with_words(&config_verbs[2], argc, argv, run_words, NULL);
 }
 
+/* ---------------- --restarts */
 static int latest_of_words(const config_verb *v, const cli_command *command, const own_options *o,
                            ares_str *path)
 {

@@ -77,6 +77,7 @@ struct processes {
     int64_t n, next_id;
 };
 
+/* ---------------- opening */
 /* NULL and an error: the system has no descriptor for its eventfd. */
 static process *process_new(processes *all)
 {

@@ -10,6 +10,7 @@
 
 #include "ares/text.h"
 
+/* ---------------- addresses */
 const char *openenv_read_url(const char *url, openenv_address *out)
 {
     static const char *const schemes[] = { "ws://", "http://" };
@@ -303,23 +304,19 @@ static void unload(void *shared)
     ares_free(s);
 }
 
-static int load_server(const openenv_options *o, server *s)
-{
-    openenv_address a;
-    const char *wrong = openenv_read_url(o->url, &a);
-    ARES_ASSERT(!wrong); /* check() has read it */
-    snprintf(s->path, sizeof s->path, "%s/ws", a.base);
-    if (o->observation)
-        ARES_TRY(ares_template_new("observation", ares_view_of(o->observation), &s->observation));
-    ARES_TRY(sockets_new(a.host, a.port, FOREIGN_ANSWER_BYTES, &s->sockets));
-    return fetch_schema(o, &a, s);
-}
-
 static int load(const void *options, void **shared)
 {
     const openenv_options *o = options;
     server *s = ares_calloc(1, sizeof *s);
-    int rc = load_server(o, s);
+    openenv_address a;
+    const char *wrong = openenv_read_url(o->url, &a);
+    ARES_ASSERT(!wrong); /* check() has read it */
+    snprintf(s->path, sizeof s->path, "%s/ws", a.base);
+    int rc = ARES_OK;
+    if (o->observation)
+        rc = ares_template_new("observation", ares_view_of(o->observation), &s->observation);
+    if (rc == ARES_OK) rc = sockets_new(a.host, a.port, FOREIGN_ANSWER_BYTES, &s->sockets);
+    if (rc == ARES_OK) rc = fetch_schema(o, &a, s);
     *shared = rc == ARES_OK ? s : NULL;
     if (rc == ARES_OK) return ARES_OK;
     unload(s);
@@ -483,6 +480,7 @@ static int64_t descriptors(const void *options, int64_t n)
     return n;
 }
 
+/* ---------------- episodes */
 static int reset(void *env, const ares_env_start *start)
 {
     openenv *e = env;

@@ -33,11 +33,6 @@ int sokoban_beside(int cols, int cell, int direction)
 }
 
 /* ---------------- the floor */
-static int clamped(int x, int least, int most)
-{
-    return ARES_MIN(ARES_MAX(x, least), most);
-}
-
 /*
  * Carves floor out of walls: a random walk that stamps a mask of 3 x 3 at each step and keeps to
  * the inside of the rim.
@@ -53,8 +48,8 @@ static void carve(const sokoban_size *z, ares_mt19937 *py, uint8_t *room)
     int col = (int)ares_py_randint(py, 1, z->cols - 1);
     for (int step = 17 * (z->rows + z->cols) / 10; step; step--) { /* 1.7 (rows + cols) */
         if (ares_py_random(py) < 0.35) d = ares_py_below(py, 4);
-        row = clamped(row + direction[d][0], 1, z->rows - 2);
-        col = clamped(col + direction[d][1], 1, z->cols - 2);
+        row = ARES_MIN(ARES_MAX(row + direction[d][0], 1), z->rows - 2);
+        col = ARES_MIN(ARES_MAX(col + direction[d][1], 1), z->cols - 2);
         const char *mask = masks[ares_py_below(py, 5)];
         for (int i = 0; i < 9; i++) {
             int r = row - 1 + i / 3, c = col - 1 + i % 3;

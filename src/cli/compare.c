@@ -139,15 +139,16 @@ typedef struct options {
 typedef struct variant {
     const char *name;
     int n;
-    runs_run *runs;
+    runs_run *runs; /* [n] in the order in which they were named */
 } variant;
 typedef struct study {
     ares_arena arena;
     int n;
-    variant *variants;
+    variant *variants; /* [n] in the order of their first runs */
 } study;
 
 /* ---------------------------------------------------------------- reading */
+/* Reads the runs that the words [n] name, each [VARIANT=]RUN_DIR. */
 static int read_study(study *s, int n, const char *const *words)
 {
     if (!n)
@@ -155,6 +156,7 @@ static int read_study(study *s, int n, const char *const *words)
                          "compare: no run directory is named (see ares-train compare --help)");
     s->variants = ares_arena_alloc(&s->arena, (size_t)n * sizeof *s->variants);
     for (int i = 0; i < n; i++) {
+        /* a directory's own name may have a '=' in it */
         const char *equals = ares_dir_exists(words[i]) ? NULL : strchr(words[i], '=');
         const char *name =
             equals ? ares_arena_copy(&s->arena, words[i], (size_t)(equals - words[i])) : words[i];
@@ -211,6 +213,7 @@ typedef struct table {
 } table;
 enum { CELL_WIDTH = 16 };
 
+/* columns: how wide the text prints; width: of the column. */
 static void print_cell(const char *text, int columns, int width)
 {
     printf(" %s%*s |", text, ARES_MAX(0, width - columns), "");
@@ -304,6 +307,7 @@ static void put_totals(ares_arena *arena, const variant *v, const char *metric, 
     for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
 }
 
+/* --band: lowest to highest run; the standard error of the mean */
 static const char *const bands[] = { "range", "error", NULL };
 
 /*
@@ -355,6 +359,7 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const options 
     return (figure_curve){ .name = name, .n = n, .x = x, .mid = mid, .low = low, .high = high };
 }
 
+/* Whether any run has the metric. */
 static bool ever_logged(study *s, const char *metric)
 {
     for (int i = 0; i < s->n; i++)

@@ -127,7 +127,7 @@ bool sweep_study_is(const char *dir)
  */
 
 /* ---------------------------------------------------------------- metrics */
-enum { MOST_NAMES = 4, MOST_PANELS = 32 };
+enum { MOST_NAMES = 4, MOST_PANELS = 32 }; /* names: of a subject, a panel each */
 
 /* The names of metrics that match a pattern, as first met; returns how many, MOST_NAMES at most. */
 static int names_like(sweep_study *s, const char *pattern, const char **names)
@@ -173,6 +173,7 @@ static const subject subjects[] = {
 };
 
 /* ---------------------------------------------------------------- curves */
+/* An empty curve with room for the points, which add_point writes through its const pointers. */
 static figure_curve new_curve(sweep_study *s, const sweep_variant *v, int64_t points)
 {
     double *x[4];
@@ -187,6 +188,7 @@ static figure_curve new_curve(sweep_study *s, const sweep_variant *v, int64_t po
                            .dash = v->dash };
 }
 
+/* Appends to a curve the mean of y [n] at x, with lowest and highest as its band. */
 static void add_point(figure_curve *c, double x, const double *y, int n)
 {
     double sum = 0, low = INFINITY, high = -INFINITY;
@@ -279,6 +281,7 @@ static bool ever_below_one(const figure *f)
     return false;
 }
 
+/* A panel of a metric over training steps. */
 static figure over_steps(sweep_study *s, const char *metric, int64_t window)
 {
     size_t most = (size_t)(sweep_study_runs(s) + s->n); /* a mean per value, a rest per run */
@@ -292,6 +295,7 @@ static figure over_steps(sweep_study *s, const char *metric, int64_t window)
                      .n_curves = n };
 }
 
+/* Best and last of a metric of the runs of a value. */
 typedef struct ends {
     int n, stopped;
     double *best, *last; /* [n] of each run that has the metric */
@@ -383,6 +387,7 @@ static int make_panels(sweep_study *s, const figure3_options *o, figure *panels,
 }
 
 /* ---------------------------------------------------------------- the table */
+/* "0.512 (0.480 to 0.544)": mean of x [n], lowest and highest. */
 static void print_cell(const double *x, int n)
 {
     double sum = 0, low = INFINITY, high = -INFINITY;

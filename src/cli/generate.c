@@ -304,6 +304,8 @@ static int read_prompt(generate_job *j)
     return rc;
 }
 
+/* Adds a request for each line, or for --prompt; a line that is no JSON becomes an error in its
+ * place. */
 static int read_input(generate_job *j)
 {
     if (j->prompt) return read_prompt(j);
@@ -340,6 +342,7 @@ static int run(generate_job *j)
     return rc;
 }
 
+/* Appends a sample as JSON; a model without a tokenizer gives no text. */
 static int write_sample(generate_job *j, const ares_completion *c, ares_str *out)
 {
     ares_str_clear(&j->text);
@@ -357,6 +360,7 @@ static int write_sample(generate_job *j, const ares_completion *c, ares_str *out
     return ARES_OK;
 }
 
+/* Lines in, lines out; with --prompt the texts alone, "---" between several. */
 static int write_answers(generate_job *j)
 {
     ares_str out = { 0 };
@@ -392,6 +396,7 @@ static int write_answers(generate_job *j)
     return bad ? cli_bad_lines("generate", j->input, bad, j->n_answers, first_bad) : ARES_OK;
 }
 
+/* Opens device, model, tokenizer and engine; close_all closes what was opened. */
 static int open_all(generate_job *j)
 {
     ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };

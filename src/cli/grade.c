@@ -37,6 +37,7 @@ static int read_tokens(const ares_json *line, ares_ids *ids, ares_verify_in *in)
     return ARES_OK;
 }
 
+/* rc: how judging ended; where it failed, the score is 0 and "error" says why. */
 static void write_result(int rc, const ares_verify_out *result, ares_str *out)
 {
     ares_json_begin(out, '{');
@@ -50,6 +51,7 @@ static void write_result(int rc, const ares_verify_out *result, ares_str *out)
     ares_json_end(out, '}');
 }
 
+/* A row that cannot be judged has an error for its answer; the others go on. */
 static int grade_line(void *ctx, const ares_json *line, ares_str *out)
 {
     job *j = ctx;
@@ -83,6 +85,7 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
     return rc;
 }
 
+/* A text in a cell of a Markdown table. */
 static void add_cell(ares_str *out, const char *text)
 {
     for (; *text; text++) {

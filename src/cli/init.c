@@ -76,6 +76,7 @@ static int64_t head_dim_of(const job *j)
     return j->head_dim ? j->head_dim : j->hidden / j->heads;
 }
 
+/* vision_config: the two families name some members differently. */
 static void add_tower(const vision_options *v, int64_t hidden, ares_str *s)
 {
     ares_json_begin(ares_json_key(s, "vision_config"), '{');
@@ -160,6 +161,7 @@ static void add_processor(const vision_options *v, ares_str *s)
 /* ------------------------------------------------------------------ one token per byte */
 enum { BYTES = 256, SPECIALS = 3 };
 static const char *const specials[SPECIALS] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
+/* Special tokens follow the bytes: 256 and on; those of images and videos last. */
 static int n_specials(const job *j)
 {
     return SPECIALS + (j->sees ? VISION_TOKENS : 0);
@@ -195,6 +197,7 @@ static void add_special(ares_str *s, int i)
     ares_json_end(s, '}');
 }
 
+/* The step that turns bytes into GPT-2's letters, or back where it is the decoder. */
 static void add_byte_level(ares_str *s, const char *key)
 {
     ares_json_begin(ares_json_key(s, key), '{');
@@ -205,6 +208,7 @@ static void add_byte_level(ares_str *s, const char *key)
     ares_json_end(s, '}');
 }
 
+/* A byte-level BPE without merges: each byte stays a token of its own. */
 static void add_byte_model(ares_str *s)
 {
     char utf8[2];
@@ -238,6 +242,7 @@ static int write_json(const job *j, const char *name, const ares_str *json, int 
     return rc;
 }
 
+/* tokenizer.json as the tokenizers library writes it, with every member that it expects. */
 static int write_byte_tokenizer(const job *j)
 {
     ares_str s = { 0 };
@@ -412,6 +417,7 @@ static int put_processor(const job *j)
     return rc;
 }
 
+/* Draws the weights for config.json, which was just written, and saves them. */
 static int put_model(const job *j, int64_t *parameters)
 {
     ares_model_config c;
@@ -437,6 +443,7 @@ static int put_model(const job *j, int64_t *parameters)
     return rc;
 }
 
+/* Relations between options that no option's own range tells. */
 static int check(const job *j)
 {
     if (j->tied && j->untied)

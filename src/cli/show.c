@@ -89,6 +89,7 @@ static ares_view rollouts_text(const ares_json *o, const char *key)
     return x && x->type == ARES_JSON_STRING ? x->text : (ares_view){ "", 0 };
 }
 
+/* The failure for a row that no run of ours has written. */
 static int foreign(const char *key, const char *what)
 {
     return ares_fail(ARES_EFORMAT, "'%s': %s; this is no row of a rollout, or a damaged one", key,
@@ -319,6 +320,7 @@ static void add_painted(job *j, ares_view text, paint p)
     }
 }
 
+/* Begins a new line unless the output is at one. */
 static void end_line(job *j)
 {
     if (j->out.len && j->out.data[j->out.len - 1] != '\n') ares_str_add_char(&j->out, '\n');
@@ -364,6 +366,7 @@ static void add_end(const rollouts_episode *e, ares_str *out)
     if (ares_json_get(row, "discarded")) ares_str_add_z(out, ", discarded");
 }
 
+/* A number of the turns, summed over the episode. */
 static double sum_of(const rollouts_episode *e, const char *key)
 {
     double sum = 0;
@@ -398,6 +401,7 @@ static void add_source(ares_str *out, const ares_json *row)
     add_line(out, set.len ? set : rollouts_text(row, "data_source"));
 }
 
+/* A line for each episode or answer of the step. */
 static void list(job *j)
 {
     static const char *const episodes[COLUMNS] = { "episode", "tag",     "seed", "turns",
@@ -547,6 +551,7 @@ static void show_row(job *j, const rollouts_episode *e, const ares_json *row, in
     end_line(j);
 }
 
+/* The rows of an episode in the order of their turns; turns in no row are shown between them. */
 static void show_played(job *j, const rollouts_episode *e)
 {
     int64_t shown = 0; /* turns */
@@ -568,6 +573,7 @@ static void show_played(job *j, const rollouts_episode *e)
     for (; shown < e->n_turns; shown++) show_hidden(j, e, shown);
 }
 
+/* A plain answer: prompt, response, and the ground truth where there is one. */
 static void show_answer(job *j, const rollouts_episode *e)
 {
     const ares_json *row = e->rows[0];

@@ -65,6 +65,7 @@ static int rehearse(const sweep *s, const sweep_run *r, ares_config *cfg,
     return rc == ARES_OK ? rc : ares_fail_in(rc, "sweep: run %s", r->name);
 }
 
+/* Resolves and checks the configuration of a run, and notes how far it is. */
 static int check_run(sweep *s, sweep_run *r, bool open, ares_str *refused)
 {
     ares_str needs = { 0 };
@@ -404,6 +405,7 @@ int sweep_make_folder_of(const char *path)
     return rc;
 }
 
+/* In one write, so that a sweep that is killed leaves the last line torn, and no other. */
 static int append(const char *path, const ares_str *text)
 {
     ARES_TRY(sweep_make_folder_of(path));
@@ -453,6 +455,7 @@ static int read_summary(const char *path, ares_str *all)
     return ares_file_write_atomic(path, all->data ? all->data : "", all->len);
 }
 
+/* Writes the result of a finished run where it is missing, and its line of the summary. */
 static int repair_run(sweep *s, const sweep_run *r, const ares_str *summary)
 {
     ares_str line = { 0 };
@@ -524,6 +527,7 @@ static int work(sweep *s)
     return rc;
 }
 
+/* Keeps other sweeps out of the folder. */
 static int take_lock(sweep *s)
 {
     int rc = ares_lock_take(s->dir, &s->lock);

@@ -21,6 +21,7 @@
 #include "ares/core.h"
 #include "ares/dist.h"
 
+/* A folder per card, named by its bus address. */
 static const char *const driver = "/proc/driver/nvidia/gpus";
 
 static int is_entry(const struct dirent *e)
@@ -301,6 +302,7 @@ static int sweep_open_queue(sweep_queue *q, sweep *s)
 }
 
 /* ---------------------------------------------------------------- --dry-run */
+/* Prints a word as a shell reads it: quoted where it has other characters. */
 static void print_word(const char *word)
 {
     static const char plain[] =
@@ -441,7 +443,7 @@ static void pass_on(sweep_queue *q, int signal)
 }
 
 /* ---------------------------------------------------------------- how far they are */
-enum { TAIL = 8192, LOOK_EVERY_S = 1 };
+enum { TAIL = 8192, LOOK_EVERY_S = 1 }; /* bytes of a log that are read; how often, in seconds */
 
 /* The last "step 12/40 | .." of its log, as a run prints it at the end of a step. */
 static void read_step(sweep_worker *w)
@@ -530,6 +532,7 @@ static int wait_for(const sweep_queue *q, const sigset_t *set)
     return sigtimedwait(set, NULL, &t);
 }
 
+/* Gives runs to idle workers whose cooldown is over; after a signal none starts. */
 static int start_idle(sweep_queue *q)
 {
     for (int i = 0; i < q->n_workers && !q->signals; i++)

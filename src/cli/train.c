@@ -9,6 +9,7 @@
 
 typedef int config_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                        const char *output);
+/* What train, eval and sft differ in. */
 typedef struct config_verb {
     const char *name, *usage, *about, *example;
     bool reinforcement;  /* a run holds a reference and a critic where the options ask for them */
@@ -105,6 +106,7 @@ static bool read_configuration(const config_verb *v, ares_config *cfg, const own
     return good;
 }
 
+/* Reads and checks the configuration, then prints it or runs it. */
 static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
                       const own_options *o, ares_world *world)
 {
@@ -274,6 +276,7 @@ int ares_cli_sft(int argc, char **argv)
 }
 
 /* ---------------- --restarts */
+/* Why a restart could not go on from a checkpoint is said now, before the first start. */
 static int latest_of_words(const config_verb *v, const cli_command *command, const own_options *o,
                            ares_str *path)
 {
@@ -324,6 +327,7 @@ typedef struct job {
     bool json;
 } job;
 
+/* The plan is printed even where the run does not fit, which then fails the command. */
 static int print_plan(const job *j, ares_config *cfg, const ares_train_config *c)
 {
     ares_plan_options o = {

@@ -129,6 +129,7 @@ static bool has_ids(const process *p)
 }
 
 /* ---------------- ends of a life */
+/* Answers the seat's question with how the process ended. */
 static void fail_seat(process *p, seat *s)
 {
     s->reply->failed = true;
@@ -174,6 +175,7 @@ static seat *addressee(process *p, ares_view line)
     return found;
 }
 
+/* Gives a line to the seat that waits for it; a line that nobody waits for ends the process. */
 static void take_line(process *p, ares_view line)
 {
     seat *s = addressee(p, line);
@@ -281,6 +283,7 @@ static void lead(process *p, seat *s)
 }
 
 /* ---------------- asking */
+/* Starts the process: a new life. false: p->why says why not. */
 static bool start(process *p)
 {
     if (ares_child_start(&p->child, p->all->argv, p->all->o.memory_bytes) == ARES_OK) {
@@ -310,6 +313,7 @@ static bool prepare(process *p, seat *s, bool begins)
     return true;
 }
 
+/* Sends the question and waits; reads for all callers where no other one does. */
 static void wait_for_answer(process *p, seat *s, ares_view question)
 {
     ares_str_add_view(&p->out, question);

@@ -181,7 +181,7 @@ static ARES_OPTION_TABLE(env_table, ares_env_options, ARES_ENV_OPTIONS);
 static ARES_OPTION_TABLE(definition_table, ares_env_definition_options,
                          ARES_ENV_DEFINITION_OPTIONS);
 
-enum { TAGS = 64, PATH = 256 };
+enum { TAGS = 64, PATH = 256 }; /* built-in tags and types at most; bytes of an option's path */
 
 const char *const *ares_env_tag_names(int *n)
 {
@@ -214,6 +214,7 @@ static void preset(ares_config *cfg, const char *tag, const char *key, const cha
     ares_str_fini(&path);
 }
 
+/* Presets the options of a tag's type, which stand as a JSON object in the table of tags. */
 static void preset_options(ares_config *cfg, const env_tag *t)
 {
     ares_arena arena = { 0 };
@@ -321,7 +322,7 @@ int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d)
     }
     snprintf(path, sizeof path, "env.definitions.%s", tag);
     d->tag = strcpy(ares_config_alloc(cfg, strlen(tag)), tag);
-    int faults = ares_config_fault_count(cfg);
+    int faults = ares_config_fault_count(cfg); /* others' faults are not this tag's */
     ares_config_bind(cfg, path, definition_table, &d->texts);
     if (ares_config_fault_count(cfg) > faults) return ARES_OK;
     int type;

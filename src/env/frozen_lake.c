@@ -208,6 +208,7 @@ static void add_grid(const void *env, ares_str *out)
     }
 }
 
+/* Adds the cells of a kind, in reading order. */
 static void add_cells(const frozen_lake *f, char cell, const char *label, ares_str *out)
 {
     int list[FROZEN_LAKE_CELLS], n = 0;

@@ -120,6 +120,7 @@ static int find_field(const ares_json *schema, const ares_json *constants, ares_
     return n;
 }
 
+/* The failure where the field of an answer is not known; it lists the schema's fields. */
 static int no_field(const ares_json *properties, const char *what)
 {
     ares_str fields = { 0 }; /* "move, speed" */
@@ -337,6 +338,7 @@ static bool has_type(const ares_json *v, const char *type)
     return t && t->type == ARES_JSON_STRING && ares_view_is(t->text, type);
 }
 
+/* The server's own error fails the episode. */
 static void say_error(openenv *e, const ares_json *data)
 {
     char code[160], message[160];
@@ -534,6 +536,7 @@ static bool read_reward(openenv *e, const ares_json *v, ares_env_outcome *out)
     return true;
 }
 
+/* Reads the answer to a step; false: it is not what the protocol says. */
 static bool read_step(openenv *e, const ares_json *data, ares_env_outcome *out)
 {
     const ares_json *done = ares_json_get(data, "done"),

@@ -431,17 +431,6 @@ int sweep_record(sweep *s, const sweep_run *r)
 }
 
 /* ---------------------------------------------------------------- repair */
-/* Whether a run's result is there and whole; then it is in `line`. */
-static bool has_result(const sweep_run *r, ares_str *line)
-{
-    ares_view fields = ares_view_of(r->fields);
-    if (!ares_file_exists(r->result) || ares_file_read(r->result, line) != ARES_OK) return false;
-    ares_view text = ares_str_view(line);
-    return text.len && text.data[text.len - 1] == '\n' && ares_view_starts(text, fields) &&
-           !memchr(text.data, '\n', text.len - 1) &&
-           ares_view_find(text, ARES_VIEW(" | status=success"), fields.len) > 0;
-}
-
 /* Reads the summary, and cuts a last line that is not whole. */
 static int read_summary(const char *path, ares_str *all)
 {
@@ -459,8 +448,16 @@ static int read_summary(const char *path, ares_str *all)
 static int repair_run(sweep *s, const sweep_run *r, const ares_str *summary)
 {
     ares_str line = { 0 };
+    ares_view fields = ares_view_of(r->fields);
     int rc = ARES_OK;
-    if (!has_result(r, &line)) {
+    bool whole = false; /* one line, ended, that begins with the run's fields and tells success */
+    if (ares_file_exists(r->result) && ares_file_read(r->result, &line) == ARES_OK) {
+        ares_view text = ares_str_view(&line);
+        whole = text.len && text.data[text.len - 1] == '\n' && ares_view_starts(text, fields) &&
+                !memchr(text.data, '\n', text.len - 1) &&
+                ares_view_find(text, ARES_VIEW(" | status=success"), fields.len) > 0;
+    }
+    if (!whole) {
         ares_str_clear(&line);
         describe(r, &line);
         printf("repaired: %s was missing or half-written\n", r->result);

@@ -62,16 +62,6 @@ bool sweep_same_value(const char *a, const char *b)
            x == y;
 }
 
-/* What follows the last slash; slashes at the end do not count. */
-static void base(const char *value, ares_str *out)
-{
-    size_t end = strlen(value);
-    while (end && value[end - 1] == '/') end--;
-    size_t begin = end;
-    while (begin && value[begin - 1] != '/') begin--;
-    ares_str_add(out, value + begin, end - begin);
-}
-
 /* ---------------------------------------------------------------- templates */
 static size_t word_length(const char *at)
 {
@@ -111,8 +101,14 @@ static int add_variable(const sweep_variables *v, const char *what, ares_view na
     if (!form.len) ares_str_add_z(out, value);
     else if (ares_view_is(form, "label")) sweep_label(value, "", out);
     else if (ares_view_is(form, "label_p")) sweep_label(value, "p", out);
-    else if (ares_view_is(form, "base")) base(value, out);
-    else
+    else if (ares_view_is(form, "base")) {
+        /* what follows the last slash; slashes at the end do not count */
+        size_t end = strlen(value);
+        while (end && value[end - 1] == '/') end--;
+        size_t begin = end;
+        while (begin && value[begin - 1] != '/') begin--;
+        ares_str_add(out, value + begin, end - begin);
+    } else
         return ares_fail(ARES_ECONFIG,
                          "sweep: %s: {%.*s|%.*s}: no such form (choices: label, label_p, base)",
                          what, (int)name.len, name.data, (int)form.len, form.data);

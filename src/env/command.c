@@ -269,19 +269,6 @@ static void serve_once(process *p)
     if (fds[0].revents) receive(p);
 }
 
-/* This caller reads for all until its own answer is there, then wakes another one that waits. */
-static void lead(process *p, seat *s)
-{
-    p->led = true;
-    while (s->waiting) serve_once(p);
-    p->led = false;
-    for (int64_t i = 0; i < p->all->o.seats; i++)
-        if (p->seats[i] && p->seats[i]->waiting) {
-            pthread_cond_signal(&p->seats[i]->told);
-            return;
-        }
-}
-
 /* ---------------- asking */
 /* Starts the process: a new life. false: p->why says why not. */
 static bool start(process *p)
@@ -323,9 +310,18 @@ static void wait_for_answer(process *p, seat *s, ares_view question)
     s->ahead = ++p->open;
     s->waiting = true;
     if (p->led) eventfd_write(p->wake, 1);
-    while (s->waiting)
-        if (p->led) pthread_cond_wait(&s->told, &p->lock);
-        else lead(p, s);
+    while (s->waiting) {
+        if (p->led) {
+            pthread_cond_wait(&s->told, &p->lock);
+            continue;
+        }
+        p->led = true; /* this caller reads for all until its own answer is there */
+        while (s->waiting) serve_once(p);
+        p->led = false;
+        int64_t next = 0; /* another one that waits takes over */
+        while (next < p->all->o.seats && !(p->seats[next] && p->seats[next]->waiting)) next++;
+        if (next < p->all->o.seats) pthread_cond_signal(&p->seats[next]->told);
+    }
 }
 
 /*

@@ -192,19 +192,16 @@ static void add_vocabulary(const void *options, ares_str *out)
                         "√: player on goal");
 }
 
-static const char *symbol(char cell, bool player)
-{
-    if (cell == 'H') return player ? "X" : "O";
-    if (cell == 'G') return player ? "√" : "G";
-    return player ? "P" : "_";
-}
-
 static void add_grid(const void *env, ares_str *out)
 {
     const frozen_lake *f = env;
     for (int i = 0; i < f->map.size * f->map.size; i++) {
+        bool here = i == f->player;
+        char cell = f->map.cell[i];
         if (i && i % f->map.size == 0) ares_str_add_char(out, '\n');
-        ares_str_add_z(out, symbol(f->map.cell[i], i == f->player));
+        if (cell == 'H') ares_str_add_z(out, here ? "X" : "O");
+        else if (cell == 'G') ares_str_add_z(out, here ? "√" : "G");
+        else ares_str_add_z(out, here ? "P" : "_");
     }
 }
 

@@ -268,16 +268,6 @@ static void receive(connection *c, const char *data, size_t n, bool whole)
     finish(c);
 }
 
-/* Keeps code and reason of a close frame: "closed the connection (1011 keepalive ping timeout)". */
-static void note_close(connection *c, const unsigned char *in, size_t n)
-{
-    if (n < 2) return;
-    char quote[160];
-    ares_view reason = { (const char *)in + 2, ARES_MIN(n - 2, (size_t)80) };
-    snprintf(c->end, sizeof c->end, "closed the connection (%d%s%.80s)", in[0] << 8 | in[1],
-             reason.len ? " " : "", foreign_quote(reason, quote));
-}
-
 static int on_document(connection *c, struct lws *wsi, enum lws_callback_reasons reason,
                        const void *in, size_t n)
 {
@@ -329,7 +319,16 @@ static int on_message(connection *c, struct lws *wsi, enum lws_callback_reasons 
         }
         receive(c, in, n, lws_is_final_fragment(wsi) && !lws_remaining_packet_payload(wsi));
         break;
-    case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE: note_close(c, in, n); break;
+    case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE: {
+        if (n < 2) break; /* no code */
+        const unsigned char *code = in;
+        char quote[160];
+        ares_view text = { (const char *)in + 2, ARES_MIN(n - 2, (size_t)80) };
+        /* "closed the connection (1011 keepalive ping timeout)" */
+        snprintf(c->end, sizeof c->end, "closed the connection (%d%s%.80s)", code[0] << 8 | code[1],
+                 text.len ? " " : "", foreign_quote(text, quote));
+        break;
+    }
     case LWS_CALLBACK_CLIENT_CLOSED: end(c, false, c->end); break;
     default: break;
     }

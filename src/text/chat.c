@@ -97,32 +97,6 @@ static ares_json *with_item(const ares_json *array, int64_t i, ares_json item, a
     return out;
 }
 
-static int no_text(int64_t message, ares_view key)
-{
-    return ares_fail(
-        ARES_EFORMAT,
-        "template: messages[%lld].%.*s: holds no text that continue_final_message could continue",
-        (long long)message, (int)ARES_MIN(key.len, 60), key.data);
-}
-
-/* Of a content that is a list of parts, the last part with a text is marked. */
-static int mark_parts(const ares_json *parts, int64_t message, ares_view key, ares_arena *arena,
-                      const ares_json **marked, ares_view *content)
-{
-    for (int64_t i = parts->count - 1; i >= 0; i--) {
-        const ares_json *part = &parts->items[i], *text = ares_json_get(part, "text");
-        if (part->type == ARES_JSON_STRING && ares_view_find(part->text, ARES_VIEW("text"), 0) < 0)
-            continue;
-        if (part->type == ARES_JSON_OBJECT && !text) continue;
-        if (!text || text->type != ARES_JSON_STRING) break;
-        *content = text->text;
-        *marked = with_item(
-            parts, i, with_member(part, ARES_VIEW("text"), marked_text(text, arena), arena), arena);
-        return ARES_OK;
-    }
-    return no_text(message, key);
-}
-
 /* *marked: the messages with the mark after the text of the final one; *content: that text. */
 static int chat_continue_mark(const ares_json *messages, ares_view key, ares_arena *arena,
                               const ares_json **marked, ares_view *content)
@@ -131,16 +105,29 @@ static int chat_continue_mark(const ares_json *messages, ares_view key, ares_are
     if (last < 0)
         return ares_fail(ARES_EFORMAT,
                          "template: 'messages' is empty: there is no final message to continue");
-    const ares_json *message = &messages->items[last], *text = ares_json_find(message, key),
+    const ares_json *message = &messages->items[last], *all = ares_json_find(message, key),
                     *inner = NULL;
-    if (!text || text->type == ARES_JSON_NULL) return no_text(last, key);
-    if (text->type == ARES_JSON_ARRAY) {
-        ARES_TRY(mark_parts(text, last, key, arena, &inner, content));
-    } else {
-        if (text->type != ARES_JSON_STRING) return no_text(last, key);
-        *content = text->text;
-        inner = marked_text(text, arena);
+    if (all && all->type == ARES_JSON_STRING) {
+        *content = all->text;
+        inner = marked_text(all, arena);
     }
+    /* of a content that is a list of parts, the last part with a text is marked */
+    for (int64_t i = all && all->type == ARES_JSON_ARRAY ? all->count - 1 : -1; i >= 0 && !inner;
+         i--) {
+        const ares_json *part = &all->items[i], *text = ares_json_get(part, "text");
+        if (part->type == ARES_JSON_STRING && ares_view_find(part->text, ARES_VIEW("text"), 0) < 0)
+            continue;
+        if (part->type == ARES_JSON_OBJECT && !text) continue;
+        if (!text || text->type != ARES_JSON_STRING) break;
+        *content = text->text;
+        inner = with_item(
+            all, i, with_member(part, ARES_VIEW("text"), marked_text(text, arena), arena), arena);
+    }
+    if (!inner)
+        return ares_fail(ARES_EFORMAT,
+                         "template: messages[%lld].%.*s: holds no text that "
+                         "continue_final_message could continue",
+                         (long long)last, (int)ARES_MIN(key.len, 60), key.data);
     *marked = with_item(messages, last, with_member(message, key, inner, arena), arena);
     return ARES_OK;
 }
@@ -180,19 +167,11 @@ struct ares_chat {
     ares_chat *with_tools;      /* of conversations with tools; NULL: this one */
 };
 
-/* A token is a string, or an object with its text in "content". */
-static const ares_json *token_text(const ares_json *j)
-{
-    if (j && j->type == ARES_JSON_OBJECT) j = ares_json_get(j, "content");
-    return j && j->type == ARES_JSON_STRING ? j : NULL;
-}
-
-static const ares_json *copy_string(ares_arena *a, const ares_json *from)
+static const ares_json *copy_string(ares_arena *a, ares_view from)
 {
     ares_json *j = ares_arena_calloc(a, 1, sizeof *j);
     *j = (ares_json){ .type = ARES_JSON_STRING,
-                      .text = { ares_arena_copy(a, from->text.data, from->text.len),
-                                from->text.len } };
+                      .text = { ares_arena_copy(a, from.data, from.len), from.len } };
     return j;
 }
 
@@ -210,18 +189,18 @@ static void add_token(ares_chat *c, ares_view name, const ares_json *text)
 
 static void add_tokens(ares_chat *c, const ares_json *config)
 {
-    for (int64_t i = 0; i < config->count;
-         i++) { /* bos_token ..., and image_token of some models */
+    /* bos_token ..., and image_token of some models */
+    for (int64_t i = 0; i < config->count; i++) {
         ares_view key = config->members[i].key;
-        const ares_json *text = token_text(config->members[i].value);
-        if (text && key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0)
+        ares_view text = tokenizer_token_text(config->members[i].value);
+        if (text.data && key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0)
             add_token(c, key, copy_string(&c->arena, text));
     }
     /* {"image_token": "<image>"} */
     const ares_json *extra = ares_json_get(config, "extra_special_tokens");
     for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
-        const ares_json *text = token_text(extra->members[i].value);
-        if (text) add_token(c, extra->members[i].key, copy_string(&c->arena, text));
+        ares_view text = tokenizer_token_text(extra->members[i].value);
+        if (text.data) add_token(c, extra->members[i].key, copy_string(&c->arena, text));
     }
     const ares_json *more = ares_json_get(config, "additional_special_tokens");
     if (!more || more->type != ARES_JSON_ARRAY || more->count == 0) return;
@@ -229,8 +208,8 @@ static void add_tokens(ares_chat *c, const ares_json *config)
               *items = ares_arena_calloc(&c->arena, (size_t)more->count, sizeof *items);
     *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = items };
     for (int64_t i = 0; i < more->count; i++) {
-        const ares_json *text = token_text(&more->items[i]);
-        if (text) items[list->count++] = *copy_string(&c->arena, text);
+        ares_view text = tokenizer_token_text(&more->items[i]);
+        if (text.data) items[list->count++] = *copy_string(&c->arena, text);
     }
     add_token(c, ARES_VIEW("additional_special_tokens"), list);
 }
@@ -275,27 +254,6 @@ bool ares_chat_reads(const ares_chat *c, ares_view name)
 }
 
 /* ------------------------------------------------------------------ a model directory */
-static int read_json(const char *path, ares_str *text, ares_arena *arena, const ares_json **out)
-{
-    *out = NULL;
-    if (!ares_file_exists(path)) return ARES_OK;
-    ARES_TRY(ares_file_read(path, text));
-    return ares_json_parse(arena, ares_str_view(text), path, out);
-}
-
-/* The text of a name in a list of templates; NULL: it has none. */
-static const ares_json *listed(const ares_json *list, const char *name)
-{
-    for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++) {
-        const ares_json *label = ares_json_get(&list->items[i], "name"),
-                        *text = ares_json_get(&list->items[i], "template");
-        if (label && text && label->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING &&
-            ares_view_is(label->text, name))
-            return text;
-    }
-    return NULL;
-}
-
 /* The source in `chat_template`: a string, or a list of named ones. Data NULL: there is none. */
 static int template_in(const ares_json *config, const char *path, const char *name,
                        ares_view *source)
@@ -310,29 +268,18 @@ static int template_in(const ares_json *config, const char *path, const char *na
                          "template: %s: chat template = '%s': the file has one template, without a "
                          "name; leave the name out",
                          path, name);
-    const ares_json *text = listed(t, name ? name : "default");
+    const ares_json *text = tokenizer_template_named(t, name ? name : "default");
     if (text) return *source = text->text, ARES_OK;
     return ares_fail(ARES_EFORMAT,
                      "template: %s: chat template = '%s': the file has no template of this name",
                      path, name ? name : "default");
 }
 
-/* That of a vision model's processor, which knows images. Data NULL: there is none. */
-static int of_processor(const char *dir, ares_str *text, ares_arena *arena, ares_view *source)
-{
-    ares_str path = { 0 };
-    const ares_json *json;
-    int rc = read_json(ares_path_join(&path, dir, "chat_template.json"), text, arena, &json);
-    if (rc == ARES_OK && json) rc = template_in(json, path.data, NULL, source);
-    ares_str_fini(&path);
-    return rc;
-}
-
 static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
                 ares_chat **out)
 {
-    ares_str config_path = { 0 }, template_path = { 0 };
-    const ares_json *config = NULL;
+    ares_str config_path = { 0 }, template_path = { 0 }, processor_path = { 0 };
+    const ares_json *config = NULL, *processor = NULL;
     ares_view source = { 0 };
     bool dir = ares_dir_exists(path), usual = !name || strcmp(name, "default") == 0;
     int rc = ARES_OK;
@@ -343,12 +290,19 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
         } else {
             ares_path_join(&template_path, path, "chat_template.jinja");
         }
-        rc = tokenizer_config_read(path, arena, &config);
+        rc = tokenizer_config_read(path, arena, false, &config);
     } else {
         ares_str_add_z(&template_path, path);
     }
     const char *from = template_path.data;
-    if (rc == ARES_OK && dir && usual) rc = of_processor(path, text, arena, &source);
+    /* a vision model has a template that knows images beside its processor: it comes first */
+    if (rc == ARES_OK && dir && usual &&
+        ares_file_exists(ares_path_join(&processor_path, path, "chat_template.json"))) {
+        rc = ares_file_read(processor_path.data, text);
+        if (rc == ARES_OK)
+            rc = ares_json_parse(arena, ares_str_view(text), processor_path.data, &processor);
+        if (rc == ARES_OK) rc = template_in(processor, processor_path.data, NULL, &source);
+    }
     if (rc == ARES_OK && !source.data && (!dir || ares_file_exists(from))) {
         rc = ares_file_read(from, text);
         source = ares_str_view(text);
@@ -364,35 +318,32 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
     if (rc == ARES_OK) rc = ares_chat_new(from, source, config, out);
     ares_str_fini(&config_path);
     ares_str_fini(&template_path);
+    ares_str_fini(&processor_path);
     return rc;
 }
 
 #define WITH_TOOLS "tool_use" /* transformers' name of it */
 
-/* Whether a model directory has a template of its own for conversations with tools. */
-static int knows_tools(const char *dir, ares_arena *arena, bool *out)
-{
-    ares_str path = { 0 };
-    const ares_json *config = NULL;
-    ares_str_addf(&path, "%s/additional_chat_templates/" WITH_TOOLS ".jinja", dir);
-    *out = ares_file_exists(path.data);
-    ares_str_fini(&path);
-    ARES_TRY(tokenizer_config_read(dir, arena, &config));
-    *out = *out || (config && listed(ares_json_get(config, "chat_template"), WITH_TOOLS));
-    return ARES_OK;
-}
-
 int ares_chat_load(const char *path, const char *name, ares_chat **out)
 {
     ares_arena arena = { 0 };
-    ares_str text = { 0 };
+    ares_str text = { 0 }, tools_path = { 0 };
     bool tools = false;
     *out = NULL;
     int rc = load(path, name, &text, &arena, out);
-    if (rc == ARES_OK && !name && ares_dir_exists(path)) rc = knows_tools(path, &arena, &tools);
+    if (rc == ARES_OK && !name && ares_dir_exists(path)) {
+        /* the directory may have a template of its own for conversations with tools */
+        const ares_json *config = NULL;
+        ares_str_addf(&tools_path, "%s/additional_chat_templates/" WITH_TOOLS ".jinja", path);
+        rc = tokenizer_config_read(path, &arena, false, &config);
+        tools =
+            ares_file_exists(tools_path.data) ||
+            tokenizer_template_named(ares_json_get(config, "chat_template"), WITH_TOOLS) != NULL;
+    }
     if (rc == ARES_OK && tools) rc = ares_chat_load(path, WITH_TOOLS, &(*out)->with_tools);
     if (rc != ARES_OK) ares_chat_free(*out), *out = NULL;
     ares_str_fini(&text);
+    ares_str_fini(&tools_path);
     ares_arena_fini(&arena);
     return rc;
 }

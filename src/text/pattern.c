@@ -46,20 +46,13 @@ static int peek(const translation *t, size_t ahead)
     return t->at + ahead < t->source.len ? (unsigned char)t->source.data[t->at + ahead] : -1;
 }
 
-static bool is_category(ares_view name)
-{
-    static const char *const names[] = { "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc",
-                                         "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
-                                         "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So",
-                                         "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co" };
-    for (int i = 0; i < ARES_COUNT(names); i++)
-        if (ares_view_is(name, names[i])) return true;
-    return false;
-}
-
 /* Writes the property that begins at t->at, \p{..}, as a class or as the members of one. */
 static int property(translation *t, bool in_class)
 {
+    static const char *const categories[] = { "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc",
+                                              "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
+                                              "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So",
+                                              "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co" };
     size_t begin = t->at;
     bool negated = peek(t, 1) == 'P';
     if (peek(t, 2) != '{') return refuse(t, begin, "a property is written \\p{..}");
@@ -68,18 +61,18 @@ static int property(translation *t, bool in_class)
     ares_view name = { t->source.data + begin + 3, (size_t)close - begin - 3 };
     if (name.len && name.data[0] == '^') negated = !negated, name.data++, name.len--;
     int n;
-    const unicode_range *extra;
-    bool script = false;
-    if (is_category(name)) extra = unicode_new_categories(&n);
-    else if (ares_view_is(name, "Han") || ares_view_is(name, "Hiragana") ||
-             ares_view_is(name, "Katakana") || ares_view_is(name, "Hangul"))
-        extra = unicode_new_script_ranges(&n), script = true;
-    else
+    bool script = ares_view_is(name, "Han") || ares_view_is(name, "Hiragana") ||
+                  ares_view_is(name, "Katakana") || ares_view_is(name, "Hangul");
+    bool known = script;
+    for (int i = 0; !known && i < ARES_COUNT(categories); i++)
+        known = ares_view_is(name, categories[i]);
+    if (!known)
         return refuse(t, begin,
                       "this property is not supported (choices: categories of one or two letters, "
                       "Han, Hiragana, Katakana, Hangul)");
     if (negated && in_class)
         return refuse(t, begin, "a negated property inside [..] is not supported");
+    const unicode_range *extra = unicode_new_ranges(script, &n);
     if (!in_class) ares_str_add_z(t->out, negated ? "[^" : "[");
     ares_str_addf(t->out, script ? "\\p{sc:%.*s}" : "\\p{%.*s}", (int)name.len, name.data);
     for (int i = 0; i < n; i++) {

@@ -21,6 +21,14 @@ static void pieces_add(pieces *p, piece x)
     p->items[p->n++] = x;
 }
 
+/* Appends bytes [from, to) of a piece, unless there are none. id: of an added token, or -1. */
+static void add_part(const piece *p, size_t from, size_t to, int32_t id, pieces *out)
+{
+    if (to > from)
+        pieces_add(out, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, id,
+                                 p->in_source, 0 });
+}
+
 text_scratch *text_scratch_new(void)
 {
     text_scratch *s = ares_calloc(1, sizeof *s);
@@ -204,13 +212,6 @@ static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
     return ARES_OK;
 }
 
-static void emit(text_scratch *s, const piece *p, size_t from, size_t to)
-{
-    if (to > from)
-        pieces_add(&s->b, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, -1,
-                                   p->in_source, 0 });
-}
-
 static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
 {
     ARES_TRY(find_cuts(step, s, p));
@@ -221,12 +222,13 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
     case SPLIT_ISOLATED:
     case SPLIT_REMOVED:
         for (int64_t i = 0; i < n; i++)
-            if (!hit[i] || step->behavior == SPLIT_ISOLATED) emit(s, p, cuts[i][0], cuts[i][1]);
+            if (!hit[i] || step->behavior == SPLIT_ISOLATED)
+                add_part(p, cuts[i][0], cuts[i][1], -1, &s->b);
         return ARES_OK;
     case SPLIT_CONTIGUOUS: /* runs of matches, runs of the rest */
         for (int64_t i = 0, k; i < n; i = k) {
             for (k = i + 1; k < n && hit[k] == hit[i]; k++) {}
-            emit(s, p, cuts[i][0], cuts[k - 1][1]);
+            add_part(p, cuts[i][0], cuts[k - 1][1], -1, &s->b);
         }
         return ARES_OK;
     /* a match joins the part before it, unless that is a match too */
@@ -234,14 +236,14 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
         for (int64_t i = 0, k; i < n; i = k) {
             k = i + 1;
             if (!hit[i] && k < n && hit[k]) k++;
-            emit(s, p, cuts[i][0], cuts[k - 1][1]);
+            add_part(p, cuts[i][0], cuts[k - 1][1], -1, &s->b);
         }
         return ARES_OK;
     case SPLIT_MERGED_WITH_NEXT: /* the last of a run of matches joins the part after it */
         for (int64_t i = 0, k; i < n; i = k) {
             k = i + 1;
             if (hit[i] && k < n && !hit[k]) k++;
-            emit(s, p, cuts[i][0], cuts[k - 1][1]);
+            add_part(p, cuts[i][0], cuts[k - 1][1], -1, &s->b);
         }
         return ARES_OK;
     }
@@ -389,13 +391,6 @@ static uint32_t char_at(const unsigned char *text, size_t at)
 static size_t width_of(uint32_t c)
 {
     return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-}
-
-static void add_part(const piece *p, size_t from, size_t to, int32_t id, pieces *out)
-{
-    if (to > from)
-        pieces_add(out, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, id,
-                                 p->in_source, 0 });
 }
 
 /*
@@ -552,23 +547,6 @@ static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p
 }
 
 /* ---- post-processing */
-static bool is_trimmed(uint32_t c)
-{
-    return c == unicode_of_byte[' '] || unicode_is_space(c);
-}
-
-static void count_spaces(ares_view text, int64_t *leading, int64_t *trailing)
-{
-    *leading = *trailing = 0;
-    bool begun = false;
-    for (const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len; p < end;) {
-        bool space = is_trimmed(unicode_next(&p));
-        if (!space) begun = true, *trailing = 0;
-        else ++*trailing;
-        if (!begun) ++*leading;
-    }
-}
-
 /*
  * values [n]: the texts of the tokens; of an added token the text it matched, with the white space
  * that lstrip and rstrip took.
@@ -577,8 +555,17 @@ static void trim_offsets(const post_step *step, const ares_view *values, int64_t
                          int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        int64_t leading, trailing, *place = offsets[i];
-        count_spaces(values[i], &leading, &trailing);
+        int64_t leading = 0, trailing = 0, *place = offsets[i];
+        bool begun = false;
+        const unsigned char *p = (const unsigned char *)values[i].data, *end = p + values[i].len;
+        while (p < end) {
+            uint32_t c = unicode_next(&p);
+            /* a space is white space in the byte alphabet too, where it has another character */
+            bool space = c == unicode_of_byte[' '] || unicode_is_space(c);
+            if (!space) begun = true, trailing = 0;
+            else ++trailing;
+            if (!begun) ++leading;
+        }
         /* the space of add_prefix_space */
         if (leading == 1 && step->add_prefix_space && (i == 0 || place[0] == 0)) leading = 0;
         place[0] = ARES_MIN(place[0] + leading, place[1]);
@@ -683,8 +670,13 @@ void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_speci
     *d = (ares_decoder){ .tokenizer = t, .skip_special_tokens = skip_special_tokens };
 }
 
-static void add_bytes(ares_decoder *d, const unsigned char *bytes, size_t len, ares_str *out)
+void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
 {
+    const ares_tokenizer *t = d->tokenizer;
+    if (id < 0 || id >= t->token_count || !t->tokens[id].text.data) return;
+    if (d->skip_special_tokens && t->tokens[id].special) return;
+    const unsigned char *bytes = (const unsigned char *)t->tokens[id].bytes.data;
+    size_t len = t->tokens[id].bytes.len;
     bool open;
     /* complete the character that earlier tokens began, byte by byte */
     while (d->pending_len && len) {
@@ -713,14 +705,6 @@ static void add_bytes(ares_decoder *d, const unsigned char *bytes, size_t len, a
         ares_str_add(out, "\xef\xbf\xbd", 3);
         at += (size_t)-n;
     }
-}
-
-void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
-{
-    const ares_tokenizer *t = d->tokenizer;
-    if (id < 0 || id >= t->token_count || !t->tokens[id].text.data) return;
-    if (d->skip_special_tokens && t->tokens[id].special) return;
-    add_bytes(d, (const unsigned char *)t->tokens[id].bytes.data, t->tokens[id].bytes.len, out);
 }
 
 void decoder_finish(ares_decoder *d, ares_str *out)
@@ -774,14 +758,8 @@ ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name
     if (usual && t->chat_template.data) return t->chat_template;
     const ares_json *json = ares_json_get(t->config, "chat_template");
     if (json && json->type == ARES_JSON_STRING && usual) return json->text;
-    for (int64_t i = 0; json && json->type == ARES_JSON_ARRAY && i < json->count; i++) {
-        const ares_json *entry_name = ares_json_get(&json->items[i], "name");
-        const ares_json *text = ares_json_get(&json->items[i], "template");
-        if (entry_name && text && entry_name->type == ARES_JSON_STRING &&
-            text->type == ARES_JSON_STRING && ares_view_is(entry_name->text, name))
-            return text->text;
-    }
-    return (ares_view){ NULL, 0 };
+    const ares_json *text = tokenizer_template_named(json, name);
+    return text ? text->text : (ares_view){ NULL, 0 };
 }
 
 void ares_tokenizer_free(ares_tokenizer *t)

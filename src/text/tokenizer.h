@@ -13,9 +13,14 @@
 
 /*
  * What tokenizer_config.json and special_tokens_map.json of a directory say together, as
- * transformers 5 joins them; lives in the arena. NULL: it has neither. (tokenizer_load.c)
+ * transformers 5 joins them; lives in the arena. NULL: it has neither. tell: warn where the two
+ * name different tokens. (tokenizer_load.c)
  */
-int tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out);
+int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const ares_json **out);
+/* The token that a value names: a string, or an object with its text in "content". */
+ares_view tokenizer_token_text(const ares_json *json);
+/* The text of this name in a list of chat templates, [{name, template}]; NULL: it has none. */
+const ares_json *tokenizer_template_named(const ares_json *list, const char *name);
 
 /* Byte-pair encoding of one word (pre-token): bytes to token ids by the file's ranked merges. */
 
@@ -231,16 +236,6 @@ int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
 /* ---------------- what decoding and spans share (tokenizer.c) */
 /* Ends a text: half a character becomes U+FFFD. */
 void decoder_finish(ares_decoder *d, ares_str *out);
-
-/*
- * How a tokenizer is read: tokenizer_load.c reads vocabulary, merges and added tokens,
- * tokenizer_load.c what happens to a text before and after the model; both use tokenizer_load.c.
- */
-
-/* ---- tokenizer_load.c */
-
-/* What the spans of VAPOR's tests share with tokenizer.c. */
-
 /* Appends a token's bytes to text, and tells where they are; a special token has none: [0, 0). */
 void text_span_offset(ares_view bytes, bool special, ares_str *text, int64_t offset[2]);
 #endif

@@ -412,22 +412,6 @@ static int read_post_processor(const tokenizer_loader *l, const ares_json *json,
         "BertProcessing, Sequence)");
 }
 
-/* ---- tokenizer_load.c: keys of tokenizer.json */
-static int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json)
-{
-    return read_normalizer(l, json, 0);
-}
-
-static int tokenizer_read_pre_tokenizer(tokenizer_loader *l, const ares_json *json)
-{
-    return read_pre_tokenizer(l, json, 0);
-}
-
-static int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *json)
-{
-    return read_post_processor(l, json, 0);
-}
-
 /*
  * vocab.json and merges.txt do not say how text is split; tokenizer_class decides it. Two families
  * of models are published in this form; others have a tokenizer.json or can be saved with one.
@@ -495,8 +479,7 @@ static int tokenizer_read_added(const char *where, const ares_json *json, added_
     return ARES_OK;
 }
 
-/* The token that a value names: a string, or an object with its text in "content". */
-static ares_view token_text(const ares_json *json)
+ares_view tokenizer_token_text(const ares_json *json)
 {
     if (json && json->type == ARES_JSON_OBJECT) json = ares_json_get(json, "content");
     return json && json->type == ARES_JSON_STRING ? json->text : (ares_view){ NULL, 0 };
@@ -511,20 +494,6 @@ static int by_id(const void *a, const void *b)
 /* ---------------- tokenizer_config.json with special_tokens_map.json */
 static const char *const token_keys[] = { "bos_token", "eos_token", "unk_token", "sep_token",
                                           "pad_token", "cls_token", "mask_token" };
-
-/* A value of each map, where both name a token and not the same. */
-static void tell_difference(const char *dir, ares_view key, const ares_json *config,
-                            const ares_json *map, const char *holds)
-{
-    ares_view a = token_text(config), b = token_text(map);
-    if (!b.data || (a.data && ares_view_eq(a, b))) return;
-    if (!a.data && strcmp(holds, "special_tokens_map.json") == 0) return;
-    ares_warn("text: %s: %.*s is '%.*s' in special_tokens_map.json and %s%.*s%s in "
-              "tokenizer_config.json; %s holds, as in transformers 5",
-              dir, (int)ARES_MIN(key.len, 60), key.data, (int)ARES_MIN(b.len, 60), b.data,
-              a.data ? "'" : "", a.data ? (int)ARES_MIN(a.len, 60) : 4, a.data ? a.data : "none",
-              a.data ? "'" : "", holds);
-}
 
 static bool is_filled(const ares_json *o, const char *key)
 {
@@ -551,7 +520,7 @@ static const ares_json *new_text(ares_arena *arena, const char *text)
 
 static bool is_class(const ares_json *config, const char *name)
 {
-    ares_view class = token_text(ares_json_get(config, "tokenizer_class"));
+    ares_view class = tokenizer_token_text(ares_json_get(config, "tokenizer_class"));
     return class.data && ares_view_starts(class, ares_view_of(name));
 }
 
@@ -569,7 +538,7 @@ static bool reads_list_alone(const ares_json *config)
 static void add_class_defaults(ares_arena *arena, const ares_json *model, ares_json *o)
 {
     static const char *const family[] = { "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl" };
-    ares_view type = token_text(ares_json_get(model, "model_type"));
+    ares_view type = tokenizer_token_text(ares_json_get(model, "model_type"));
     for (int i = 0; i < ARES_COUNT(family); i++)
         if (type.data && ares_view_is(type, family[i]) &&
             (i == 0 || !is_filled(o, "tokenizer_class")))
@@ -581,7 +550,7 @@ static void add_class_defaults(ares_arena *arena, const ares_json *model, ares_j
             set(o, ares_view_of(keys[i]), new_text(arena, "<|endoftext|>"));
 }
 
-static int join(const char *dir, ares_arena *arena, bool tell, const ares_json **out)
+int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const ares_json **out)
 {
     ares_str path = { 0 };
     const ares_json *config, *map = NULL, *model = NULL;
@@ -608,9 +577,16 @@ static int join(const char *dir, ares_arena *arena, bool tell, const ares_json *
     for (int64_t i = 0; map && i < map->count; i++) {
         ares_view key = map->members[i].key;
         const ares_json *value = map->members[i].value;
-        if (tell)
-            tell_difference(dir, key, ares_json_find(config, key), value,
-                            whole ? "tokenizer_config.json" : "special_tokens_map.json");
+        ares_view a = tokenizer_token_text(ares_json_find(config, key)),
+                  b = tokenizer_token_text(value);
+        /* a token that the map alone names is taken from it, which needs no telling */
+        if (tell && b.data && (a.data ? !ares_view_eq(a, b) : whole))
+            ares_warn("text: %s: %.*s is '%.*s' in special_tokens_map.json and %s%.*s%s in "
+                      "tokenizer_config.json; %s holds, as in transformers 5",
+                      dir, (int)ARES_MIN(key.len, 60), key.data, (int)ARES_MIN(b.len, 60), b.data,
+                      a.data ? "'" : "", a.data ? (int)ARES_MIN(a.len, 60) : 4,
+                      a.data ? a.data : "none", a.data ? "'" : "",
+                      whole ? "tokenizer_config.json" : "special_tokens_map.json");
         if (!whole && !(lists && ares_view_is(key, "additional_special_tokens")))
             set(o, key, value);
     }
@@ -619,10 +595,6 @@ static int join(const char *dir, ares_arena *arena, bool tell, const ares_json *
     return ARES_OK;
 }
 
-int tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out)
-{
-    return join(dir, arena, false, out);
-}
 /* ---------------- tokens that tokenizer.json may lack */
 /* The tokens of extra_special_tokens, unless it is an object of names, else of the older key. */
 static const ares_json *listed(const ares_json *config)
@@ -639,7 +611,7 @@ static bool in_list(const ares_json *config, ares_view text)
 {
     const ares_json *list = listed(config);
     for (int64_t i = 0; list && i < list->count; i++) {
-        ares_view token = token_text(&list->items[i]);
+        ares_view token = tokenizer_token_text(&list->items[i]);
         if (token.data && ares_view_eq(token, text)) return true;
     }
     return false;
@@ -655,11 +627,12 @@ static bool is_named(const ares_json *config, ares_view text)
 {
     const ares_json *extra = ares_json_get(config, "extra_special_tokens");
     for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
-        ares_view value = token_text(extra->members[i].value);
+        ares_view value = tokenizer_token_text(extra->members[i].value);
         if (value.data && ares_view_eq(value, text)) return true;
     }
     for (int64_t i = 0; i < config->count; i++) {
-        ares_view key = config->members[i].key, value = token_text(config->members[i].value);
+        ares_view key = config->members[i].key,
+                  value = tokenizer_token_text(config->members[i].value);
         if (value.data && is_token_key(key) && ares_view_eq(value, text)) return true;
     }
     return false;
@@ -724,7 +697,7 @@ static void tell_unlisted(const ares_tokenizer *t, const char *dir)
         ares_view content = t->added_tokens[i].content;
         bool known = false;
         for (int64_t k = 0; !known && k < decoder->count; k++) {
-            ares_view text = token_text(decoder->members[k].value);
+            ares_view text = tokenizer_token_text(decoder->members[k].value);
             known = text.data && ares_view_eq(text, content);
         }
         if (!known)
@@ -743,7 +716,7 @@ static void tell_unlisted(const ares_tokenizer *t, const char *dir)
 static int add_named(ares_tokenizer *t, const char *dir, const ares_view *key,
                      const ares_json *value)
 {
-    added_token token = { .content = token_text(value), .special = true };
+    added_token token = { .content = tokenizer_token_text(value), .special = true };
     char where[512];
     bool known = ares_map_get(t->added, token.content, NULL),
          plain = is_class(t->config, "Qwen2Tokenizer");
@@ -757,13 +730,6 @@ static int add_named(ares_tokenizer *t, const char *dir, const ares_view *key,
     if (value->type == ARES_JSON_OBJECT) ARES_TRY(tokenizer_read_added(where, value, &token));
     token.special |= key != NULL;
     tokenizer_add_token(t, token);
-    return ARES_OK;
-}
-
-static int add_members(ares_tokenizer *t, const char *dir, const ares_json *o)
-{
-    for (int64_t i = 0; i < o->count; i++)
-        ARES_TRY(add_named(t, dir, &o->members[i].key, o->members[i].value));
     return ARES_OK;
 }
 
@@ -782,11 +748,24 @@ static int add_all_named(ares_tokenizer *t, const char *dir)
     for (int64_t i = 0; i < o->count; i++)
         if (is_token_key(o->members[i].key))
             ARES_TRY(add_named(t, dir, &o->members[i].key, o->members[i].value));
-    if (extra && extra->type == ARES_JSON_OBJECT) ARES_TRY(add_members(t, dir, extra));
+    for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++)
+        ARES_TRY(add_named(t, dir, &extra->members[i].key, extra->members[i].value));
     const ares_json *list = listed(o);
     for (int64_t i = 0; list && i < list->count; i++)
         ARES_TRY(add_named(t, dir, NULL, &list->items[i]));
     return ARES_OK;
+}
+
+const ares_json *tokenizer_template_named(const ares_json *list, const char *name)
+{
+    for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++) {
+        const ares_json *label = ares_json_get(&list->items[i], "name"),
+                        *text = ares_json_get(&list->items[i], "template");
+        if (label && text && label->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING &&
+            ares_view_is(label->text, name))
+            return text;
+    }
+    return NULL;
 }
 
 /* The processor's file holds, then the tokenizer's, then the key; another text is told. */
@@ -796,7 +775,7 @@ static int read_chat_template(ares_tokenizer *t, const char *dir)
     const ares_json *json;
     const char *first = "chat_template.json", *second = NULL;
     int rc = read_json(&t->arena, ares_path_join(&path, dir, first), &json);
-    ares_view holds = token_text(ares_json_get(json, "chat_template")), other = { 0 };
+    ares_view holds = tokenizer_token_text(ares_json_get(json, "chat_template")), other = { 0 };
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, dir, "chat_template.jinja"))) {
         rc = ares_file_read(path.data, &text);
         other = (ares_view){ ares_arena_copy(&t->arena, text.data ? text.data : "", text.len),
@@ -804,7 +783,7 @@ static int read_chat_template(ares_tokenizer *t, const char *dir)
         second = "chat_template.jinja";
         if (!holds.data) holds = other, first = second, second = NULL;
     }
-    if (!second && (other = token_text(ares_json_get(t->config, "chat_template"))).data)
+    if (!second && (other = tokenizer_token_text(ares_json_get(t->config, "chat_template"))).data)
         second = "tokenizer_config.json";
     if (rc == ARES_OK && holds.data && second && !ares_view_eq(holds, other))
         ares_warn("text: %s: the chat templates of %s and %s differ; that of %s holds", dir, first,
@@ -826,7 +805,7 @@ static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
     static const ares_json none = { .type = ARES_JSON_OBJECT };
     ares_str path = { 0 };
     const ares_json *list = NULL, *read;
-    ARES_TRY(join(dir, &t->arena, true, &read));
+    ARES_TRY(tokenizer_config_read(dir, &t->arena, true, &read));
     t->config = read ? read : &none;
     bool decoder = is_filled(t->config, "added_tokens_decoder");
     ares_path_join(&path, dir, decoder ? "tokenizer_config.json" : "added_tokens.json");
@@ -845,7 +824,7 @@ static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
         rc = ares_json_get_bool(t->config, "split_special_tokens", false, &t->split_special);
     ares_str_fini(&path);
     for (int i = 0; i < ROLE_COUNT; i++)
-        t->role_tokens[i] = token_text(ares_json_get(t->config, roles[i]));
+        t->role_tokens[i] = tokenizer_token_text(ares_json_get(t->config, roles[i]));
     t->config = read;
     return rc == ARES_OK ? read_chat_template(t, dir) : rc;
 }
@@ -1099,8 +1078,8 @@ static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
     if (root->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", l->path);
     ARES_TRY(read_model(l, ares_json_get(root, "model")));
-    ARES_TRY(tokenizer_read_normalizer(l, ares_json_get(root, "normalizer")));
-    ARES_TRY(tokenizer_read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer")));
+    ARES_TRY(read_normalizer(l, ares_json_get(root, "normalizer"), 0));
+    ARES_TRY(read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer"), 0));
     if (!l->byte_level)
         return ares_fail(
             ARES_EUNSUPPORTED,
@@ -1108,7 +1087,7 @@ static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
             l->path);
     ARES_TRY(tokenizer_read_decoder(l, ares_json_get(root, "decoder")));
     ARES_TRY(read_added_tokens(l, ares_json_get(root, "added_tokens")));
-    return tokenizer_read_post_processor(l, ares_json_get(root, "post_processor"));
+    return read_post_processor(l, ares_json_get(root, "post_processor"), 0);
 }
 
 static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const ares_json *vocab,
@@ -1128,7 +1107,8 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
     return tokenizer_read_class(l, dir);
 }
 
-static void make_added_sets(ares_tokenizer *t)
+/* Once all tokens are known: the added tokens to find in a text, and the ids of the roles. */
+static void finish(ares_tokenizer *t)
 {
     text_scratch *s = text_scratch_new();
     t->raw_set = added_set_new();
@@ -1155,11 +1135,6 @@ static void make_added_sets(ares_tokenizer *t)
         }
     }
     text_scratch_free(s);
-}
-
-static void finish(ares_tokenizer *t)
-{
-    make_added_sets(t);
     for (int i = 0; i < ROLE_COUNT; i++) {
         int64_t id = -1;
         if (!t->role_tokens[i].data) id = -1;

@@ -11,16 +11,10 @@
 
 #include "unicode_new.h"
 
-const unicode_range *unicode_new_categories(int *n)
+const unicode_range *unicode_new_ranges(bool by_script, int *n)
 {
-    *n = ARES_COUNT(unicode_new);
-    return unicode_new;
-}
-
-const unicode_range *unicode_new_script_ranges(int *n)
-{
-    *n = ARES_COUNT(unicode_new_scripts);
-    return unicode_new_scripts;
+    *n = by_script ? ARES_COUNT(unicode_new_scripts) : ARES_COUNT(unicode_new);
+    return by_script ? unicode_new_scripts : unicode_new;
 }
 
 /* ---- the byte alphabet: printing bytes stand for themselves, the others for U+0100 and up */

@@ -12,11 +12,10 @@ typedef struct unicode_range {
     const char *name;
 } unicode_range;
 /*
- * Assigned after Unicode 14: [n] ranges by category ("Lo"), or by script ("Han"); sorted by code
- * point within a name.
+ * The code points assigned after Unicode 14: [n] ranges with the name of their category ("Lo"), or
+ * by_script with that of their script ("Han"); sorted by code point within a name.
  */
-const unicode_range *unicode_new_categories(int *n);
-const unicode_range *unicode_new_script_ranges(int *n);
+const unicode_range *unicode_new_ranges(bool by_script, int *n);
 
 /*
  * The byte alphabet of GPT-2: every byte as a printable character. -1 for a character outside it.

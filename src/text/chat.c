@@ -559,14 +559,6 @@ static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, i
     return ARES_OK;
 }
 
-/* Code points that begin in bytes [from, to) of the text. */
-static int64_t chars_between(const char *text, int64_t from, int64_t to)
-{
-    int64_t chars = 0;
-    for (int64_t i = from; i < to; i++) chars += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return chars;
-}
-
 static int split(splitter *s, ares_text_spans *spans)
 {
     int64_t byte = 0, chars = 0;
@@ -583,8 +575,8 @@ static int split(splitter *s, ares_text_spans *spans)
                 "template: messages[%lld]: its text is shorter than the generation prompt",
                 (long long)i);
         ares_text_span span = { .byte_start = a, .byte_end = b };
-        span.char_start = chars + chars_between(s->whole.data, byte, a);
-        span.char_end = span.char_start + chars_between(s->whole.data, a, b);
+        span.char_start = chars + jinja_count_chars(s->whole.data + byte, (size_t)(a - byte));
+        span.char_end = span.char_start + jinja_count_chars(s->whole.data + a, (size_t)(b - a));
         byte = b, chars = span.char_end;
         if (spans->n == spans->cap) {
             spans->cap = spans->cap ? 2 * spans->cap : 8;
@@ -593,16 +585,6 @@ static int split(splitter *s, ares_text_spans *spans)
         spans->items[spans->n++] = span;
     }
     return ARES_OK;
-}
-
-static void shift(ares_text_spans *spans, int64_t first, const ares_str *before)
-{
-    int64_t chars = chars_between(before->data, 0, (int64_t)before->len);
-    for (int64_t k = first; k < spans->n; k++) {
-        spans->items[k].byte_start += (int64_t)before->len,
-            spans->items[k].byte_end += (int64_t)before->len;
-        spans->items[k].char_start += chars, spans->items[k].char_end += chars;
-    }
 }
 
 int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now,
@@ -624,7 +606,7 @@ int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, co
                                   NULL, &s.whole, blocks ? spans : NULL);
     if (rc == ARES_OK && !blocks) rc = split(&s, spans);
     if (rc == ARES_OK) {
-        shift(spans, first, out);
+        jinja_shift_spans(spans, first, out);
         ares_str_add_view(out, ares_str_view(&s.whole));
     } else {
         spans->n = first;

@@ -112,11 +112,6 @@ static const char *hint(jinja_run *r, const char *format, ...)
     return memcpy(copy, text, len + 1);
 }
 
-static jinja_value undefined_name(jinja_run *r, ares_view name)
-{
-    return jinja_undefined(hint(r, "'%.*s' is undefined", jinja_shown(name), name.data));
-}
-
 /* ------------------------------------------------------------------ scopes */
 static jinja_act *act_new(jinja_run *r, const jinja_func *f, jinja_act *up)
 {
@@ -133,20 +128,17 @@ static jinja_value *slot(jinja_act *act, int32_t up, int32_t at)
     return &act->slots[at];
 }
 
-static jinja_value lookup(jinja_run *r, ares_view name)
-{
-    jinja_value *v = jinja_dict_find_name(r, r->context, name);
-    if (v) return *v;
-    const jinja_builtin *f = jinja_find_global(name, r->t->dialect);
-    return f ? (jinja_value){ .kind = JV_FUNC, .u.fn = f } : (jinja_value){ .kind = JV_MISSING };
-}
-
 static void enter_frame(jinja_run *r, jinja_act *act, const jinja_frame *f)
 {
     for (int32_t i = 0; i < f->n; i++) {
         const jinja_load *l = &f->loads[i];
-        if (l->how == JLOAD_RESOLVE) act->slots[l->slot] = lookup(r, l->name);
-        else if (l->how == JLOAD_ALIAS) act->slots[l->slot] = *slot(act, l->up, l->from);
+        if (l->how == JLOAD_RESOLVE) { /* from the context, else a global function */
+            const jinja_value *v = jinja_dict_find_name(r, r->context, l->name);
+            const jinja_builtin *fn = v ? NULL : jinja_find_global(l->name, r->t->dialect);
+            act->slots[l->slot] = v    ? *v
+                                  : fn ? (jinja_value){ .kind = JV_FUNC, .u.fn = fn }
+                                       : (jinja_value){ .kind = JV_MISSING };
+        } else if (l->how == JLOAD_ALIAS) act->slots[l->slot] = *slot(act, l->up, l->from);
         else if (l->how == JLOAD_UNDEFINED) act->slots[l->slot].kind = JV_MISSING;
     }
 }
@@ -531,31 +523,6 @@ static jinja_value eval_compare(jinja_run *r, jinja_act *act, const jinja_node *
     return jinja_bool(true);
 }
 
-static jinja_value eval_collection(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    if (n->kind != JN_DICT) {
-        jinja_value v = jinja_list_new(r, n->items.n, n->kind == JN_LIST ? JV_LIST : JV_TUPLE);
-        for (int32_t i = 0; i < n->items.n; i++)
-            v.u.l->items[i] = jinja_eval(r, act, n->items.items[i]);
-        return v;
-    }
-    jinja_dict *d = jinja_dict_new(r);
-    for (int32_t i = 0; i < n->items.n; i += 2) {
-        jinja_value key = jinja_eval(r, act, n->items.items[i]);
-        jinja_dict_put(r, d, key, jinja_eval(r, act, n->items.items[i + 1]));
-    }
-    return (jinja_value){ .kind = JV_DICT, .u.d = d };
-}
-
-static jinja_value eval_concat(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    jinja_value *parts = jinja_alloc(r, (size_t)n->items.n * sizeof *parts);
-    for (int32_t i = 0; i < n->items.n; i++) parts[i] = jinja_eval(r, act, n->items.items[i]);
-    jinja_buf b = { 0 };
-    for (int32_t i = 0; i < n->items.n; i++) jinja_add_str(r, &b, parts[i]);
-    return jinja_str_buf(r, &b);
-}
-
 static jinja_value eval_item(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     jinja_value obj = jinja_eval(r, act, n->a);
@@ -575,45 +542,33 @@ static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n,
     return jinja_call(r, f, &a);
 }
 
-static jinja_value eval_name(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    jinja_value v = *slot(act, n->up, n->slot);
-    return v.kind == JV_MISSING ? undefined_name(r, n->name) : v;
-}
-
-static jinja_value eval_binary(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    jinja_value a = jinja_eval(r, act, n->a);
-    return jinja_binary(r, (jinja_op)n->op, a, jinja_eval(r, act, n->b));
-}
-
-static jinja_value eval_cond(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    if (jinja_truth(r, jinja_eval(r, act, n->a))) return jinja_eval(r, act, n->b);
-    if (n->c) return jinja_eval(r, act, n->c);
-    return jinja_undefined(
-        "the inline if-expression evaluated to false and no else section was defined.");
-}
-
-static jinja_value eval_positive(jinja_run *r, jinja_value v)
-{
-    int64_t i;
-    if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
-    if (!jinja_is_number(v))
-        JINJA_FAIL(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
-    return jinja_as_index(v, &i) ? jinja_int(i) : v;
-}
-
 static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     jinja_value v;
+    int64_t i;
     switch (n->kind) {
     case JN_CONST: return n->value;
-    case JN_NAME: return eval_name(r, act, n);
+    case JN_NAME:
+        v = *slot(act, n->up, n->slot);
+        if (v.kind != JV_MISSING) return v;
+        return jinja_undefined(hint(r, "'%.*s' is undefined", jinja_shown(n->name), n->name.data));
     case JN_TUPLE:
     case JN_LIST:
-    case JN_DICT: return eval_collection(r, act, n);
-    case JN_COND: return eval_cond(r, act, n);
+        v = jinja_list_new(r, n->items.n, n->kind == JN_LIST ? JV_LIST : JV_TUPLE);
+        for (i = 0; i < n->items.n; i++) v.u.l->items[i] = jinja_eval(r, act, n->items.items[i]);
+        return v;
+    case JN_DICT:
+        v = (jinja_value){ .kind = JV_DICT, .u.d = jinja_dict_new(r) };
+        for (i = 0; i < n->items.n; i += 2) {
+            jinja_value key = jinja_eval(r, act, n->items.items[i]);
+            jinja_dict_put(r, v.u.d, key, jinja_eval(r, act, n->items.items[i + 1]));
+        }
+        return v;
+    case JN_COND:
+        if (jinja_truth(r, jinja_eval(r, act, n->a))) return jinja_eval(r, act, n->b);
+        if (n->c) return jinja_eval(r, act, n->c);
+        return jinja_undefined(
+            "the inline if-expression evaluated to false and no else section was defined.");
     case JN_OR:
         v = jinja_eval(r, act, n->a);
         return jinja_truth(r, v) ? v : jinja_eval(r, act, n->b);
@@ -622,10 +577,23 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
         return jinja_truth(r, v) ? jinja_eval(r, act, n->b) : v;
     case JN_NOT: return jinja_bool(!jinja_truth(r, jinja_eval(r, act, n->a)));
     case JN_COMPARE: return eval_compare(r, act, n);
-    case JN_BINARY: return eval_binary(r, act, n);
-    case JN_CONCAT: return eval_concat(r, act, n);
+    case JN_BINARY:
+        v = jinja_eval(r, act, n->a);
+        return jinja_binary(r, (jinja_op)n->op, v, jinja_eval(r, act, n->b));
+    case JN_CONCAT: { /* all parts are evaluated before the first becomes text */
+        jinja_value *parts = jinja_alloc(r, (size_t)n->items.n * sizeof *parts);
+        for (i = 0; i < n->items.n; i++) parts[i] = jinja_eval(r, act, n->items.items[i]);
+        jinja_buf b = { 0 };
+        for (i = 0; i < n->items.n; i++) jinja_add_str(r, &b, parts[i]);
+        return jinja_str_buf(r, &b);
+    }
     case JN_NEG: return jinja_negate(r, jinja_eval(r, act, n->a));
-    case JN_POS: return eval_positive(r, jinja_eval(r, act, n->a));
+    case JN_POS:
+        v = jinja_eval(r, act, n->a);
+        if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
+        if (!jinja_is_number(v))
+            JINJA_FAIL(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
+        return jinja_as_index(v, &i) ? jinja_int(i) : v; /* +True is 1 */
     case JN_GETATTR: return jinja_getattr(r, jinja_eval(r, act, n->a), n->name);
     case JN_GETITEM: return eval_item(r, act, n);
     case JN_CALL: return eval_call(r, act, n, NULL);
@@ -710,12 +678,6 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
     return how; /* break and continue there act on the enclosing loop */
 }
 
-static void run_set(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    check_namespaces(r, act, n->a);
-    assign(r, act, n->a, jinja_eval(r, act, n->b));
-}
-
 static jinja_value filter_captured(jinja_run *r, jinja_act *act, const jinja_node *n,
                                    jinja_value text)
 {
@@ -770,48 +732,27 @@ static void run_generation(jinja_run *r, jinja_act *act, const jinja_node *n)
     s->items[s->n++] = (ares_text_span){ .byte_start = start, .byte_end = (int64_t)r->out->len };
 }
 
-static void run_output(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    if (n->value.kind == JV_STR) jinja_add_str(r, r->out, n->value);
-    for (int32_t i = 0; i < n->items.n; i++) {
-        jinja_value v = jinja_eval(r, act, n->items.items[i]);
-        r->at = n->items.items[i];
-        jinja_add_str(r, r->out, v);
-    }
-}
-
-static void run_callblock(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    jinja_kwarg caller = { ARES_VIEW("caller"), macro_value(r, n, act) };
-    r->at = n->a;
-    jinja_add_str(r, r->out, eval_call(r, act, n->a, &caller));
-}
-
-static flow run_if(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    if (jinja_truth(r, jinja_eval(r, act, n->a))) return run_all(r, act, &n->body);
-    for (int32_t i = 0; i < n->items.n; i++)
-        if (jinja_truth(r, jinja_eval(r, act, n->items.items[i]->a)))
-            return run_all(r, act, &n->items.items[i]->body);
-    return run_all(r, act, &n->orelse);
-}
-
-static flow run_with(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    enter_frame(r, act, &n->frame);
-    for (int32_t i = 0; i < n->items.n; i++)
-        assign(r, act, n->items.items[i], jinja_eval(r, act, n->more.items[i]));
-    flow how = run_all(r, act, &n->body);
-    leave_frame(act, &n->frame);
-    return how;
-}
-
 static flow run(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     switch (n->kind) {
-    case JN_OUTPUT: run_output(r, act, n); return GO;
-    case JN_IF: return run_if(r, act, n);
-    case JN_SET: run_set(r, act, n); return GO;
+    case JN_OUTPUT:
+        if (n->value.kind == JV_STR) jinja_add_str(r, r->out, n->value);
+        for (int32_t i = 0; i < n->items.n; i++) {
+            jinja_value v = jinja_eval(r, act, n->items.items[i]);
+            r->at = n->items.items[i];
+            jinja_add_str(r, r->out, v);
+        }
+        return GO;
+    case JN_IF:
+        if (jinja_truth(r, jinja_eval(r, act, n->a))) return run_all(r, act, &n->body);
+        for (int32_t i = 0; i < n->items.n; i++) /* the elifs */
+            if (jinja_truth(r, jinja_eval(r, act, n->items.items[i]->a)))
+                return run_all(r, act, &n->items.items[i]->body);
+        return run_all(r, act, &n->orelse);
+    case JN_SET:
+        check_namespaces(r, act, n->a);
+        assign(r, act, n->a, jinja_eval(r, act, n->b));
+        return GO;
     case JN_FOR: {
         jinja_value over = jinja_eval(r, act, n->b);
         if (!n->flag) return run_for(r, act, n, over, 0);
@@ -819,10 +760,22 @@ static flow run(jinja_run *r, jinja_act *act, const jinja_node *n)
         return GO;
     }
     case JN_MACRO: *slot(act, n->a->up, n->a->slot) = macro_value(r, n, act); return GO;
-    case JN_CALLBLOCK: run_callblock(r, act, n); return GO;
+    case JN_CALLBLOCK: {
+        jinja_kwarg caller = { ARES_VIEW("caller"), macro_value(r, n, act) };
+        r->at = n->a;
+        jinja_add_str(r, r->out, eval_call(r, act, n->a, &caller));
+        return GO;
+    }
     case JN_SETBLOCK:
     case JN_FILTERBLOCK: return run_captured(r, act, n);
-    case JN_WITH: return run_with(r, act, n);
+    case JN_WITH: {
+        enter_frame(r, act, &n->frame);
+        for (int32_t i = 0; i < n->items.n; i++)
+            assign(r, act, n->items.items[i], jinja_eval(r, act, n->more.items[i]));
+        flow how = run_all(r, act, &n->body);
+        leave_frame(act, &n->frame);
+        return how;
+    }
     case JN_GENERATION: run_generation(r, act, n); return GO;
     case JN_BREAK: return BREAK;
     case JN_CONTINUE: return CONTINUE;
@@ -851,23 +804,19 @@ static void count_chars(ares_text_spans *spans, int64_t first, const char *text)
     int64_t byte = 0, chars = 0;
     for (int64_t k = first; k < spans->n; k++) {
         ares_text_span *s = &spans->items[k];
-        for (; byte < s->byte_start; byte++) chars += ((unsigned char)text[byte] & 0xC0) != 0x80;
+        chars += jinja_count_chars(text + byte, (size_t)(s->byte_start - byte));
         s->char_start = chars;
-        for (; byte < s->byte_end; byte++) chars += ((unsigned char)text[byte] & 0xC0) != 0x80;
+        chars += jinja_count_chars(text + s->byte_start, (size_t)(s->byte_end - s->byte_start));
         s->char_end = chars;
+        byte = s->byte_end;
     }
 }
 
-/* Spans count from the beginning of what they are appended to. */
-static void place(ares_text_spans *spans, int64_t first, const ares_str *before, const char *text)
+void jinja_shift_spans(ares_text_spans *spans, int64_t first, const ares_str *before)
 {
-    int64_t chars = 0;
-    count_chars(spans, first, text);
-    for (size_t i = 0; i < before->len; i++)
-        chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
+    int64_t bytes = (int64_t)before->len, chars = jinja_count_chars(before->data, before->len);
     for (int64_t k = first; k < spans->n; k++) {
-        spans->items[k].byte_start += (int64_t)before->len,
-            spans->items[k].byte_end += (int64_t)before->len;
+        spans->items[k].byte_start += bytes, spans->items[k].byte_end += bytes;
         spans->items[k].char_start += chars, spans->items[k].char_end += chars;
     }
 }
@@ -904,7 +853,10 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
     if (limits && limits->output_bytes) r->output_limit = limits->output_bytes;
     int code = guarded(r, context);
     if (code == ARES_OK) {
-        if (spans) place(spans, first, out, top.data);
+        if (spans) {
+            count_chars(spans, first, top.data);
+            jinja_shift_spans(spans, first, out);
+        }
         ares_str_add(out, top.data ? top.data : "", top.len);
     } else if (spans) {
         spans->n = first;

@@ -487,16 +487,6 @@ FILTER(filter_first)
     return it->next(r, it, &v) ? v : jinja_undefined("No first item, sequence was empty.");
 }
 
-static jinja_value reversed_list(jinja_run *r, jinja_value self)
-{
-    jinja_value v = jinja_to_list(r, self);
-    for (int64_t i = 0, j = v.u.l->n - 1; i < j; i++, j--) {
-        jinja_value t = v.u.l->items[i];
-        v.u.l->items[i] = v.u.l->items[j], v.u.l->items[j] = t;
-    }
-    return v;
-}
-
 FILTER(filter_last)
 {
     (void)a;
@@ -512,7 +502,11 @@ FILTER(filter_reverse)
     (void)a;
     if (self.kind == JV_STR) return jinja_slice(r, self, jinja_none(), jinja_none(), jinja_int(-1));
     if (!jinja_is_iterable(self)) JINJA_FAIL(r, "argument must be iterable");
-    jinja_value v = reversed_list(r, self);
+    jinja_value v = jinja_to_list(r, self);
+    for (int64_t i = 0, j = v.u.l->n - 1; i < j; i++, j--) {
+        jinja_value t = v.u.l->items[i];
+        v.u.l->items[i] = v.u.l->items[j], v.u.l->items[j] = t;
+    }
     return self.kind == JV_ITER ? v : jinja_iter_of_list(r, v);
 }
 
@@ -523,13 +517,6 @@ FILTER(filter_items)
     if (self.kind != JV_DICT) JINJA_FAIL(r, "Can only get item pairs from a mapping.");
     jinja_value view = { .kind = JV_VIEW, .flag = 'i', .u.d = self.u.d };
     return (jinja_value){ .kind = JV_ITER, .u.it = jinja_iterate(r, view) };
-}
-
-static jinja_value two(jinja_run *r, jinja_value a, jinja_value b)
-{
-    jinja_value v = jinja_list_new(r, 2, JV_TUPLE);
-    v.u.l->items[0] = a, v.u.l->items[1] = b;
-    return v;
 }
 
 FILTER(filter_dictsort)
@@ -545,7 +532,9 @@ FILTER(filter_dictsort)
     const jinja_dict *d = self.u.d;
     jinja_value list = jinja_list_new(r, d->n, JV_LIST), keys = jinja_list_new(r, d->n, JV_LIST);
     for (int64_t i = 0; i < d->n; i++) {
-        list.u.l->items[i] = two(r, d->items[i].key, d->items[i].value);
+        jinja_value pair = jinja_list_new(r, 2, JV_TUPLE);
+        pair.u.l->items[0] = d->items[i].key, pair.u.l->items[1] = d->items[i].value;
+        list.u.l->items[i] = pair;
         keys.u.l->items[i] =
             folded(r, by ? d->items[i].value : d->items[i].key, bool_arg(r, ARG(0)));
     }

@@ -93,33 +93,6 @@ static void add_big(jinja_run *r, jinja_buf *b, jinja_value v)
     jinja_add(r, b, v.u.s->data, v.u.s->len);
 }
 
-static void add_range(jinja_run *r, jinja_buf *b, const jinja_range *x)
-{
-    jinja_add_z(r, b, "range(");
-    add_int(r, b, x->start);
-    jinja_add_z(r, b, ", ");
-    add_int(r, b, x->stop);
-    if (x->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, x->step);
-    jinja_add_z(r, b, ")");
-}
-
-static void add_macro(jinja_run *r, jinja_buf *b, const jinja_macro *macro)
-{
-    jinja_add_z(r, b, "<Macro ");
-    if (macro->node->kind == JN_MACRO) add_repr_string(r, b, macro->node->name);
-    else jinja_add_z(r, b, "anonymous");
-    jinja_add_z(r, b, ">");
-}
-
-static void add_loop(jinja_run *r, jinja_buf *b, jinja_loop *loop)
-{
-    jinja_add_z(r, b, "<LoopContext ");
-    add_int(r, b, loop->index0 + 1);
-    jinja_add_z(r, b, "/");
-    add_int(r, b, jinja_loop_length(r, loop));
-    jinja_add_z(r, b, ">");
-}
-
 void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
 {
     char text[40];
@@ -151,7 +124,14 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         jinja_add_z(r, b, v.u.l->n == 1 ? ",)" : ")");
         break;
     case JV_DICT: add_dict(r, b, v.u.d); break;
-    case JV_RANGE: add_range(r, b, v.u.r); break;
+    case JV_RANGE:
+        jinja_add_z(r, b, "range(");
+        add_int(r, b, v.u.r->start);
+        jinja_add_z(r, b, ", ");
+        add_int(r, b, v.u.r->stop);
+        if (v.u.r->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, v.u.r->step);
+        jinja_add_z(r, b, ")");
+        break;
     case JV_VIEW:
         jinja_add_z(r, b,
                     v.flag == 'k'   ? "dict_keys("
@@ -165,8 +145,19 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         add_dict(r, b, v.u.d);
         jinja_add_z(r, b, ">");
         break;
-    case JV_MACRO: add_macro(r, b, v.u.macro); break;
-    case JV_LOOP: add_loop(r, b, v.u.loop); break;
+    case JV_MACRO:
+        jinja_add_z(r, b, "<Macro ");
+        if (v.u.macro->node->kind == JN_MACRO) add_repr_string(r, b, v.u.macro->node->name);
+        else jinja_add_z(r, b, "anonymous");
+        jinja_add_z(r, b, ">");
+        break;
+    case JV_LOOP:
+        jinja_add_z(r, b, "<LoopContext ");
+        add_int(r, b, v.u.loop->index0 + 1);
+        jinja_add_z(r, b, "/");
+        add_int(r, b, jinja_loop_length(r, v.u.loop));
+        jinja_add_z(r, b, ">");
+        break;
     default:
         if (v.kind == JV_FUNC && v.u.fn->repr) jinja_add_z(r, b, v.u.fn->repr);
         else
@@ -255,28 +246,8 @@ static void add_json_line(jinja_run *r, jinja_buf *b, const jinja_json_style *y,
     jinja_add_repeat(r, b, y->indent.data, y->indent.len, level);
 }
 
-static void add_json_float(jinja_run *r, jinja_buf *b, double x)
-{
-    char text[40];
-    jinja_float_repr(x, text);
-    jinja_add_z(r, b, isnan(x) ? "NaN" : isinf(x) ? (x < 0 ? "-Infinity" : "Infinity") : text);
-}
-
 static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
                      int level);
-
-static void add_json_key(jinja_run *r, jinja_buf *b, jinja_value k, const jinja_json_style *y)
-{
-    if (k.kind == JV_STR) {
-        add_json_string(r, b, jinja_text(k), y->ascii);
-        return;
-    }
-    if (k.kind != JV_NONE && !jinja_is_number(k))
-        JINJA_FAIL(r, "keys must be str, int, float, bool or None, not %s", jinja_type_name(k));
-    jinja_add(r, b, "\"", 1);
-    add_json(r, b, k, y, 0);
-    jinja_add(r, b, "\"", 1);
-}
 
 static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
                           const jinja_json_style *y, int level)
@@ -294,7 +265,16 @@ static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
         if (i) jinja_add(r, b, y->item.data, y->item.len);
         add_json_line(r, b, y, level + 1);
         const jinja_pair *e = &d->items[at.u.l->items[i].u.i];
-        add_json_key(r, b, e->key, y);
+        if (e->key.kind == JV_STR) {
+            add_json_string(r, b, jinja_text(e->key), y->ascii);
+        } else { /* a number, flag or None as a key is the text of its JSON */
+            if (e->key.kind != JV_NONE && !jinja_is_number(e->key))
+                JINJA_FAIL(r, "keys must be str, int, float, bool or None, not %s",
+                           jinja_type_name(e->key));
+            jinja_add(r, b, "\"", 1);
+            add_json(r, b, e->key, y, 0);
+            jinja_add(r, b, "\"", 1);
+        }
         jinja_add(r, b, y->key.data, y->key.len);
         add_json(r, b, e->value, y, level + 1);
     }
@@ -305,13 +285,20 @@ static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
 static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
                      int level)
 {
+    char text[40];
     jinja_enter(r);
     switch (v.kind) {
     case JV_NONE: jinja_add_z(r, b, "null"); break;
     case JV_BOOL: jinja_add_z(r, b, v.u.b ? "true" : "false"); break;
     case JV_INT: add_int(r, b, v.u.i); break;
     case JV_BIG: add_big(r, b, v); break;
-    case JV_FLOAT: add_json_float(r, b, v.u.f); break;
+    case JV_FLOAT:
+        jinja_float_repr(v.u.f, text);
+        jinja_add_z(r, b,
+                    isnan(v.u.f)   ? "NaN"
+                    : isinf(v.u.f) ? (v.u.f < 0 ? "-Infinity" : "Infinity")
+                                   : text);
+        break;
     case JV_STR: add_json_string(r, b, jinja_text(v), y->ascii); break;
     case JV_DICT: add_json_dict(r, b, v.u.d, y, level); break;
     case JV_LIST:

@@ -425,6 +425,8 @@ static inline int jinja_shown(ares_view v)
 jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name);
 jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key);
 jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args);
+/* Moves spans [first, n), which count from the start of a text, behind the text `before`. */
+void jinja_shift_spans(ares_text_spans *spans, int64_t first, const ares_str *before);
 void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *args);
 bool jinja_is_callable(jinja_value v);
 int64_t jinja_loop_length(jinja_run *r, jinja_loop *l);
@@ -449,8 +451,11 @@ jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok);
 /* The code point at s, valid UTF-8; returns its number of bytes. */
 int jinja_decode(const char *s, size_t len, uint32_t *cp);
 int jinja_encode(uint32_t cp, char out[4]);
+/* Code points that begin in these bytes. */
+int64_t jinja_count_chars(const char *data, size_t len);
 bool jinja_is_space(uint32_t cp);
-ares_view jinja_strip(ares_view s); /* as str.strip(); the text is valid UTF-8 */
+ares_view jinja_strip(ares_view s);                  /* as str.strip(); the text is valid UTF-8 */
+size_t jinja_strip_right(const char *s, size_t len); /* the length without white space at its end */
 bool jinja_is_line_end(uint32_t cp);
 bool jinja_is_decimal(uint32_t cp);
 bool jinja_is_lower(uint32_t cp);

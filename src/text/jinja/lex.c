@@ -79,26 +79,13 @@ static size_t skip_space(const lexer *x, size_t i)
     return i;
 }
 
-static size_t strip_right(const char *s, size_t n)
-{
-    while (n) {
-        size_t i = n - 1;
-        while (i && ((unsigned char)s[i] & 0xC0) == 0x80) i--;
-        uint32_t cp;
-        jinja_decode(s + i, n - i, &cp);
-        if (!jinja_is_space(cp)) break;
-        n = i;
-    }
-    return n;
-}
-
 /* The text before a tag, stripped as the tag's sign and lstrip_blocks ask. */
 static void emit_data(lexer *x, size_t from, size_t to, char sign, bool lstrip)
 {
     size_t n = to - from;
     const char *s = x->s + from;
     if (sign == '-') {
-        n = strip_right(s, n);
+        n = jinja_strip_right(s, n);
     } else if (sign != '+' && lstrip && x->trim) {
         size_t line = n;
         while (line && s[line - 1] != '\n') line--;

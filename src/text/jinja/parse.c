@@ -113,11 +113,6 @@ static jinja_token *expect(jinja_parser *p, jinja_token_type type)
     return take(p);
 }
 
-static void expect_word(jinja_parser *p, const char *word)
-{
-    if (!skip_word(p, word)) unexpected(p, word);
-}
-
 static void descend(jinja_parser *p)
 {
     if (++p->nest > JINJA_NEST)
@@ -148,8 +143,7 @@ static void push(jinja_parser *p, jinja_nodes *list, jinja_node *n)
 static jinja_value text_value(jinja_parser *p, ares_view text)
 {
     jinja_string *s = ares_arena_alloc(p->arena, sizeof *s);
-    *s = (jinja_string){ text.data, text.len, 0 };
-    for (size_t i = 0; i < text.len; i++) s->chars += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    *s = (jinja_string){ text.data, text.len, jinja_count_chars(text.data, text.len) };
     return (jinja_value){ .kind = JV_STR, .u.s = s };
 }
 
@@ -162,13 +156,6 @@ static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *en
                        jinja_node *opener);
 
 /* ------------------------------------------------------------------ expressions */
-
-/* What ends a tuple: a closing token, or the word after the target or list of a for. */
-static bool tuple_ends(jinja_parser *p, const char *word)
-{
-    return is(p, JT_VARIABLE_END) || is(p, JT_BLOCK_END) || is(p, JT_RPAREN) ||
-           (word && is_word(p, word));
-}
 
 typedef enum {
     TUPLE_FULL,
@@ -185,7 +172,10 @@ static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end
     bool tuple = false;
     for (;;) {
         if (items.n) expect(p, JT_COMMA);
-        if (tuple_ends(p, end_word)) break;
+        /* end_word: what follows the target or the list of a for */
+        if (is(p, JT_VARIABLE_END) || is(p, JT_BLOCK_END) || is(p, JT_RPAREN) ||
+            (end_word && is_word(p, end_word)))
+            break;
         push(p, &items,
              form >= TUPLE_TARGET    ? parse_primary(p, form == TUPLE_TARGET_NS)
              : form == TUPLE_NO_COND ? parse_or(p)
@@ -208,8 +198,9 @@ static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end
     return n;
 }
 
-static jinja_node *parse_condition(jinja_parser *p)
+static jinja_node *parse_expression(jinja_parser *p)
 {
+    descend(p);
     uint32_t pos = now(p)->pos;
     jinja_node *value = parse_or(p);
     while (skip_word(p, "if")) {
@@ -220,15 +211,8 @@ static jinja_node *parse_condition(jinja_parser *p)
         value = n;
         pos = now(p)->pos;
     }
-    return value;
-}
-
-static jinja_node *parse_expression(jinja_parser *p)
-{
-    descend(p);
-    jinja_node *n = parse_condition(p);
     p->nest--;
-    return n;
+    return value;
 }
 
 static jinja_node *pair(jinja_parser *p, jinja_node_kind kind, int op, uint32_t pos, jinja_node *a,
@@ -687,7 +671,7 @@ static void parse_signature(jinja_parser *p, jinja_node *n)
 static jinja_node *parse_for(jinja_parser *p, jinja_node *n)
 {
     n->a = parse_target(p, TUPLE_TARGET, "in");
-    expect_word(p, "in");
+    if (!skip_word(p, "in")) unexpected(p, "in");
     n->b = parse_tuple(p, TUPLE_NO_COND, "recursive");
     if (skip_word(p, "if")) n->c = parse_expression(p);
     n->flag = skip_word(p, "recursive");
@@ -717,34 +701,6 @@ static jinja_node *parse_if(jinja_parser *p, jinja_node *n)
     }
 }
 
-static jinja_node *parse_set(jinja_parser *p, jinja_node *n)
-{
-    n->a = parse_target(p, TUPLE_TARGET_NS, NULL);
-    if (skip(p, JT_ASSIGN)) {
-        n->kind = JN_SET;
-        n->b = parse_tuple(p, TUPLE_FULL, NULL);
-        return n;
-    }
-    n->kind = JN_SETBLOCK;
-    n->b = parse_filters(p, NULL, false);
-    parse_body(p, &n->body, (const char *const[]){ "endset", NULL }, n);
-    take(p);
-    return n;
-}
-
-static jinja_node *parse_with(jinja_parser *p, jinja_node *n)
-{
-    while (!is(p, JT_BLOCK_END)) {
-        if (n->items.n) expect(p, JT_COMMA);
-        push(p, &n->items, parse_target(p, TUPLE_TARGET, NULL));
-        expect(p, JT_ASSIGN);
-        push(p, &n->more, parse_expression(p));
-    }
-    parse_body(p, &n->body, (const char *const[]){ "endwith", NULL }, n);
-    take(p);
-    return n;
-}
-
 static jinja_node *parse_statement(jinja_parser *p)
 {
     jinja_token *t = now(p);
@@ -754,8 +710,29 @@ static jinja_node *parse_statement(jinja_parser *p)
     bool chat = p->t->dialect == TEMPLATE_CHAT;
     if (token_is(t, "for")) return n->kind = JN_FOR, parse_for(p, n);
     if (token_is(t, "if")) return n->kind = JN_IF, parse_if(p, n);
-    if (token_is(t, "set")) return parse_set(p, n);
-    if (token_is(t, "with")) return n->kind = JN_WITH, parse_with(p, n);
+    if (token_is(t, "set")) {
+        n->a = parse_target(p, TUPLE_TARGET_NS, NULL);
+        if (skip(p, JT_ASSIGN)) {
+            n->kind = JN_SET;
+            n->b = parse_tuple(p, TUPLE_FULL, NULL);
+            return n;
+        }
+        n->kind = JN_SETBLOCK;
+        n->b = parse_filters(p, NULL, false);
+        parse_body(p, &n->body, (const char *const[]){ "endset", NULL }, n);
+        return take(p), n;
+    }
+    if (token_is(t, "with")) {
+        n->kind = JN_WITH;
+        while (!is(p, JT_BLOCK_END)) {
+            if (n->items.n) expect(p, JT_COMMA);
+            push(p, &n->items, parse_target(p, TUPLE_TARGET, NULL));
+            expect(p, JT_ASSIGN);
+            push(p, &n->more, parse_expression(p));
+        }
+        parse_body(p, &n->body, (const char *const[]){ "endwith", NULL }, n);
+        return take(p), n;
+    }
     if (token_is(t, "macro")) {
         n->kind = JN_MACRO;
         n->a = parse_target_name(p);
@@ -802,13 +779,6 @@ static jinja_node *parse_statement(jinja_parser *p)
     FAIL(p, t->pos, "Encountered unknown tag '%.*s'", (int)ARES_MIN(t->text.len, 80), t->text.data);
 }
 
-static bool at_end_word(jinja_parser *p, const char *const *ends)
-{
-    for (; ends && *ends; ends++)
-        if (is_word(p, *ends)) return true;
-    return false;
-}
-
 static void parse_until(jinja_parser *p, jinja_nodes *body, const char *const *ends)
 {
     while (!is(p, JT_EOF)) {
@@ -823,7 +793,9 @@ static void parse_until(jinja_parser *p, jinja_nodes *body, const char *const *e
             push(p, body, n);
             expect(p, JT_VARIABLE_END);
         } else {
-            if (at_end_word(p, ends)) return;
+            int k = 0;
+            while (ends && ends[k] && !is_word(p, ends[k])) k++;
+            if (ends && ends[k]) return;
             push(p, body, parse_statement(p));
             expect(p, JT_BLOCK_END);
         }

@@ -179,17 +179,6 @@ static void visit_target(jinja_parser *p, symbols *s, const jinja_node *n)
         for (int32_t i = 0; i < n->items.n; i++) visit_target(p, s, n->items.items[i]);
 }
 
-static void visit_if(jinja_parser *p, symbols *s, const jinja_node *n)
-{
-    visit(p, s, n->a);
-    symbols branches[3];
-    for (int b = 0; b < 3; b++) {
-        branches[b] = copy_of(p, s);
-        visit_all(p, &branches[b], b == 0 ? &n->body : b == 1 ? &n->items : &n->orelse);
-    }
-    merge(p, s, branches, 3);
-}
-
 static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
 {
     if (!n) return;
@@ -202,7 +191,16 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
         else load(p, s, n->name);
         break;
     case JN_NSREF: load(p, s, n->name); break;
-    case JN_IF: visit_if(p, s, n); break;
+    case JN_IF: {
+        visit(p, s, n->a);
+        symbols branches[3];
+        for (int b = 0; b < 3; b++) {
+            branches[b] = copy_of(p, s);
+            visit_all(p, &branches[b], b == 0 ? &n->body : b == 1 ? &n->items : &n->orelse);
+        }
+        merge(p, s, branches, 3);
+        break;
+    }
     case JN_MACRO: store(p, s, n->name); break;
     case JN_SET:
         visit(p, s, n->b);
@@ -409,15 +407,6 @@ static symbols *bind_scope(jinja_parser *p, scope x, jinja_node *n)
     return s;
 }
 
-static void bind_callee(jinja_parser *p, scope x, jinja_node *n)
-{
-    bool filter = n->kind == JN_FILTER;
-    n->builtin = filter ? jinja_find_filter(n->name, p->t->dialect) : jinja_find_test(n->name);
-    if (!n->builtin && !x.soft)
-        jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "No %s named '%.*s'", filter ? "filter" : "test",
-                          (int)ARES_MIN(n->name.len, 80), n->name.data);
-}
-
 static void bind(jinja_parser *p, scope x, jinja_node *n)
 {
     if (!n) return;
@@ -468,7 +457,15 @@ static void bind(jinja_parser *p, scope x, jinja_node *n)
                               n->kind == JN_BREAK ? "break" : "continue");
         break;
     default:
-        if (n->kind == JN_FILTER || n->kind == JN_TEST) bind_callee(p, x, n);
+        if (n->kind == JN_FILTER || n->kind == JN_TEST) {
+            bool filter = n->kind == JN_FILTER;
+            n->builtin =
+                filter ? jinja_find_filter(n->name, p->t->dialect) : jinja_find_test(n->name);
+            if (!n->builtin && !x.soft)
+                jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "No %s named '%.*s'",
+                                  filter ? "filter" : "test", (int)ARES_MIN(n->name.len, 80),
+                                  n->name.data);
+        }
         bind(p, x, n->a), bind(p, x, n->b), bind(p, x, n->c);
         bind_all(p, x, &n->items), bind_all(p, x, &n->more);
         bind(p, x, n->dyn_args), bind(p, x, n->dyn_kwargs);

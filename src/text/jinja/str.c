@@ -299,13 +299,6 @@ const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect)
 
 #define SELF_TEXT jinja_text(self)
 
-static jinja_value text_of(jinja_run *r, jinja_value self, jinja_buf *b)
-{
-    jinja_value v = jinja_str_buf(r, b);
-    v.flag = self.flag;
-    return v;
-}
-
 static ares_view str_arg(jinja_run *r, jinja_value v, const char *method)
 {
     if (v.kind != JV_STR)
@@ -374,7 +367,9 @@ static jinja_value recase(jinja_run *r, jinja_value self, casing how)
         cased = jinja_is_lower(cp) || jinja_is_upper(cp) || jinja_is_title(cp);
     }
     jinja_work(r, s.len * 8);
-    return text_of(r, self, &b);
+    jinja_value v = jinja_str_buf(r, &b);
+    v.flag = self.flag;
+    return v;
 }
 
 METHOD(str_upper)
@@ -471,13 +466,6 @@ static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_
     return (range_of){ { self.u.s->data + a, b - a }, lo, true };
 }
 
-static int64_t rfind(ares_view s, ares_view what)
-{
-    for (size_t i = s.len >= what.len ? s.len - what.len + 1 : 0; i-- > 0;)
-        if (memcmp(s.data + i, what.data, what.len) == 0) return (int64_t)i;
-    return -1;
-}
-
 static int64_t find(jinja_run *r, jinja_value self, jinja_args *a, bool last, const char *method)
 {
     ares_view what = str_arg(r, ARG(0), method);
@@ -485,11 +473,13 @@ static int64_t find(jinja_run *r, jinja_value self, jinja_args *a, bool last, co
     range_of q = bounds(r, self, ARG(1), ARG(2));
     if (!q.valid) return -1;
     jinja_work(r, last ? q.part.len * (1 + ARES_MIN(what.len, 64)) : q.part.len);
-    int64_t at = last ? rfind(q.part, what) : ares_view_find(q.part, what, 0);
-    if (at < 0) return -1;
-    int64_t chars = 0;
-    for (int64_t i = 0; i < at; i++) chars += ((unsigned char)q.part.data[i] & 0xC0) != 0x80;
-    return q.first + chars;
+    int64_t at = -1;
+    if (!last) at = ares_view_find(q.part, what, 0);
+    else if (q.part.len >= what.len)
+        for (at = (int64_t)(q.part.len - what.len);
+             at >= 0 && memcmp(q.part.data + at, what.data, what.len) != 0;)
+            at--;
+    return at < 0 ? -1 : q.first + jinja_count_chars(q.part.data, (size_t)at);
 }
 
 METHOD(str_find)
@@ -501,15 +491,11 @@ METHOD(str_rfind)
     return jinja_int(find(r, self, a, true, "rfind"));
 }
 
-static jinja_value index_of(jinja_run *r, int64_t at)
-{
-    if (at < 0) JINJA_FAIL(r, "substring not found");
-    return jinja_int(at);
-}
-
 METHOD(str_index)
 {
-    return index_of(r, find(r, self, a, false, "index"));
+    int64_t at = find(r, self, a, false, "index");
+    if (at < 0) JINJA_FAIL(r, "substring not found");
+    return jinja_int(at);
 }
 METHOD(str_count)
 {
@@ -519,10 +505,7 @@ METHOD(str_count)
     if (!q.valid) return jinja_int(0);
     jinja_work(r, q.part.len);
     int64_t n = 0;
-    if (what.len == 0) {
-        for (size_t i = 0; i < q.part.len; i++) n += ((unsigned char)q.part.data[i] & 0xC0) != 0x80;
-        return jinja_int(n + 1);
-    }
+    if (what.len == 0) return jinja_int(jinja_count_chars(q.part.data, q.part.len) + 1);
     for (int64_t at = 0; (at = ares_view_find(q.part, what, (size_t)at)) >= 0;
          at += (int64_t)what.len)
         n++;
@@ -628,16 +611,6 @@ static jinja_value part_list(jinja_run *r, const parts *p)
     return v;
 }
 
-static bool space_before(ares_view s, size_t end, size_t *at)
-{
-    uint32_t cp;
-    size_t i = end - 1;
-    while (i > 0 && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
-    step(s, i, &cp);
-    *at = i;
-    return jinja_is_space(cp);
-}
-
 static void split_space(jinja_run *r, ares_view s, int64_t left, parts *p)
 {
     uint32_t cp;
@@ -650,9 +623,7 @@ static void split_space(jinja_run *r, ares_view s, int64_t left, parts *p)
         if (i >= s.len) return;
         size_t from = i;
         if (left-- == 0) {
-            size_t end = s.len, at;
-            while (end > from && space_before(s, end, &at)) end = at;
-            add_part(r, p, s.data + from, end - from);
+            add_part(r, p, s.data + from, jinja_strip_right(s.data + from, s.len - from));
             return;
         }
         while (i < s.len) {

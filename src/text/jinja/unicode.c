@@ -139,6 +139,13 @@ int jinja_encode(uint32_t cp, char out[4])
     return (int)utf8proc_encode_char((utf8proc_int32_t)cp, (utf8proc_uint8_t *)out);
 }
 
+int64_t jinja_count_chars(const char *data, size_t len)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < len; i++) n += ((unsigned char)data[i] & 0xC0) != 0x80;
+    return n;
+}
+
 static utf8proc_category_t category(uint32_t cp)
 {
     return utf8proc_category((utf8proc_int32_t)cp);

@@ -143,9 +143,7 @@ int64_t jinja_chars(jinja_run *r, jinja_value v)
     jinja_string *s = v.u.s;
     if (s->chars >= 0) return s->chars;
     jinja_work(r, s->len);
-    int64_t n = 0;
-    for (size_t i = 0; i < s->len; i++) n += ((unsigned char)s->data[i] & 0xC0) != 0x80;
-    return s->chars = n;
+    return s->chars = jinja_count_chars(s->data, s->len);
 }
 
 size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index)
@@ -247,23 +245,20 @@ jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
     return jinja_int((int64_t)v.u.f);
 }
 
-static int order_big(ares_view a, ares_view b)
-{
-    bool na = a.data[0] == '-', nb = b.data[0] == '-';
-    if (na != nb) return na ? -1 : 1;
-    int c = a.len != b.len ? (a.len < b.len ? -1 : 1) : memcmp(a.data, b.data, a.len);
-    c = c < 0 ? -1 : c > 0;
-    return na ? -c : c;
-}
-
 static int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (a.kind == JV_BIG || b.kind == JV_BIG) {
         if (a.kind == JV_FLOAT || b.kind == JV_FLOAT)
             JINJA_UNSUPPORTED(r, "comparing a float with an integer beyond 64 bits");
-        if (a.kind == JV_BIG && b.kind == JV_BIG) return order_big(jinja_text(a), jinja_text(b));
-        return a.kind == JV_BIG ? (a.u.s->data[0] == '-' ? -1 : 1)
-                                : (b.u.s->data[0] == '-' ? 1 : -1);
+        /* beside the other, an integer beyond 64 bits is larger, or where negative smaller */
+        bool a_minus = a.kind == JV_BIG && a.u.s->data[0] == '-',
+             b_minus = b.kind == JV_BIG && b.u.s->data[0] == '-';
+        if (a.kind != JV_BIG) return b_minus ? 1 : -1;
+        if (b.kind != JV_BIG || a_minus != b_minus) return a_minus ? -1 : 1;
+        ares_view s = jinja_text(a), t = jinja_text(b);
+        int c = s.len != t.len ? (s.len < t.len ? -1 : 1) : memcmp(s.data, t.data, s.len);
+        c = c < 0 ? -1 : c > 0;
+        return a_minus ? -c : c;
     }
     int64_t i = 0, j = 0;
     bool whole = jinja_as_index(a, &i);
@@ -274,6 +269,19 @@ static int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
 }
 
 /* ------------------------------------------------------------------ from text */
+size_t jinja_strip_right(const char *s, size_t n)
+{
+    while (n) {
+        size_t i = n - 1;
+        while (i && ((unsigned char)s[i] & 0xC0) == 0x80) i--;
+        uint32_t cp;
+        jinja_decode(s + i, n - i, &cp);
+        if (!jinja_is_space(cp)) break;
+        n = i;
+    }
+    return n;
+}
+
 ares_view jinja_strip(ares_view s)
 {
     uint32_t cp;
@@ -282,13 +290,7 @@ ares_view jinja_strip(ares_view s)
         if (!jinja_is_space(cp)) break;
         s.data += k, s.len -= (size_t)k;
     }
-    while (s.len) {
-        size_t i = s.len - 1;
-        while (i && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
-        jinja_decode(s.data + i, s.len - i, &cp);
-        if (!jinja_is_space(cp)) break;
-        s.len = i;
-    }
+    s.len = jinja_strip_right(s.data, s.len);
     return s;
 }
 
@@ -509,16 +511,6 @@ static bool jinja_same_object(jinja_value a, jinja_value b)
            a.u.l == b.u.l;
 }
 
-static bool equal_dicts(jinja_run *r, const jinja_dict *a, const jinja_dict *b)
-{
-    if (a->n != b->n) return false;
-    for (int64_t i = 0; i < a->n; i++) {
-        jinja_value *other = jinja_dict_find(r, b, a->items[i].key);
-        if (!other || !jinja_equal(r, a->items[i].value, *other)) return false;
-    }
-    return true;
-}
-
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (jinja_is_number(a) && jinja_is_number(b)) {
@@ -526,10 +518,7 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
             return false;
         return jinja_order_numbers(r, a, b) == 0;
     }
-    if (a.kind != b.kind) {
-        if ((a.kind == JV_VIEW || b.kind == JV_VIEW)) return false;
-        return false;
-    }
+    if (a.kind != b.kind) return false;
     if (a.kind == JV_STR) {
         jinja_work(r, ARES_MIN(a.u.s->len, b.u.s->len));
         return ares_view_eq(jinja_text(a), jinja_text(b));
@@ -546,7 +535,13 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
         for (int64_t i = 0; same && i < a.u.l->n; i++)
             same = jinja_equal(r, a.u.l->items[i], b.u.l->items[i]);
         break;
-    case JV_DICT: same = equal_dicts(r, a.u.d, b.u.d); break;
+    case JV_DICT:
+        same = a.u.d->n == b.u.d->n;
+        for (int64_t i = 0; same && i < a.u.d->n; i++) {
+            jinja_value *other = jinja_dict_find(r, b.u.d, a.u.d->items[i].key);
+            same = other && jinja_equal(r, a.u.d->items[i].value, *other);
+        }
+        break;
     case JV_RANGE:
         same = a.u.r->n == b.u.r->n &&
                (a.u.r->n == 0 ||
@@ -885,22 +880,6 @@ void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, 
 
 /* Arithmetic of values, as in Python, but an integer beyond 64 bits is an error. */
 
-static void unlike(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
-    __attribute__((noreturn));
-static void unlike(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
-{
-    static const char *const words[] = {
-        [JOP_ADD] = "+",       [JOP_SUB] = "-", [JOP_MUL] = "*", [JOP_DIV] = "/",
-        [JOP_FLOORDIV] = "//", [JOP_MOD] = "%", [JOP_POW] = "**"
-    };
-    if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED)
-        JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
-    if (op == JOP_ADD && a.kind == JV_STR)
-        JINJA_FAIL(r, "can only concatenate str (not \"%s\") to str", jinja_type_name(b));
-    JINJA_FAIL(r, "unsupported operand type(s) for %s: '%s' and '%s'", words[op],
-               jinja_type_name(a), jinja_type_name(b));
-}
-
 static void too_big(jinja_run *r) __attribute__((noreturn));
 static void too_big(jinja_run *r)
 {
@@ -1028,6 +1007,10 @@ static jinja_value concat(jinja_run *r, jinja_value a, jinja_value b)
 
 jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
 {
+    static const char *const words[] = {
+        [JOP_ADD] = "+",       [JOP_SUB] = "-", [JOP_MUL] = "*", [JOP_DIV] = "/",
+        [JOP_FLOORDIV] = "//", [JOP_MOD] = "%", [JOP_POW] = "**"
+    };
     int64_t i, j;
     if (op == JOP_MOD && a.kind == JV_STR)
         JINJA_UNSUPPORTED(r, "'%%' of a str (formatting) is not supported; join with '~'");
@@ -1045,7 +1028,12 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
         too_big(r);
     if ((a.kind == JV_VIEW || b.kind == JV_VIEW) && op == JOP_SUB)
         JINJA_UNSUPPORTED(r, "set operations");
-    unlike(r, op, a, b);
+    if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED)
+        JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
+    if (op == JOP_ADD && a.kind == JV_STR)
+        JINJA_FAIL(r, "can only concatenate str (not \"%s\") to str", jinja_type_name(b));
+    JINJA_FAIL(r, "unsupported operand type(s) for %s: '%s' and '%s'", words[op],
+               jinja_type_name(a), jinja_type_name(b));
 }
 
 jinja_value jinja_negate(jinja_run *r, jinja_value a)

@@ -261,7 +261,7 @@ static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value
     return known;
 }
 
-jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name)
+static jinja_value getattr(jinja_run *r, jinja_value obj, ares_view name)
 {
     jinja_value v;
     if (obj.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", obj.u.hint);
@@ -298,7 +298,10 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
         if (i < 0) i += n;
         if (i >= 0 && i < n) {
             if (obj.kind == JV_STR) {
-                v = jinja_char_at(r, obj, i);
+                size_t at = jinja_char_offset(r, obj, i);
+                const char *c = obj.u.s->data + at;
+                uint32_t cp;
+                v = jinja_str_view(r, c, (size_t)jinja_decode(c, obj.u.s->len - at, &cp));
                 v.flag = obj.flag;
                 return v;
             }
@@ -594,7 +597,7 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
         if (!jinja_is_number(v))
             JINJA_FAIL(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
         return jinja_as_index(v, &i) ? jinja_int(i) : v; /* +True is 1 */
-    case JN_GETATTR: return jinja_getattr(r, jinja_eval(r, act, n->a), n->name);
+    case JN_GETATTR: return getattr(r, jinja_eval(r, act, n->a), n->name);
     case JN_GETITEM: return eval_item(r, act, n);
     case JN_CALL: return eval_call(r, act, n, NULL);
     case JN_FILTER:

@@ -30,7 +30,8 @@ KIND(test_number, jinja_is_number(self))
 KIND(test_string, self.kind == JV_STR)
 KIND(test_mapping, self.kind == JV_DICT)
 KIND(test_iterable, jinja_is_iterable(self))
-KIND(test_callable, jinja_is_callable(self))
+KIND(test_callable, self.kind == JV_UNDEFINED || self.kind == JV_MACRO || self.kind == JV_LOOP ||
+                        self.kind == JV_FUNC || self.kind == JV_METHOD)
 KIND(test_sequence, self.kind == JV_STR || self.kind == JV_LIST || self.kind == JV_TUPLE ||
                         self.kind == JV_DICT || self.kind == JV_RANGE || self.kind == JV_UNDEFINED)
 TEST(test_odd)
@@ -342,7 +343,8 @@ FILTER(filter_tojson)
                                         .pretty = pretty,
                                         .indent = { by.data ? by.data : "", by.len },
                                         .item = jinja_text(item),
-                                        .key = jinja_text(key) });
+                                        .key = jinja_text(key) },
+                   0);
     return jinja_str_buf(r, &b);
 }
 

@@ -246,9 +246,6 @@ static void add_json_line(jinja_run *r, jinja_buf *b, const jinja_json_style *y,
     jinja_add_repeat(r, b, y->indent.data, y->indent.len, level);
 }
 
-static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
-                     int level);
-
 static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
                           const jinja_json_style *y, int level)
 {
@@ -272,18 +269,17 @@ static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
                 JINJA_FAIL(r, "keys must be str, int, float, bool or None, not %s",
                            jinja_type_name(e->key));
             jinja_add(r, b, "\"", 1);
-            add_json(r, b, e->key, y, 0);
+            jinja_add_json(r, b, e->key, y, 0);
             jinja_add(r, b, "\"", 1);
         }
         jinja_add(r, b, y->key.data, y->key.len);
-        add_json(r, b, e->value, y, level + 1);
+        jinja_add_json(r, b, e->value, y, level + 1);
     }
     add_json_line(r, b, y, level);
     jinja_add(r, b, "}", 1);
 }
 
-static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
-                     int level)
+void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y, int level)
 {
     char text[40];
     jinja_enter(r);
@@ -311,7 +307,7 @@ static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json
         for (int64_t i = 0; i < v.u.l->n; i++) {
             if (i) jinja_add(r, b, y->item.data, y->item.len);
             add_json_line(r, b, y, level + 1);
-            add_json(r, b, v.u.l->items[i], y, level + 1);
+            jinja_add_json(r, b, v.u.l->items[i], y, level + 1);
         }
         add_json_line(r, b, y, level);
         jinja_add(r, b, "]", 1);
@@ -319,11 +315,6 @@ static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json
     default: JINJA_FAIL(r, "Object of type %s is not JSON serializable", jinja_type_name(v));
     }
     r->depth--;
-}
-
-void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y)
-{
-    add_json(r, b, v, y, 0);
 }
 
 /* ------------------------------------------------------------------ time */

@@ -366,7 +366,9 @@ typedef struct jinja_json_style {
     ares_view indent;    /* per level, where pretty */
     ares_view item, key; /* separators: after an element, after a key */
 } jinja_json_style;
-void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y);
+/* As json.dumps. level: how deep the value lies in what is printed, for the indentation. */
+void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
+                    int level);
 
 jinja_value jinja_none(void);
 jinja_value jinja_bool(bool b);
@@ -388,7 +390,6 @@ jinja_value *jinja_dict_find_name(jinja_run *r, const jinja_dict *d, ares_view n
 ares_view jinja_text(jinja_value v);              /* STR */
 int64_t jinja_chars(jinja_run *r, jinja_value v); /* code points of a STR */
 size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index);
-jinja_value jinja_char_at(jinja_run *r, jinja_value v, int64_t index);
 jinja_value jinja_to_str(jinja_run *r, jinja_value v); /* str(v), Markup stays */
 jinja_value jinja_plain(jinja_run *r, jinja_value v);  /* str(v), not marked safe */
 const char *jinja_type_name(jinja_value v);
@@ -422,13 +423,11 @@ static inline int jinja_shown(ares_view v)
 {
     return (int)ARES_MIN(v.len, 80);
 }
-jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name);
 jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key);
 jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args);
 /* Moves spans [first, n), which count from the start of a text, behind the text `before`. */
 void jinja_shift_spans(ares_text_spans *spans, int64_t first, const ares_str *before);
 void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *args);
-bool jinja_is_callable(jinja_value v);
 int64_t jinja_loop_length(jinja_run *r, jinja_loop *l);
 const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect);
 const jinja_builtin *jinja_find_test(ares_view name);

@@ -176,18 +176,16 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
     *known = true;
     /* the plain dialect has no sandbox: these would change the object */
     bool plain = r->t->dialect == TEMPLATE_PLAIN;
-    for (int i = 0; plain && i < ARES_COUNT(forbidden_list); i++)
-        if (obj.kind == JV_LIST && ares_view_is(name, forbidden_list[i]))
-            JINJA_UNSUPPORTED(r, "'%s' of a list is not supported", forbidden_list[i]);
-    for (int i = 0; plain && i < ARES_COUNT(forbidden_dict); i++)
-        if (obj.kind == JV_DICT && ares_view_is(name, forbidden_dict[i]))
-            JINJA_UNSUPPORTED(r, "'%s' of a dict is not supported", forbidden_dict[i]);
-    for (int i = 0; obj.kind == JV_LIST && i < ARES_COUNT(forbidden_list); i++)
-        if (ares_view_is(name, forbidden_list[i]))
-            return jinja_undefined("access to this attribute of 'list' object is unsafe.");
-    for (int i = 0; obj.kind == JV_DICT && i < ARES_COUNT(forbidden_dict); i++)
-        if (ares_view_is(name, forbidden_dict[i]))
-            return jinja_undefined("access to this attribute of 'dict' object is unsafe.");
+    for (int i = 0; obj.kind == JV_LIST && i < ARES_COUNT(forbidden_list); i++) {
+        if (!ares_view_is(name, forbidden_list[i])) continue;
+        if (plain) JINJA_UNSUPPORTED(r, "'%s' of a list is not supported", forbidden_list[i]);
+        return jinja_undefined("access to this attribute of 'list' object is unsafe.");
+    }
+    for (int i = 0; obj.kind == JV_DICT && i < ARES_COUNT(forbidden_dict); i++) {
+        if (!ares_view_is(name, forbidden_dict[i])) continue;
+        if (plain) JINJA_UNSUPPORTED(r, "'%s' of a dict is not supported", forbidden_dict[i]);
+        return jinja_undefined("access to this attribute of 'dict' object is unsafe.");
+    }
     if (obj.kind == JV_FUNC && obj.u.fn->repr) JINJA_UNSUPPORTED(r, "attributes of a class");
     if (obj.kind == JV_STR && obj.flag &&
         (ares_view_is(name, "striptags") || ares_view_is(name, "unescape") ||

@@ -158,14 +158,6 @@ size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index)
     return i;
 }
 
-jinja_value jinja_char_at(jinja_run *r, jinja_value v, int64_t index)
-{
-    size_t a = jinja_char_offset(r, v, index);
-    uint32_t cp;
-    return jinja_str_view(r, v.u.s->data + a,
-                          (size_t)jinja_decode(v.u.s->data + a, v.u.s->len - a, &cp));
-}
-
 const char *jinja_type_name(jinja_value v)
 {
     static const char *const names[] = {
@@ -190,12 +182,6 @@ const char *jinja_type_name(jinja_value v)
         [JV_METHOD] = "builtin_function_or_method",
     };
     return names[v.kind];
-}
-
-bool jinja_is_callable(jinja_value v)
-{
-    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP || v.kind == JV_FUNC ||
-           v.kind == JV_METHOD;
 }
 
 /* Numbers among values, their order, and text to numbers as Python's int() and float() read it. */

@@ -64,7 +64,11 @@ typedef struct match {
     ares_view key;                  /* that stands for ? */
 } match;
 
-static bool config_alias_is_of_value(const ares_config_alias *a);
+/* Whether the row holds for some values of its word only. */
+static bool config_alias_is_of_value(const ares_config_alias *a)
+{
+    return a->when && *a->when == '=';
+}
 
 /*
  * The alias whose `from` covers most of the path. An exact name wins over a section of the same
@@ -83,11 +87,6 @@ static match find_alias(const ares_config *cfg, const char *path)
             best = m;
     }
     return best;
-}
-
-static bool config_alias_is_of_value(const ares_config_alias *a)
-{
-    return a->when && *a->when == '=';
 }
 
 /*
@@ -146,18 +145,6 @@ bool config_is_alias_section(ares_config *cfg, const char *path)
     return false;
 }
 
-/* What the path becomes: `to` with its ? filled in, and the rest that the alias does not cover. */
-static const char *translated(ares_config *cfg, const match *m, const char *path)
-{
-    const char *to = m->alias->to, *hole = strchr(to, '?');
-    size_t len = strlen(to);
-    if (len > 2 && strcmp(to + len - 2, ".*") == 0) len -= 2;
-    if (!hole) return ares_arena_printf(&cfg->arena, "%.*s%s", (int)len, to, path + m->covered);
-    size_t head = (size_t)(hole - to);
-    return ares_arena_printf(&cfg->arena, "%.*s%.*s%.*s%s", (int)head, to, (int)m->key.len,
-                             m->key.data, (int)(len - head - 1), hole + 1, path + m->covered);
-}
-
 config_found config_find(ares_config *cfg, const char *path)
 {
     enum { ALIAS_ROUNDS = 8 };
@@ -182,7 +169,14 @@ config_found config_find(ares_config *cfg, const char *path)
         if (f.kind == FOUND_SEVERAL && f.path[m.covered])
             f.kind = FOUND_NOTHING; /* nothing lies below such a word */
         if (f.kind != FOUND_NOTHING || strchr(a->to, '&')) return f;
-        f.path = translated(cfg, &m, f.path);
+        /* `to` with its ? filled in, then the part of the path that the alias does not cover */
+        const char *to = a->to, *hole = strchr(to, '?'), *tail = f.path + m.covered;
+        size_t len = strlen(to), head = hole ? (size_t)(hole - to) : 0;
+        if (len > 2 && strcmp(to + len - 2, ".*") == 0) len -= 2;
+        f.path =
+            hole ? ares_arena_printf(&cfg->arena, "%.*s%.*s%.*s%s", (int)head, to, (int)m.key.len,
+                                     m.key.data, (int)(len - head - 1), hole + 1, tail)
+                 : ares_arena_printf(&cfg->arena, "%.*s%s", (int)len, to, tail);
     }
     return f;
 }
@@ -220,12 +214,14 @@ void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg
     cfg->words[cfg->n_words++] = words;
 }
 
-/*
- * A value in one spelling, for code that compares texts: true for TRUE; 4 for 0x4 and 4.0 when the
- * option is an integer.
- */
-static const char *plain(ares_config *cfg, const config_node *node, const char *path)
+const char *ares_config_given(ares_config *cfg, const char *path)
 {
+    config_node *node = config_walk(cfg->root, path);
+    if (!node || !node->layer || node->kind != CONFIG_SCALAR) return NULL;
+    config_interpolate(cfg, node);
+    if (node->state == CONFIG_BROKEN || config_is_required(node)) return NULL;
+    /* one spelling, for callers that compare texts: true for TRUE; 4 for the integers 0x4 and 4.0
+     */
     const config_option *o = config_option_at(cfg, path);
     config_value v = config_value_of(node);
     bool whole = o && o->option->type == ARES_OPTION_i64 && !v.big;
@@ -235,14 +231,6 @@ static const char *plain(ares_config *cfg, const config_node *node, const char *
     if (whole && v.type == CONFIG_FLOAT && v.number == nearbyint(v.number) && fabs(v.number) < 1e15)
         return ares_arena_printf(&cfg->arena, "%.0f", v.number);
     return ares_config_get_text(cfg, path);
-}
-
-const char *ares_config_given(ares_config *cfg, const char *path)
-{
-    config_node *node = config_walk(cfg->root, path);
-    if (!node || !node->layer || node->kind != CONFIG_SCALAR) return NULL;
-    config_interpolate(cfg, node);
-    return node->state == CONFIG_BROKEN || config_is_required(node) ? NULL : plain(cfg, node, path);
 }
 
 const char *ares_config_word(const ares_config *cfg, const char *path)

@@ -271,14 +271,6 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     return true;
 }
 
-/* A text that is no number, of an option that takes schedules. */
-static bool has_schedule(const target *t, const config_node *node)
-{
-    if (!(t->option->option->flags & ARES_SCHEDULED) || node->kind != CONFIG_SCALAR) return false;
-    config_scalar type = config_value_read(node->text, false).type;
-    return type != CONFIG_INT && type != CONFIG_FLOAT;
-}
-
 static bool read_schedule(const target *t, const config_node *node, double *field)
 {
     ares_json text = { .type = ARES_JSON_STRING, .text = ares_view_of(node->text) };
@@ -415,25 +407,21 @@ static bool read_item(const target *t, ares_option_type type, config_node *node,
     }
 }
 
-/* {0: a, 1: b}, a table as Python's configurations spell it, is the list [a, b]. */
-static bool is_numbered(const config_node *map)
-{
-    int64_t i = 0;
-    for (const config_node *child = map->first; child; child = child->next) {
-        char number[24];
-        snprintf(number, sizeof number, "%lld", (long long)i++);
-        if (strcmp(child->key, number) != 0) return false;
-    }
-    return i > 0;
-}
-
 static bool read_list(const target *t, ares_option_type type, config_node *node, void *field)
 {
     _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) &&
                        sizeof(ares_texts) == sizeof(ares_f64s),
                    "one shape of list");
-    if (node->kind == CONFIG_MAP && !is_numbered(node))
-        REFUSE(t, node, "must be a list, not a map");
+    if (node->kind == CONFIG_MAP) {
+        /* {0: a, 1: b}, a table as Python's configurations spell it, is the list [a, b] */
+        const config_node *child = node->first;
+        int64_t n = 0;
+        for (char number[24]; child; child = child->next, n++) {
+            snprintf(number, sizeof number, "%lld", (long long)n);
+            if (strcmp(child->key, number) != 0) break;
+        }
+        if (child || n == 0) REFUSE(t, node, "must be a list, not a map");
+    }
     int64_t count = node->kind == CONFIG_SCALAR ? 1 : node->count;
     if (count < t->c.least || count > t->c.most)
         REFUSE(t, node, "must have %s%lld item%s", t->c.most > t->c.least ? "at least " : "",
@@ -523,9 +511,13 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
     switch (type) {
     case ARES_OPTION_flag: return read_flag(&t, node, field);
     case ARES_OPTION_i64: return read_number(&t, node, true, field, &d);
-    case ARES_OPTION_f64:
-        if (has_schedule(&t, node)) return read_schedule(&t, node, field);
+    case ARES_OPTION_f64: {
+        /* a text that is no number is a schedule, where the option takes one */
+        bool may_be = (o->option->flags & ARES_SCHEDULED) && node->kind == CONFIG_SCALAR;
+        config_scalar is = may_be ? config_value_read(node->text, false).type : CONFIG_FLOAT;
+        if (is != CONFIG_INT && is != CONFIG_FLOAT) return read_schedule(&t, node, field);
         return read_number(&t, node, false, &i, field);
+    }
     case ARES_OPTION_text: return warn_of_yes_no(&t, node) && read_text(&t, node, field);
     case ARES_OPTION_choice: return read_choice(&t, node, field);
     case ARES_OPTION_tree: return read_tree(&t, node, field);

@@ -58,18 +58,6 @@ void config_note_fault(ares_config *cfg, const config_node *where, const char *f
 }
 
 static void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
-                                const char *format, va_list args);
-
-void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
-                        const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    config_value_faultv(cfg, where, path, format, args);
-    va_end(args);
-}
-
-static void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
                                 const char *format, va_list args)
 {
     const char *message = format_text(cfg, format, args);
@@ -85,6 +73,15 @@ static void config_value_faultv(ares_config *cfg, const config_node *where, cons
     if (where && where->written && !kept) ares_str_addf(&text, " (written %s)", where->written);
     ares_str_addf(&text, ": %s", message);
     push(cfg, where, &text);
+}
+
+void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
+                        const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    config_value_faultv(cfg, where, path, format, args);
+    va_end(args);
 }
 
 void config_note(ares_config *cfg, ares_log_level level, const char *format, ...)
@@ -312,6 +309,17 @@ const char *config_path_join(ares_config *cfg, const char *prefix, const char *p
 {
     if (!prefix || !*prefix) return path;
     return *path ? ares_arena_printf(&cfg->arena, "%s.%s", prefix, path) : prefix;
+}
+
+char *config_path_dotted(ares_config *cfg, const char *path, size_t len)
+{
+    char *copy = ares_arena_copy(&cfg->arena, path, len), *to = copy;
+    for (const char *p = copy; *p; p++) {
+        if (*p == '[') *to++ = '.';
+        else if (*p != ']') *to++ = *p;
+    }
+    *to = 0;
+    return copy;
 }
 
 static void add_sections(ares_map *sections, const char *path)

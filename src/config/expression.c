@@ -222,14 +222,11 @@ static double f_round(const double *x, int n, run *r)
     return strtod(text, NULL);
 }
 
-static double bounded(double x, double result, run *r)
-{
-    return isinf(result) && isfinite(x) ? fail(r, "a result too large for a float") : result;
-}
 static double f_exp(const double *x, int n, run *r)
 {
     (void)n;
-    return bounded(x[0], (double)expl(x[0]), r);
+    double result = (double)expl(x[0]);
+    return isinf(result) && isfinite(x[0]) ? fail(r, "a result too large for a float") : result;
 }
 static double f_sqrt(const double *x, int n, run *r)
 {
@@ -511,15 +508,6 @@ static const node *atom(parser *s)
     return n;
 }
 
-/* Binds tighter than the minus before it: -2 ** 2 is -4; 2 ** -1 is 0.5. */
-static const node *power_of(parser *s)
-{
-    const node *a = atom(s);
-    const char *where = s->p;
-    if (!a || !take(s, "**")) return a;
-    return binary(s, where, power_at, a, unary(s));
-}
-
 static const node *unary(parser *s)
 {
     const char *where = s->p;
@@ -531,7 +519,10 @@ static const node *unary(parser *s)
     } else if (take(s, "+")) {
         n = operand(s, where, unary(s));
     } else {
-        n = power_of(s);
+        /* ** binds tighter than the minus before it: -2 ** 2 is -4; 2 ** -1 is 0.5 */
+        n = atom(s);
+        const char *sign = s->p;
+        if (n && take(s, "**")) n = binary(s, sign, power_at, n, unary(s));
     }
     s->depth--;
     return n;

@@ -283,6 +283,8 @@ void config_add_default(ares_config *cfg, config_node *under, const ares_option 
 /* gives an option the value of a YAML text, with the place of a default; its node, or NULL */
 config_node *config_set_text(ares_config *cfg, const char *path, const char *text);
 const char *config_path_join(ares_config *cfg, const char *prefix, const char *path);
+/* "a[0].b", OmegaConf's spelling, becomes a.0.b */
+char *config_path_dotted(ares_config *cfg, const char *path, size_t len);
 
 /* ---- interpolate.c */
 void config_interpolate(ares_config *cfg, config_node *node); /* and everything below it */

@@ -90,23 +90,11 @@ static config_node *reach(ares_config *cfg, config_node *from, const char *path,
     }
 }
 
-/* "a[0].b", OmegaConf's spelling, becomes a.0.b */
-static const char *without_brackets(ares_config *cfg, const char *path)
-{
-    char *copy = ares_arena_printf(&cfg->arena, "%s", path), *to = copy;
-    for (const char *p = path; *p; p++) {
-        if (*p == '[') *to++ = '.';
-        else if (*p != ']') *to++ = *p;
-    }
-    *to = 0;
-    return copy;
-}
-
 static config_node *refer(ares_config *cfg, const chain *c, const char *name, bool may_lack,
                           bool *bad)
 {
     config_node *base = cfg->root, *found = NULL;
-    const char *path = without_brackets(cfg, name);
+    const char *path = config_path_dotted(cfg, name, strlen(name));
     if (*path == '.') {
         base = c->node;
         for (; *path == '.' && base; path++) base = base->parent;
@@ -129,43 +117,6 @@ static config_node *refer(ares_config *cfg, const chain *c, const char *name, bo
         *bad = true;
     }
     return found;
-}
-
-static config_node *read_default(ares_config *cfg, const chain *c, const char *text)
-{
-    const char *error;
-    config_node *node = config_yaml_value(cfg, ARES_OPTION_tree, text, &error);
-    if (error)
-        return broken(cfg, c, "the default '%.100s' of the interpolation is not YAML: %s", text,
-                      error);
-    return node;
-}
-
-static config_node *environment(ares_config *cfg, const chain *c, char *inner)
-{
-    char *comma = strchr(inner, ',');
-    if (comma) *comma = 0;
-    ares_view name = ares_view_trim(ares_view_of(inner));
-    const char *key = ares_arena_copy(&cfg->arena, name.data, name.len), *value = getenv(key);
-    if (value && !ares_view_is_utf8(ares_view_of(value)))
-        return broken(cfg, c, "environment variable %s is not UTF-8", key);
-    if (value) return config_node_scalar(cfg, value, strlen(value), !*value);
-    if (comma) return read_default(cfg, c, comma + 1);
-    return broken(
-        cfg, c, "environment variable %.100s is not set; set it, or write ${oc.env:%.100s,default}",
-        key, key);
-}
-
-static config_node *selected(ares_config *cfg, const chain *c, char *inner)
-{
-    char *comma = strchr(inner, ',');
-    if (comma) *comma = 0;
-    ares_view name = ares_view_trim(ares_view_of(inner));
-    bool bad = false;
-    config_node *node =
-        refer(cfg, c, ares_arena_copy(&cfg->arena, name.data, name.len), true, &bad);
-    if (bad || (node && !config_is_required(node))) return node;
-    return comma ? read_default(cfg, c, comma + 1) : config_node_scalar(cfg, "null", 4, false);
 }
 
 /*
@@ -211,8 +162,30 @@ static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
 {
     ares_view v = ares_view_trim(ares_view_of(inner));
     inner = ares_arena_copy(&cfg->arena, v.data, v.len);
-    if (strncmp(inner, "oc.env:", 7) == 0) return environment(cfg, c, inner + 7);
-    if (strncmp(inner, "oc.select:", 10) == 0) return selected(cfg, c, inner + 10);
+    bool environment = strncmp(inner, "oc.env:", 7) == 0,
+         select = strncmp(inner, "oc.select:", 10) == 0, bad = false;
+    if (environment || select) { /* a name, and after a comma the default in YAML */
+        char *name = inner + (select ? 10 : 7), *comma = strchr(name, ',');
+        if (comma) *comma = 0;
+        v = ares_view_trim(ares_view_of(name));
+        const char *key = ares_arena_copy(&cfg->arena, v.data, v.len), *error = NULL;
+        const char *value = environment ? getenv(key) : NULL;
+        if (value && !ares_view_is_utf8(ares_view_of(value)))
+            return broken(cfg, c, "environment variable %s is not UTF-8", key);
+        if (value) return config_node_scalar(cfg, value, strlen(value), !*value);
+        config_node *node = select ? refer(cfg, c, key, true, &bad) : NULL;
+        if (bad || (node && !config_is_required(node))) return node;
+        if (comma) node = config_yaml_value(cfg, ARES_OPTION_tree, comma + 1, &error);
+        if (error)
+            return broken(cfg, c, "the default '%.100s' of the interpolation is not YAML: %s",
+                          comma + 1, error);
+        if (comma) return node;
+        if (select) return config_node_scalar(cfg, "null", 4, false);
+        return broken(
+            cfg, c,
+            "environment variable %.100s is not set; set it, or write ${oc.env:%.100s,default}",
+            key, key);
+    }
     char *colon = strchr(inner, ':');
     config_node *number;
     if (computed(cfg, c, inner, &number)) return number;
@@ -225,7 +198,6 @@ static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
             inner);
     }
     if (!*inner) return broken(cfg, c, "${} names nothing");
-    bool bad = false;
     return refer(cfg, c, inner, false, &bad);
 }
 

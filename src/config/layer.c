@@ -350,17 +350,15 @@ static void put_value(ares_config *cfg, const char *path, const ares_config_alia
                CONFIG_SET);
 }
 
-/* Whether the path is the word, or lies in it where it is a section: "x.*". */
-static bool is_word_of(const char *word, const char *path)
-{
-    size_t n = strlen(word);
-    return word[n - 1] == '*' ? strncmp(path, word, n - 1) == 0 : strcmp(path, word) == 0;
-}
-
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
-    for (int i = 0; i < cfg->defaults.count; i++)
-        if (is_word_of(cfg->defaults.items[i].row->word, path)) cfg->defaults.items[i].by = node;
+    for (int i = 0; i < cfg->defaults.count; i++) {
+        /* the path is the word, or lies in it where the word is a section, "x.*" */
+        const char *word = cfg->defaults.items[i].row->word;
+        size_t n = strlen(word);
+        if (word[n - 1] == '*' ? strncmp(path, word, n - 1) == 0 : strcmp(path, word) == 0)
+            cfg->defaults.items[i].by = node;
+    }
     node = without_select(cfg, node);
     const ares_config_alias *of_value = config_alias_of_value(cfg, path, node);
     if (of_value) {
@@ -438,12 +436,6 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
 
 /* ---------------------------------------------------------------- files */
 
-static void begin_layer(ares_config *cfg)
-{
-    ARES_ASSERT(!cfg->resolved);
-    cfg->layer = ++cfg->layers;
-}
-
 /* Hydra's classes of sections, which verl's own files name. */
 static void drop_classes(config_node *node)
 {
@@ -457,7 +449,8 @@ static void drop_classes(config_node *node)
 
 void ares_config_load_text(ares_config *cfg, const char *name, ares_view yaml)
 {
-    begin_layer(cfg);
+    ARES_ASSERT(!cfg->resolved);
+    cfg->layer = ++cfg->layers;
     config_node *map = config_yaml_read(cfg, ares_arena_printf(&cfg->arena, "%s", name), yaml);
     if (map) {
         drop_classes(map);
@@ -495,18 +488,6 @@ static bool key_is_sound(const char *key, size_t len)
     return true;
 }
 
-/* a[0].b is a.0.b */
-static char *clean_key(ares_config *cfg, const char *key, size_t len)
-{
-    char *copy = ares_arena_copy(&cfg->arena, key, len), *to = copy;
-    for (const char *p = copy; *p; p++) {
-        if (*p == '[') *to++ = '.';
-        else if (*p != ']') *to++ = *p;
-    }
-    *to = 0;
-    return copy;
-}
-
 static config_node place_of(const ares_config *cfg, const char *word)
 {
     return (config_node){ .layer = cfg->layer, .source = word, .text = "" };
@@ -537,7 +518,7 @@ void ares_config_override(ares_config *cfg, const char *word)
         how = CONFIG_APPEND;
         len--;
     }
-    char *key = clean_key(cfg, start, equals && equals < start ? 0 : len);
+    char *key = config_path_dotted(cfg, start, equals && equals < start ? 0 : len);
     if (!key_is_sound(key, strlen(key)) || (*word == '~') == (equals != NULL)) {
         config_note_fault(cfg, &where,
                           "'%s': not an override (a.b=value, a.b+=[item], +a.new=value, ~a.b)",

@@ -212,10 +212,15 @@ static void add_meaning(ares_str *out, const config_option *o)
     if (o->option->flags & ARES_NO_RESULT) ares_str_add_z(out, "; may change when a run goes on");
 }
 
-static void add_comment(ares_str *out, int depth, const char *text)
+static void help_option(ares_str *out, const config_option *o, const char *key, int depth)
 {
+    ares_str comment = { 0 };
+    ares_str_addf(&comment, "%s (", o->option->doc);
+    add_meaning(&comment, o);
+    ares_str_add_char(&comment, ')');
     const size_t width = 108 - 2 * (size_t)depth;
-    while (*text) {
+    for (const char *text = comment.data; *text;) {
+        /* cut at the last space that fits; a word longer than the line stays whole */
         size_t len = strlen(text), cut = len;
         if (len > width)
             for (cut = width; cut > 0 && text[cut] != ' '; cut--) {}
@@ -225,15 +230,6 @@ static void add_comment(ares_str *out, int depth, const char *text)
         text += cut;
         while (*text == ' ') text++;
     }
-}
-
-static void help_option(ares_str *out, const config_option *o, const char *key, int depth)
-{
-    ares_str comment = { 0 };
-    ares_str_addf(&comment, "%s (", o->option->doc);
-    add_meaning(&comment, o);
-    ares_str_add_char(&comment, ')');
-    add_comment(out, depth, comment.data);
     ares_str_fini(&comment);
     indent(out, depth);
     config_emit_key(out, key);

@@ -179,15 +179,6 @@ int scheduled_at(const scheduled *s, int64_t step, double *value)
 
 /* Lists of values that change with the step, for the rooms that read them. */
 
-/* The value that an item stands for: its own, or that of a name of the map. */
-static const config_node *behind(const ares_config *cfg, const config_node *item, const char *own)
-{
-    const config_node *map = config_walk(cfg->root, own), *found = NULL;
-    if (item->kind == CONFIG_SCALAR && item->text && map && map->kind == CONFIG_MAP)
-        found = config_node_find(map, item->text, strlen(item->text));
-    return found ? found : item;
-}
-
 /* Of any list: what a name stands for is not known to be a weight or a cap until it is used. */
 static bool is_schedule(ares_config *cfg, const config_node *value)
 {
@@ -208,24 +199,11 @@ void ares_config_check_schedules(ares_config *cfg, const char *own)
     }
 }
 
-static const ares_scheduled *read_item(ares_config *cfg, const config_node *item, const char *path,
-                                       ares_schedule_list list, const char *own)
-{
-    ares_scheduled *s = ares_arena_alloc(&cfg->arena, sizeof *s);
-    const config_node *value = behind(cfg, item, own);
-    if (value->json && scheduled_parse(&cfg->arena, value->json, list, s) == ARES_OK) return s;
-    if (value->json && (value == item || is_schedule(cfg, value))) {
-        (void)scheduled_parse(&cfg->arena, value->json, list, s);
-        config_value_fault(cfg, value, path, "%s", ares_error_message());
-    } /* else ares_config_check_schedules says what is wrong */
-    return NULL;
-}
-
 const ares_scheduled *const *ares_config_schedules(ares_config *cfg, const char *path,
                                                    ares_schedule_list list, const char *own,
                                                    int64_t *n)
 {
-    const config_node *node = config_walk(cfg->root, path);
+    const config_node *node = config_walk(cfg->root, path), *map = config_walk(cfg->root, own);
     bool good = true;
     ARES_ASSERT(cfg->resolved);
     *n = 0;
@@ -234,7 +212,21 @@ const ares_scheduled *const *ares_config_schedules(ares_config *cfg, const char 
         ares_arena_calloc(&cfg->arena, (size_t)node->count + 1, sizeof *items);
     for (const config_node *item = node->first; item; item = item->next, ++*n) {
         const char *place = ares_arena_printf(&cfg->arena, "%s.%lld", path, (long long)*n);
-        good = (items[*n] = read_item(cfg, item, place, list, own)) && good;
+        ares_scheduled *s = ares_arena_alloc(&cfg->arena, sizeof *s);
+        /* an item that is a name of the map stands for the value there */
+        const config_node *value = NULL;
+        if (item->kind == CONFIG_SCALAR && item->text && map && map->kind == CONFIG_MAP)
+            value = config_node_find(map, item->text, strlen(item->text));
+        if (!value) value = item;
+        if (value->json && scheduled_parse(&cfg->arena, value->json, list, s) == ARES_OK) {
+            items[*n] = s;
+            continue;
+        }
+        good = false;
+        if (value->json && (value == item || is_schedule(cfg, value))) {
+            (void)scheduled_parse(&cfg->arena, value->json, list, s); /* for its error message */
+            config_value_fault(cfg, value, place, "%s", ares_error_message());
+        } /* else ares_config_check_schedules says what is wrong */
     }
     return good ? items : NULL;
 }

@@ -221,8 +221,7 @@ static void build(ares_config *cfg, config_node *node, ares_json *json)
     json->integer = v.integer;
     json->text = ares_view_of(node->text);
     if (v.type == CONFIG_FLOAT && fabs(v.number) < 9e18) json->integer = (int64_t)v.number;
-    bool json_spelling = is_json_number(node->text);
-    if ((v.type == CONFIG_INT || v.type == CONFIG_FLOAT) && !json_spelling) { /* 0x1F, +5, 1., .5 */
+    if ((v.type == CONFIG_INT || v.type == CONFIG_FLOAT) && !is_json_number(node->text)) {
         ares_str text = { 0 };
         if (v.type == CONFIG_INT && !v.big) ares_str_addf(&text, "%lld", (long long)v.integer);
         else if (isfinite(v.number)) ares_str_add_double(&text, v.number);
@@ -270,32 +269,21 @@ static void fault(reader *r, int line, const char *format, ...)
     config_note_fault(r->cfg, &where, "%s", text);
 }
 
-static int line_of_offset(ares_view text, size_t offset)
-{
-    int line = 1;
-    for (size_t i = 0; i < offset && i < text.len; i++) line += text.data[i] == '\n';
-    return line;
-}
-
-static ares_view line_at(ares_view text, int line)
-{
-    size_t at = 0, end;
-    for (; line > 1 && at < text.len; at++) line -= text.data[at] == '\n';
-    for (end = at; end < text.len && text.data[end] != '\n';) end++;
-    return (ares_view){ text.data + at, end - at };
-}
-
 static void fault_of_parser(reader *r)
 {
     yaml_parser_t *p = &r->parser;
     int line = (int)p->problem_mark.line + 1;
     const char *problem = p->problem ? p->problem : "cannot be read";
-    ares_view text = line_at(r->text, line);
-    size_t blanks = 0;
+    size_t at = 0, end, blanks = 0;
+    for (int left = line; left > 1 && at < r->text.len; at++) left -= r->text.data[at] == '\n';
+    for (end = at; end < r->text.len && r->text.data[end] != '\n';) end++;
+    ares_view text = { r->text.data + at, end - at }; /* of the line */
     while (blanks < text.len && text.data[blanks] == ' ') blanks++;
     if (p->error == YAML_READER_ERROR) {
-        fault(r, line_of_offset(r->text, p->problem_offset),
-              "not YAML: %s; save the file as UTF-8 text", problem);
+        line = 1; /* there libyaml tells the offset only */
+        for (size_t i = 0; i < p->problem_offset && i < r->text.len; i++)
+            line += r->text.data[i] == '\n';
+        fault(r, line, "not YAML: %s; save the file as UTF-8 text", problem);
     } else if (blanks < text.len && text.data[blanks] == '\t') {
         fault(r, line, "indented with a tab; YAML takes spaces");
     } else {
@@ -322,15 +310,6 @@ static int line_of(const yaml_event_t *event)
 /* ---------------------------------------------------------------- nodes */
 
 static config_node *read_event(reader *r, yaml_event_t *event, int depth);
-
-static config_node *read_next(reader *r, int depth)
-{
-    yaml_event_t event;
-    if (!next(r, &event)) return NULL;
-    config_node *node = read_event(r, &event, depth);
-    yaml_event_delete(&event);
-    return node;
-}
 
 static config_node *read_scalar(reader *r, yaml_event_t *event)
 {
@@ -382,7 +361,8 @@ static bool merge_into(reader *r, config_node *map, config_node *base, int line)
     return true;
 }
 
-static bool read_key(reader *r, yaml_event_t *event, const char **key)
+static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base,
+                      int *base_line, int depth)
 {
     const char *text = (const char *)event->data.scalar.value;
     if (event->type != YAML_SCALAR_EVENT)
@@ -395,18 +375,13 @@ static bool read_key(reader *r, yaml_event_t *event, const char **key)
         return fault(r, line_of(event), "a key of %zu bytes; keys have 1 to %d, and no NUL", len,
                      CONFIG_MAX_KEY),
                false;
-    *key = ares_arena_copy(&r->cfg->arena, text, len);
-    return true;
-}
-
-static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base,
-                      int *base_line, int depth)
-{
-    const char *key;
-    if (!read_key(r, event, &key)) return false;
+    const char *key = ares_arena_copy(&r->cfg->arena, text, len);
     bool merge = strcmp(key, "<<") == 0 && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     int line = line_of(event);
-    config_node *value = read_next(r, depth + 1);
+    yaml_event_t value_event;
+    if (!next(r, &value_event)) return false;
+    config_node *value = read_event(r, &value_event, depth + 1);
+    yaml_event_delete(&value_event);
     if (!value) return false;
     if (map->count >= CONFIG_MAX_KEYS)
         return fault(r, line, "a map of more than %d keys", CONFIG_MAX_KEYS), false;

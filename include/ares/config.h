@@ -55,8 +55,8 @@ extern "C" {
  * run is resumed (ares_config_no_result). An f64 whose row ends in `doc, ARES_SCHEDULED)` takes a
  * number, the name of a schedule or an expression in `step` (docs/design.md#schedules); the field
  * holds its value at step 0 until ares_config_at_step. The default is YAML text: "1e-6", "null",
- * "[0.9, 0.999]",
- * "{}", "???" (required), or an interpolation of another option ("${data.max_prompt_length}").
+ * "[0.9, 0.999]", "{}", "???" (required), or an interpolation of another option
+ * ("${data.max_prompt_length}").
  *
  * type     field                constraint
  * flag     bool
@@ -66,13 +66,12 @@ extern "C" {
  * text     const char *         "", or "nonempty"
  * choice   const char *         "a|b|c"; "token-mean=token|seq-mean=seq": the field always holds
  *          the spelling before '='
- * texts    ares_texts           a list; a scalar is a list of one. Item constraint as above, then
- *          "#2" for exactly two
- * i64s     ares_i64s            items or "#1+" for one or more
+ * texts    ares_texts           a list; a scalar is a list of one. The constraint of each item as
+ * i64s     ares_i64s            above, then "#2" for exactly two items or "#1+" for one or more
  * f64s     ares_f64s
  * tree     const ares_json *    any of "map|list|text|number|flag", or "" for anything. A map
  *          inside it is open: it may have any keys. Never a NULL pointer. Numbers keep their
- * spelling in ->text where it is JSON's. For reward_kwargs, for options of table entries
+ *          spelling in ->text where it is JSON's. For reward_kwargs, for options of table entries
  *          (ares_config_bind), for an option that takes a constant or an expression.
  *
  * null is accepted where the default is null or the constraint begins with '?' ("?[1,)"). The field
@@ -115,10 +114,11 @@ typedef enum { ARES_OPTION_TYPES(ARES_OPTION_TYPE_) ARES_OPTION_TYPE_COUNT } are
 ARES_OPTION_TYPES(ARES_OPTION_CTYPE_)
 #undef ARES_OPTION_CTYPE_
 
+/* A row of a table, as ARES_OPTION_TABLE writes it. */
 typedef struct ares_option {
     const char *path;
     ares_option_type type;
-    size_t offset;
+    size_t offset;                       /* of the field in the struct */
     const char *text, *constraint, *doc; /* text: the default */
     unsigned flags;                      /* ARES_NO_RESULT, ARES_SCHEDULED */
 } ares_option;
@@ -155,8 +155,9 @@ void ares_config_free(ares_config *cfg); /* also frees the texts, lists and tree
 void *ares_config_alloc(ares_config *cfg, size_t bytes);
 
 /*
- * prefix may be "" or NULL. into is the struct of the table; with NULL the options are declared and
- * checked, and fill nothing.
+ * Declares the options of a table under prefix, which may be "" or NULL. into is the struct of the
+ * table, which ares_config_resolve fills; with NULL the options are declared and checked, and fill
+ * nothing.
  */
 void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_table *table,
                              void *into);
@@ -179,17 +180,22 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
  * itself set in the same file or on the command line wins over the word. "" accepts and ignores the
  * word, and logs that. NULL refuses it, with the note as the remedy.
  *
- * `when` is NULL, or "path=value" (several: joined by '&'): the row holds only while that option
- * has that value in the end.
- * A word may have several rows. When none holds, the word is refused, or ignored if its last row
- * has when NULL and to "". A word that may be ignored yields to its option set in a later layer,
- * and to another such word for the same option whose row stands earlier. Or "=value|value", values
- * in one line of YAML, *x for x and any text that ends in .x: the row holds where the word is given
- * one of these, and its `to` is "", NULL or "option=value". Such a row may also be of an option of
- * our own.
+ * `when` says where the row holds; a word may have several rows:
  *
- * `note` is said when the word is ignored or refused. In a row with `when`, for a word that may be
- * ignored: why word and option may not stand in one file; NULL: they may, and the word wins.
+ *   NULL            always
+ *   "path=value"    while that option has that value once all layers are read; several conditions
+ *                   are joined by '&'
+ *   "=value|value"  where the word itself is given one of these values, each in one line of YAML;
+ *                   *x stands for x and for any text that ends in .x. `to` is then "", NULL or
+ *                   "option=value". Such a row may also name an option of our own.
+ *
+ * When no row of a word holds, the word is refused, or ignored if its last row has `when` NULL and
+ * `to` "". A word that may be ignored in this way yields to its option where a later layer sets it,
+ * and to another such word for the same option whose row stands earlier.
+ *
+ * `note` is shown when the word is ignored or refused. In a row with `when`, for a word that may be
+ * ignored, it says why the word and its option may not stand in one file; NULL: they may, and the
+ * word wins.
  */
 typedef struct ares_config_alias {
     const char *from, *to, *when, *note;
@@ -199,8 +205,8 @@ void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases,
 /*
  * A default of another trainer. Where `word`, or any word of the section "x.*", is used in any
  * layer, the option at `path` has this value instead of its own default, while `when` holds
- * ("path=value"; NULL: always). The first row of an option counts. One line tells the values that
- * rows of one trainer, which stand together, gave.
+ * ("path=value"; NULL: always). Of several rows for one option the first that holds counts. The
+ * rows of one trainer stand together: one line of the log tells all values that they gave.
  */
 typedef struct ares_config_default {
     const char *trainer, *word, *path, *value, *when;
@@ -214,13 +220,15 @@ void ares_config_add_defaults(ares_config *cfg, const ares_config_default *defau
  * functions below; several are called in the order in which they were given. Paths are names of
  * options, not words of other trainers.
  *
- *   given       the value that a layer gives the option, interpolated; flags as true or false,
- * whole numbers in decimal digits; NULL when no layer gives one, or null word        the name that
- * the user wrote for the option: another trainer's, or the path together    whether one file, or
- * the command line, gives both later       whether a is given in a later layer than b; false when
- * they are given together preset      gives the option a value unless a layer does; returns whether
- * it did. by is shown with the value: "algorithm.name: dapo" follow      gives the option a value
- * as if it stood in the place of `from` forget      gives the option its default again
+ *   given     the value that a layer gives the option, interpolated; flags as true or false, whole
+ *             numbers in decimal digits; NULL when no layer gives one, or null
+ *   word      the name that the user wrote for the option: another trainer's, or the path
+ *   together  whether one file, or the command line, gives both
+ *   later     whether a is given in a later layer than b; false when they are given together
+ *   preset    gives the option a value unless a layer does; returns whether it did. by is shown
+ *             with the value: "algorithm.name: dapo"
+ *   follow    gives the option a value as if it stood in the place of `from`
+ *   forget    gives the option its default again
  */
 void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg));
 const char *ares_config_given(ares_config *cfg, const char *path);
@@ -231,8 +239,11 @@ bool ares_config_preset(ares_config *cfg, const char *path, const char *value, c
 void ares_config_follow(ares_config *cfg, const char *path, const char *value, const char *from);
 void ares_config_forget(ares_config *cfg, const char *path);
 
-/* ------------------------------------------------------------------ reading */
+/* ------------------------------------------------------------------ reading
+ * Each file and each override is a layer over those before it.
+ */
 void ares_config_load_file(ares_config *cfg, const char *path);
+/* name stands for the file in messages */
 void ares_config_load_text(ares_config *cfg, const char *name, ares_view yaml);
 /*
  * One override: a.b=c, a.0.b=c, a+=[x] (append), +a.b=c (new key of an open map), ~a.b (back to the
@@ -274,6 +285,7 @@ void ares_config_fault(ares_config *cfg, const char *path, const char *format, .
     ARES_PRINTF(3, 4);
 /* ARES_OK, or ARES_ECONFIG with every fault in one message, one per line, by layer and line. */
 int ares_config_finish(ares_config *cfg);
+/* faults noted so far */
 int ares_config_fault_count(const ares_config *cfg);
 
 /* ------------------------------------------------------------------ asking, after resolve */
@@ -303,10 +315,10 @@ bool ares_config_scheduled(const ares_config *cfg, const char *path);
 typedef enum { ARES_SCHEDULE_WEIGHT, ARES_SCHEDULE_CAP } ares_schedule_list;
 typedef struct ares_scheduled ares_scheduled;
 /*
- * The items [*n] of a list at path, in cfg's memory; NULL where it is null. A text that is a key of
- * the map at `own` stands for the value there. Notes a fault for an item that is none of the above;
- * such an item, and a path that is no list, gives NULL too; of a value of the map that is no
- * schedule at all, ares_config_check_schedules notes it. After resolve.
+ * After resolve: the items [*n] of the list at path, in cfg's memory. A text that is a key of the
+ * map at `own` stands for the value there. NULL where the option is null or no list, and where an
+ * item is no value that changes with the step: a fault is then noted, but for a value of the map it
+ * is ares_config_check_schedules that notes it.
  */
 const ares_scheduled *const *ares_config_schedules(ares_config *cfg, const char *path,
                                                    ares_schedule_list list, const char *own,
@@ -327,9 +339,9 @@ bool ares_config_no_result(const ares_config *cfg, const char *path);
 void ares_config_print(const ares_config *cfg, ares_str *out);
 /*
  * Options with default, type, constraint and doc, as YAML with comments; configs/base.yaml is the
- * text of all of them. word: a section, an option, another trainer's word for one, or a part of the
- * names or docs of what is to be shown ("" or NULL: all); ARES_ECONFIG where there is none. Works
- * before resolve.
+ * text of all of them. word chooses what is shown: a section, an option, another trainer's word for
+ * one, or a part of the names or docs ("" or NULL: all options). ARES_ECONFIG where it chooses
+ * none. Works before resolve.
  */
 int ares_config_help(ares_config *cfg, const char *word, ares_str *out);
 

@@ -27,6 +27,7 @@ typedef struct ares_ids {
 
 void ares_ids_fini(ares_ids *ids);
 void ares_ids_clear(ares_ids *ids); /* keeps the memory and want_offsets */
+/* Appends an id; start and end are its offsets, which only a list with offsets keeps. */
 void ares_ids_add(ares_ids *ids, int32_t id, int64_t start, int64_t end);
 
 /* ---------------- tokenizer (tokenizer.c, bpe.c, unicode.c)
@@ -62,6 +63,8 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
  * there is no such id.
  */
 ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id);
+/* Whether skip_special_tokens leaves the token out of a decoded text; false: there is no such id.
+ */
 bool ares_tokenizer_is_special(const ares_tokenizer *t, int32_t id);
 /* The largest id + 1, added tokens included. */
 int64_t ares_tokenizer_vocab_size(const ares_tokenizer *t);
@@ -108,7 +111,10 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out);
  */
 bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares_view start_tag,
                     ares_view end_tag, int64_t *first, int64_t *end);
-/* What stands between these tags, not trimmed; a part of text. False: a tag is missing. */
+/*
+ * The text between the first start_tag and the first end_tag after it, not trimmed; *inner borrows
+ * it from text. False: a tag is missing.
+ */
 bool ares_span_text(ares_view text, ares_view start_tag, ares_view end_tag, ares_view *inner);
 /*
  * Appends the bytes of ids [n], one token after the other, to text; offsets [n] receives their
@@ -138,11 +144,11 @@ extern "C" {
 
 struct tm;
 
-/* ---------------- templates (jinja_*.c) */
+/* ---------------- templates (jinja/) */
 /* Immutable; several threads may render it at once. */
 typedef struct ares_template ares_template;
 
-/* A PLAIN template: jinja2.Template without options. name stands in errors. */
+/* A PLAIN template, as jinja2.Template without options reads it. name stands for it in errors. */
 int ares_template_new(const char *name, ares_view source, ares_template **out);
 void ares_template_free(ares_template *t);
 
@@ -156,7 +162,7 @@ typedef struct ares_template_limits {
     size_t output_bytes; /* 64 MiB */
 } ares_template_limits;
 
-/* Half-open, in bytes and in code points of the rendered text. */
+/* A half-open range of the rendered text, in bytes and in code points. */
 typedef struct ares_text_span {
     int64_t byte_start, byte_end, char_start, char_end;
 } ares_text_span;
@@ -186,7 +192,7 @@ int ares_format_prompt_load(const char *path, ares_template **out);
 int ares_format_prompt_render(const ares_template *t, ares_view content, ares_str *out);
 
 /* ---------------- chat templates (chat.c): a template and the special tokens it may name */
-typedef struct ares_chat ares_chat; /* immutable once it is used */
+typedef struct ares_chat ares_chat; /* immutable after its first use, so threads may share it */
 
 /*
  * The chat template of a model directory: the key chat_template of chat_template.json (a vision
@@ -200,10 +206,12 @@ int ares_chat_load(const char *path, const char *name, ares_chat **out);
 int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config,
                   ares_chat **out);
 void ares_chat_free(ares_chat *c);
-/* Variables of every conversation that has none of its own; a null is none. Before the first use.
+/*
+ * Variables for every conversation; a conversation's own value of a name wins, unless it is null.
+ * Call it before the first use of the chat.
  */
 void ares_chat_set_variables(ares_chat *c, const ares_json *variables);
-/* Whether the name stands in the template's source: else it cannot read such a variable. */
+/* Whether the name stands in the template's source; if not, it cannot read such a variable. */
 bool ares_chat_reads(const ares_chat *c, ares_view name);
 
 /*
@@ -212,7 +220,7 @@ bool ares_chat_reads(const ares_chat *c, ares_view name);
  * transformers, absent tools and documents are none, absent add_generation_prompt is false, and a
  * variable wins over a special token of the same name. The members of "chat_template_kwargs", an
  * object or its JSON, are variables too, and win over others. tools and documents that the template
- * reads must be lists of objects, or the JSON of one.
+ * reads must be lists of objects, or the JSON of such a list.
  *
  * "continue_final_message": true ends the text with the last message's content and leaves out what
  * the template writes after it; blanks at the end of the content are left out where the template

@@ -34,7 +34,7 @@ typedef struct bpe_config {
     /* [merge_count] in order of rank, ids >= 0; of two merges of one pair the later holds */
     const bpe_merge *merges;
     int64_t merge_count;
-    /* words that are not merged but taken whole (ignore_merges): bytes -> id; NULL: none. Borrowed
+    /* borrowed: words that are not merged but taken whole (ignore_merges), bytes -> id; NULL: none
      */
     const ares_map *whole_words;
     int32_t unk_id; /* token of a byte that has none; -1: such bytes are left out */
@@ -90,8 +90,8 @@ void pattern_scratch_free(pattern_scratch *s);
  * after the last match, or an error. An empty match right after the last match is skipped.
  */
 typedef struct pattern_match {
-    size_t start, end, from;
-    bool any;
+    size_t start, end, from; /* from: where the search goes on */
+    bool any;                /* there was a match before */
 } pattern_match;
 int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
                  pattern_match *it);
@@ -122,16 +122,16 @@ typedef struct pieces {
 /* Memory that one encoding needs and the next uses again. */
 typedef struct text_scratch {
     ares_arena arena;
-    pieces a, b;
+    pieces a, b; /* a step reads a and writes b, then they are exchanged */
     struct {
-        size_t (*items)[2];
-        bool *hit;
+        size_t (*items)[2]; /* ranges of bytes of one piece */
+        bool *hit;          /* whether the step matched the range */
         int64_t n, cap;
     } cuts;
     unicode_changes changes;
     pattern_scratch *pattern;
     bpe_scratch bpe;
-    ares_str repaired;
+    ares_str repaired;           /* the given text where it was not UTF-8 */
     const unsigned char *source; /* the given text */
     size_t source_len;
     int64_t counted, starts; /* code points that start before source + counted */
@@ -148,7 +148,7 @@ typedef struct added_token {
 } added_token;
 typedef struct added_set added_set; /* a trie; the leftmost match wins, of several the longest */
 added_set *added_set_new(void);
-/* Of two equal texts the first holds. */
+/* Adds a token, found by `text`; where two have the same text, the first one holds. */
 void added_set_put(added_set *set, ares_view text, const added_token *token);
 
 /* ---- steps (tokenizer.c) */
@@ -183,7 +183,7 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p);
 
 typedef struct token_info {
     ares_view text;  /* as the vocabulary spells it; data NULL: no such id */
-    ares_view bytes; /* that it contributes to a decoded text */
+    ares_view bytes; /* its part of a decoded text */
     bool special;
 } token_info;
 

@@ -1,6 +1,6 @@
 /*
- * The evaluator of templates: arguments of builtins, values from JSON, then the walk over the
- * tree.
+ * The evaluator of templates. In order: arguments of builtins; values from JSON; the walk over the
+ * tree, with attributes, calls, expressions and statements; a whole render.
  */
 #include "jinja.h"
 
@@ -9,14 +9,12 @@
 #include <string.h>
 #include <time.h>
 
-/* The arguments of a builtin, by the names that its table gives. */
-
 void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
 {
     if (!spec || *spec == '*') return;
     bool keywords = *spec != '/';
     if (!keywords) spec++;
-    ares_view names[8];
+    ares_view names[8]; /* no builtin has more parameters */
     int n = 0, required = -1;
     for (const char *s = spec; *s;) {
         if (*s == '|') required = n;
@@ -51,8 +49,7 @@ void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
     *a = (jinja_args){ .pos = pos, .n = n };
 }
 
-/* Values of a JSON document. */
-
+/* Texts are borrowed: the JSON outlives the render. */
 static jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
 {
     jinja_enter(r);
@@ -95,9 +92,11 @@ static jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
  * scope.c has assigned.
  */
 
+/* How the statements after this one go on: in order, or with what the loop around them does. */
 typedef enum { GO, BREAK, CONTINUE } flow;
 static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list);
 
+/* Why a value is undefined, formatted in the memory of the render. */
 static const char *hint(jinja_run *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static const char *hint(jinja_run *r, const char *format, ...)
@@ -118,16 +117,20 @@ static jinja_act *act_new(jinja_run *r, const jinja_func *f, jinja_act *up)
     jinja_act *act = jinja_alloc(r, sizeof *act + (size_t)f->n_slots * sizeof act->slots[0]);
     act->up = up;
     for (int32_t i = 0; i < f->n_slots; i++) act->slots[i].kind = JV_MISSING;
-    r->steps += f->n_slots / 8;
+    r->steps += f->n_slots / 8; /* clearing slots takes time too */
     return act;
 }
 
+/* The variable at `at` in the activation `up` functions outward. */
 static jinja_value *slot(jinja_act *act, int32_t up, int32_t at)
 {
     while (up-- > 0) act = act->up;
     return &act->slots[at];
 }
 
+/*
+ * Sets the slots of a scope. Slots that the scope declares (JLOAD_PARAM) are set by what opens it.
+ */
 static void enter_frame(jinja_run *r, jinja_act *act, const jinja_frame *f)
 {
     for (int32_t i = 0; i < f->n; i++) {
@@ -148,6 +151,7 @@ static void leave_frame(jinja_act *act, const jinja_frame *f)
     for (int32_t i = 0; i < f->n; i++) act->slots[f->loads[i].slot].kind = JV_MISSING;
 }
 
+/* target: a name, an attribute of a namespace, or a tuple of targets. */
 static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja_value v)
 {
     jinja_value *place = target->kind == JN_TUPLE ? NULL : slot(act, target->up, target->slot);
@@ -172,6 +176,7 @@ static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja
     }
 }
 
+/* The value of a target as an expression, of a tuple the tuple of its values. */
 static jinja_value read_target(jinja_run *r, jinja_act *act, const jinja_node *target)
 {
     if (target->kind == JN_NAME) return *slot(act, target->up, target->slot);
@@ -181,6 +186,7 @@ static jinja_value read_target(jinja_run *r, jinja_act *act, const jinja_node *t
     return v;
 }
 
+/* jinja2 checks the targets of a set before it evaluates the value. */
 static void check_namespaces(jinja_run *r, jinja_act *act, const jinja_node *target)
 {
     if (target->kind == JN_NSREF && slot(act, target->up, target->slot)->kind != JV_NAMESPACE)
@@ -190,6 +196,7 @@ static void check_namespaces(jinja_run *r, jinja_act *act, const jinja_node *tar
 }
 
 /* ------------------------------------------------------------------ attributes and items */
+/* Undefined, not an error: only its use is one. */
 static jinja_value no_attribute(jinja_run *r, jinja_value obj, ares_view name)
 {
     if (obj.kind == JV_NONE)
@@ -199,6 +206,7 @@ static jinja_value no_attribute(jinja_run *r, jinja_value obj, ares_view name)
                                 jinja_shown(name), name.data));
 }
 
+/* Reads the next item into l->after, unless it is there. False: the current one is the last. */
 static bool jinja_loop_peek(jinja_run *r, jinja_loop *l)
 {
     if (l->after.kind != JV_MISSING) return true;
@@ -261,6 +269,7 @@ static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value
     return known;
 }
 
+/* a.b: an attribute, else an item of that name. */
 static jinja_value getattr(jinja_run *r, jinja_value obj, ares_view name)
 {
     jinja_value v;
@@ -268,6 +277,8 @@ static jinja_value getattr(jinja_run *r, jinja_value obj, ares_view name)
     if (attribute(r, obj, name, &v)) return v;
     if (obj.kind == JV_DICT) {
         jinja_value *found = jinja_dict_find_name(r, obj.u.d, name);
+        /* of a key such as __class__ Python finds the attribute first, and the sandbox forbids it
+         */
         if (found && name.len > 4 && memcmp(name.data, "__", 2) == 0)
             JINJA_UNSUPPORTED(r, "a key that is an attribute of Python's dict");
         if (found) return *found;
@@ -283,6 +294,7 @@ static bool is_hashable(jinja_value v)
     return v.kind != JV_LIST && v.kind != JV_DICT && v.kind != JV_VIEW;
 }
 
+/* a[b]: an item, else, where b is a text, an attribute of that name. */
 jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
 {
     int64_t i;
@@ -328,6 +340,7 @@ jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, 
     return f->fn(r, self, args);
 }
 
+/* Takes a keyword argument out of the list. False: it was not given. */
 static bool take_kwarg(jinja_args *a, ares_view name, jinja_value *out)
 {
     for (int64_t i = 0; i < a->n_kw; i++) {
@@ -383,6 +396,10 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
 
 static jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
 
+/*
+ * Writes what the macro writes. Parameters that are not given get their defaults in order, so that
+ * a default may name the parameters before it.
+ */
 static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_args *a)
 {
     jinja_act *act = act_new(r, n->func, up);
@@ -401,6 +418,7 @@ static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_ar
     run_all(r, act, &n->body);
 }
 
+/* Directs what is written into b; the caller puts back the buffer that this returns. */
 static jinja_buf *capture(jinja_run *r, jinja_buf *b)
 {
     jinja_buf *outer = r->out;
@@ -412,6 +430,7 @@ static jinja_buf *capture(jinja_run *r, jinja_buf *b)
 static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value over,
                     int64_t depth);
 
+/* A recursive loop is a function of its list: its text is a value. */
 static jinja_value run_recursive(jinja_run *r, jinja_act *up, const jinja_node *n, jinja_value over,
                                  int64_t depth)
 {
@@ -513,6 +532,7 @@ static jinja_value eval_filter(jinja_run *r, jinja_act *act, const jinja_node *n
     return jinja_apply(r, n->builtin, self, &a);
 }
 
+/* a < b < c: b is evaluated once, and c not at all where a < b is false. */
 static jinja_value eval_compare(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     jinja_value left = jinja_eval(r, act, n->a);
@@ -526,6 +546,7 @@ static jinja_value eval_compare(jinja_run *r, jinja_act *act, const jinja_node *
     return jinja_bool(true);
 }
 
+/* a[b] and a[b:c:d]. */
 static jinja_value eval_item(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     jinja_value obj = jinja_eval(r, act, n->a);
@@ -681,6 +702,7 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
     return how; /* break and continue there act on the enclosing loop */
 }
 
+/* Applies the filters of a set or filter block, outermost last. */
 static jinja_value filter_captured(jinja_run *r, jinja_act *act, const jinja_node *n,
                                    jinja_value text)
 {
@@ -692,6 +714,7 @@ static jinja_value filter_captured(jinja_run *r, jinja_act *act, const jinja_nod
     return text;
 }
 
+/* A set block, whose text a target gets, or a filter block, whose filtered text is written. */
 static flow run_captured(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     enter_frame(r, act, &n->frame);
@@ -715,6 +738,10 @@ static jinja_value macro_value(jinja_run *r, const jinja_node *n, jinja_act *act
     return (jinja_value){ .kind = JV_MACRO, .u.macro = m };
 }
 
+/*
+ * The block runs as a macro without parameters. Its span gets its place in characters when the
+ * render has ended.
+ */
 static void run_generation(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     bool track = r->spans != NULL;
@@ -802,6 +829,7 @@ static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list)
 }
 
 /* ------------------------------------------------------------------ a render */
+/* From bytes to characters, in one pass over the text: spans stand in order. */
 static void count_chars(ares_text_spans *spans, int64_t first, const char *text)
 {
     int64_t byte = 0, chars = 0;
@@ -824,6 +852,7 @@ void jinja_shift_spans(ares_text_spans *spans, int64_t first, const ares_str *be
     }
 }
 
+/* What setjmp guards; jinja_fail comes back here. */
 static int guarded(jinja_run *r, const ares_json *context)
 {
     if (setjmp(r->fail)) return r->code;

@@ -12,6 +12,7 @@
 
 #define TEST(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
 
+/* A test of the value alone. */
 #define KIND(name, cond)         \
     TEST(name)                   \
     {                            \
@@ -89,7 +90,8 @@ TEST(test_sameas)
     case JV_BOOL: return jinja_bool(self.u.b == b.u.b);
     case JV_INT:
         if (self.u.i != b.u.i) return jinja_bool(false);
-        if (self.u.i >= -5 && self.u.i <= 256) return jinja_bool(true);
+        if (self.u.i >= -5 && self.u.i <= 256)
+            return jinja_bool(true); /* CPython keeps one of each */
         break;
     case JV_STR:
     case JV_FLOAT:
@@ -155,6 +157,7 @@ const jinja_builtin *jinja_find_test(ares_view name)
  * in them appears only when they are read.
  */
 
+/* Whether the argument was given, and whether as something other than None. */
 #define GIVEN(i) (a->pos[i].kind != JV_MISSING)
 #define SET(i) (a->pos[i].kind != JV_MISSING && a->pos[i].kind != JV_NONE)
 #define FILTER(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
@@ -170,6 +173,7 @@ typedef struct path {
     int64_t n;
 } path;
 
+/* The parts of an attribute path; a part of digits is an index. No parts: the value itself. */
 static path path_of(jinja_run *r, jinja_value v)
 {
     path p = { 0 };
@@ -194,6 +198,7 @@ static path path_of(jinja_run *r, jinja_value v)
     return p;
 }
 
+/* What lies at the path from v. absent stands for what is undefined on the way. */
 static jinja_value follow(jinja_run *r, path p, jinja_value v, jinja_value absent)
 {
     for (int64_t i = 0; i < p.n; i++) {
@@ -204,12 +209,13 @@ static jinja_value follow(jinja_run *r, path p, jinja_value v, jinja_value absen
     return v;
 }
 
+/* The key to compare by: a text in lower case, unless case counts. */
 static jinja_value folded(jinja_run *r, jinja_value v, bool case_sensitive)
 {
     return case_sensitive || v.kind != JV_STR ? v : jinja_str_call(r, "lower", v, NULL, 0);
 }
 
-static const jinja_value missing = { .kind = JV_MISSING };
+static const jinja_value missing = { .kind = JV_MISSING }; /* stands for an argument not given */
 
 /* ------------------------------------------------------------------ text */
 FILTER(filter_upper)
@@ -249,6 +255,7 @@ FILTER(filter_safe)
     return v;
 }
 
+/* As jinja2: a word begins after white space or one of - ( { [ <, and the rest is lower case. */
 FILTER(filter_title)
 {
     (void)a;
@@ -307,7 +314,9 @@ FILTER(filter_indent)
     jinja_buf by = { 0 }, b = { 0 };
     if (GIVEN(0) && ARG(0).kind == JV_STR) jinja_add_str(r, &by, ARG(0));
     else jinja_add_repeat(r, &by, " ", 1, jinja_int_arg(r, ARG(0), 4));
+    /* whether the first line and empty lines are indented too */
     bool first = bool_arg(r, ARG(1)), blank = bool_arg(r, ARG(2));
+    /* as jinja2 does: with this newline, splitlines keeps an empty last line */
     jinja_value text = jinja_binary(r, JOP_ADD, self, jinja_str_view(r, "\n", 1));
     jinja_value lines = jinja_str_call(r, "splitlines", text, NULL, 0);
     for (int64_t i = 0; i < lines.u.l->n; i++) {
@@ -319,6 +328,9 @@ FILTER(filter_indent)
     return jinja_str_buf(r, &b);
 }
 
+/*
+ * transformers' tojson: json.dumps with the arguments ensure_ascii, indent, separators, sort_keys.
+ */
 FILTER(filter_tojson)
 {
     jinja_buf b = { 0 }, by = { 0 };
@@ -380,6 +392,7 @@ FILTER(filter_int)
     }
     int64_t base = jinja_int_arg(r, ARG(1), 10);
     if (base >= 0 && base <= 36 && jinja_parse_int(r, jinja_text(self), (int)base, &v)) return v;
+    /* "1.5" is 1: jinja2 tries int(float(text)) where int(text) fails */
     if (!jinja_parse_float(r, jinja_text(self), &x) || !isfinite(x)) return absent;
     return jinja_int_of(r, jinja_float(x), &ok);
 }
@@ -404,6 +417,7 @@ FILTER(filter_abs)
     return i < 0 ? jinja_negate(r, jinja_int(i)) : jinja_int(i);
 }
 
+/* Python's round() of an int to tens, hundreds ...: half to even. */
 static jinja_value round_int(jinja_run *r, int64_t i, int64_t digits)
 {
     if (digits >= 0) return jinja_int(i);
@@ -445,10 +459,12 @@ FILTER(filter_round)
                 JINJA_UNSUPPORTED(r, "rounding this float to tens");
             return jinja_float(copysign((double)round_int(r, (int64_t)x, digits).u.i, x));
         }
+        /* printf rounds the exact decimal value half to even, as Python's round() does */
         char text[700];
         snprintf(text, sizeof text, "%.*f", (int)digits, x);
         return jinja_float(strtod(text, NULL));
     }
+    /* ceil and floor as jinja2 writes them: func(value * 10 ** precision) / 10 ** precision */
     jinja_value scale = jinja_power(r, jinja_int(10), GIVEN(0) ? ARG(0) : jinja_int(0));
     jinja_value scaled = jinja_binary(r, JOP_MUL, self, scale);
     if (scaled.kind == JV_FLOAT) {
@@ -509,6 +525,7 @@ FILTER(filter_reverse)
         jinja_value t = v.u.l->items[i];
         v.u.l->items[i] = v.u.l->items[j], v.u.l->items[j] = t;
     }
+    /* jinja2 gives a reversed list for what it has to read, and an iterator for the others */
     return self.kind == JV_ITER ? v : jinja_iter_of_list(r, v);
 }
 
@@ -544,6 +561,7 @@ FILTER(filter_dictsort)
     return list;
 }
 
+/* Sorts by a list of keys per item, one per attribute in "a,b.c". */
 FILTER(filter_sort)
 {
     jinja_value list = jinja_to_list(r, self), keys = jinja_list_new(r, list.u.l->n, JV_LIST);
@@ -567,6 +585,7 @@ FILTER(filter_sort)
     return list;
 }
 
+/* min and max: the first of equal items. */
 static jinja_value least(jinja_run *r, jinja_value self, jinja_args *a, bool most)
 {
     jinja_iter *it = jinja_iterate(r, self);
@@ -603,12 +622,13 @@ FILTER(filter_sum)
 /* ------------------------------------------------------------------ lazy ones */
 typedef struct lazy {
     jinja_args args;
-    bool attribute, negate, ready;
-    const jinja_builtin *f;
+    bool attribute, negate; /* selectattr, rejectattr; reject, rejectattr */
+    bool ready;             /* args have been read, which waits for the first item */
+    const jinja_builtin *f; /* filter or test; NULL: the path alone */
     path p;
-    jinja_value absent;
+    jinja_value absent; /* map's default */
     jinja_iter *from;
-    jinja_dict *seen;
+    jinja_dict *seen; /* unique: the keys so far */
     bool case_sensitive;
 } lazy;
 
@@ -628,6 +648,7 @@ static bool opened(jinja_run *r, jinja_iter *it, lazy *z)
     return true;
 }
 
+/* Applies the filter or test with the arguments after the first `skip`. */
 static jinja_value apply_to(jinja_run *r, const lazy *z, jinja_value item, int64_t skip)
 {
     jinja_args rest = z->args;
@@ -638,6 +659,7 @@ static jinja_value apply_to(jinja_run *r, const lazy *z, jinja_value item, int64
     return v;
 }
 
+/* The filter or test of this name. */
 static const jinja_builtin *named(jinja_run *r, jinja_value name, bool filter)
 {
     const jinja_builtin *f = name.kind != JV_STR ? NULL

@@ -1,4 +1,4 @@
-/* Values to text: str(), repr(), JSON and strftime. */
+/* Values to text: str() and repr() as Python prints them, json.dumps and strftime. */
 #include "jinja.h"
 
 #include <math.h>
@@ -7,9 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Values to text: str() and repr() as Python prints them, and json.dumps. */
-
 /* ------------------------------------------------------------------ str and repr */
+/* The shortest digits that read back as x, in Python's choice of plain or scientific notation. */
 static void jinja_float_repr(double x, char out[40])
 {
     if (isnan(x)) {
@@ -35,6 +34,10 @@ static void jinja_float_repr(double x, char out[40])
     }
 }
 
+/*
+ * In single quotes, or in double ones where only those need no escape. Python escapes what is not
+ * printable.
+ */
 static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s)
 {
     bool single = memchr(s.data, '\'', s.len) != NULL, twice = memchr(s.data, '"', s.len) != NULL;
@@ -86,6 +89,7 @@ static void add_int(jinja_run *r, jinja_buf *b, int64_t i)
     jinja_add(r, b, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)i));
 }
 
+/* CPython limits conversions of integers to text, against hostile input. */
 static void add_big(jinja_run *r, jinja_buf *b, jinja_value v)
 {
     if (v.u.s->len > 4300)
@@ -158,7 +162,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         add_int(r, b, jinja_loop_length(r, v.u.loop));
         jinja_add_z(r, b, ">");
         break;
-    default:
+    default: /* functions, methods and iterators */
         if (v.kind == JV_FUNC && v.u.fn->repr) jinja_add_z(r, b, v.u.fn->repr);
         else
             JINJA_UNSUPPORTED(r, "the text of a %s (Python prints its address)",
@@ -167,6 +171,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
     r->depth--;
 }
 
+/* str(v): a text is itself, and what is undefined is empty. */
 void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v)
 {
     if (v.kind == JV_STR) jinja_add(r, b, v.u.s->data, v.u.s->len);
@@ -188,6 +193,7 @@ jinja_value jinja_plain(jinja_run *r, jinja_value v)
     return v;
 }
 
+/* markupsafe.escape: text marked safe stays, other text is escaped and marked. */
 jinja_value jinja_escape(jinja_run *r, jinja_value v)
 {
     if (v.kind == JV_STR && v.flag) return v;
@@ -210,11 +216,12 @@ jinja_value jinja_escape(jinja_run *r, jinja_value v)
 }
 
 /* ------------------------------------------------------------------ json.dumps */
+/* ascii: characters beyond ASCII, and DEL, as \u escapes, above U+FFFF in two surrogates. */
 static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
 {
     char escape[16];
     jinja_add(r, b, "\"", 1);
-    size_t from = 0;
+    size_t from = 0; /* what stands before an escape is added in one piece */
     for (size_t i = 0; i < s.len;) {
         unsigned char c = (unsigned char)s.data[i];
         uint32_t cp = c;
@@ -239,6 +246,7 @@ static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
     jinja_add(r, b, "\"", 1);
 }
 
+/* Begins a new line where the style is pretty. */
 static void add_json_line(jinja_run *r, jinja_buf *b, const jinja_json_style *y, int level)
 {
     if (!y->pretty) return;
@@ -253,6 +261,7 @@ static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
         jinja_add(r, b, "{}", 2);
         return;
     }
+    /* the order of the entries: sorted by key where asked, else that of insertion */
     jinja_value keys = jinja_list_new(r, d->n, JV_LIST), at = jinja_list_new(r, d->n, JV_LIST);
     for (int64_t i = 0; i < d->n; i++)
         keys.u.l->items[i] = d->items[i].key, at.u.l->items[i] = jinja_int(i);
@@ -318,6 +327,10 @@ void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_
 }
 
 /* ------------------------------------------------------------------ time */
+/*
+ * Formats a time as datetime.now().strftime does, with the C library for each directive that both
+ * have; others are refused. With a given time the microseconds are 0.
+ */
 jinja_value jinja_strftime(jinja_run *r, jinja_value format)
 {
     struct tm tm;

@@ -1,11 +1,11 @@
 /*
- * Private to the room: syntax tree, values, and the state of one render. On an error, parser and
- * renderer leave by longjmp from the place that knows the cause; everything they allocate lies in
- * an arena, so nothing leaks.
+ * Private to text: the syntax tree of a template, values, and the state of one render. On an error,
+ * parser and renderer leave by longjmp from the place that knows the cause; everything they
+ * allocate lies in an arena, so nothing leaks.
  *
- * Files call those before them: characters; values; text of values; methods; filters and tests;
- * evaluation. One circle is the language's own: map('upper') names a filter, and a filter reads
- * attributes, which eval.c finds.
+ * A file calls only files that stand before it here: unicode.c (characters), value.c, format.c
+ * (values to text), str.c (methods), filters.c, eval.c. One circle belongs to the language:
+ * map('upper') names a filter, and a filter reads attributes, which eval.c finds.
  */
 #ifndef ARES_TEMPLATE_JINJA_H
 #define ARES_TEMPLATE_JINJA_H
@@ -29,27 +29,27 @@ enum {
  */
 typedef enum { TEMPLATE_CHAT, TEMPLATE_PLAIN } template_dialect;
 
-/* ---------------- values (value.c, _dict, _compare, _sequence, _arithmetic, _repr) */
+/* ---------------- values (value.c) */
 typedef enum {
-    JV_MISSING,
+    JV_MISSING, /* no value: an argument not given, a slot not set; no template sees it */
     JV_UNDEFINED,
     JV_NONE,
     JV_BOOL,
     JV_INT,
-    JV_BIG,
+    JV_BIG, /* an integer beyond 64 bits */
     JV_FLOAT,
     JV_STR,
     JV_LIST,
     JV_TUPLE,
     JV_DICT,
     JV_RANGE,
-    JV_VIEW,
-    JV_ITER,
+    JV_VIEW, /* keys, values or items of a dict */
+    JV_ITER, /* can be read once, as Python's generators */
     JV_NAMESPACE,
     JV_MACRO,
-    JV_LOOP,
-    JV_FUNC,
-    JV_METHOD
+    JV_LOOP,  /* the variable `loop` */
+    JV_FUNC,  /* a global function */
+    JV_METHOD /* bound to its object */
 } jinja_kind;
 
 typedef struct jinja_run jinja_run;
@@ -62,7 +62,7 @@ typedef struct jinja_string {
 
 typedef struct jinja_value {
     uint8_t kind;
-    uint8_t flag; /* STR: 1 for Markup; VIEW: 'k', 'v', 'i' */
+    uint8_t flag; /* STR: 1 for Markup (text marked safe); VIEW: 'k', 'v', 'i' */
     union {
         bool b;
         int64_t i;
@@ -88,15 +88,16 @@ typedef struct jinja_list {
     int64_t n;
 } jinja_list; /* tuples too */
 typedef struct jinja_dict {
-    jinja_pair *items;
+    jinja_pair *items; /* [n] in order of insertion */
     int64_t n, cap;
-    int32_t *index;
-    int64_t mask;
+    int32_t *index; /* open-addressing hash table: indices of items, -1 free; NULL: a small dict */
+    int64_t mask;   /* slots of the table - 1 */
 } jinja_dict;
 typedef struct jinja_range {
-    int64_t start, stop, step, n;
+    int64_t start, stop, step, n; /* n: number of items */
 } jinja_range;
 typedef struct jinja_iter {
+    /* false: the end */
     bool (*next)(jinja_run *r, struct jinja_iter *it, jinja_value *out);
     jinja_value over;
     int64_t i;
@@ -106,14 +107,14 @@ typedef struct jinja_method {
     jinja_value self;
     const struct jinja_method_entry *entry;
 } jinja_method;
-/* activation: the variables of a function being run */
+/* Activation: the variables of a function being run. */
 typedef struct jinja_act {
     struct jinja_act *up;
     jinja_value slots[];
 } jinja_act;
 typedef struct jinja_macro {
     const jinja_node *node;
-    jinja_act *act;
+    jinja_act *act; /* where it was defined */
 } jinja_macro;
 typedef struct jinja_loop {
     jinja_value over, current, before, after, changed; /* MISSING where there is none */
@@ -143,11 +144,11 @@ typedef struct jinja_builtin {
     const char *name;
     jinja_builtin_fn *fn;
     const char *spec;
-    const char *repr;
+    const char *repr; /* what Python prints for it; NULL: an address, which we refuse to print */
 } jinja_builtin;
 typedef struct jinja_method_entry {
     const char *name;
-    jinja_builtin_fn *fn;
+    jinja_builtin_fn *fn; /* NULL: Python has it, we do not */
     const char *spec;
 } jinja_method_entry;
 typedef struct jinja_buf {
@@ -220,8 +221,9 @@ typedef struct jinja_load {
     int32_t up, from; /* ALIAS: functions outward, slot there */
     ares_view name;
 } jinja_load;
+/* Where a slot's value comes from: set by the scope, the context, an outer slot, nowhere yet. */
 typedef enum { JLOAD_PARAM, JLOAD_RESOLVE, JLOAD_ALIAS, JLOAD_UNDEFINED } jinja_how;
-/* the slots that are set when a scope is entered */
+/* The slots that are set when a scope is entered. */
 typedef struct jinja_frame {
     jinja_load *loads;
     int32_t n;
@@ -267,10 +269,10 @@ typedef struct jinja_parser {
     ares_arena *arena;
     struct jinja_token *tokens;
     int64_t n_tokens, at;
-    int nest;
-    int64_t work;
+    int nest;     /* levels open now */
+    int64_t work; /* names compared by scope.c, which bounds them */
     jmp_buf fail;
-    int code;
+    int code; /* of the error, when fail is taken */
 } jinja_parser;
 
 void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *format, ...)
@@ -353,7 +355,7 @@ void jinja_work(jinja_run *r, size_t bytes); /* counts bytes read as steps */
 /* One level deeper, or an error; leave the level with r->depth--. */
 void jinja_enter(jinja_run *r);
 
-/* Makes space for `more` bytes and a NUL. */
+/* Append to a buffer; its text always ends with a NUL. */
 void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len);
 void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z);
 void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, int64_t times);
@@ -399,12 +401,10 @@ bool jinja_as_index(jinja_value v, int64_t *out); /* bool and int */
 /* An integer argument, or `absent` where it is MISSING. */
 int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent);
 double jinja_as_double(jinja_run *r, jinja_value v);
-/* -1, 0, 1, or 2 when one is NaN; long double holds every int64 and every double */
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b);
-/* Below 0, 0, above 0, or 2 where one is NaN; an error for types without a common order. */
+/* Whether a op b holds; an error for types without a common order. */
 bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b);
 bool jinja_contains(jinja_run *r, jinja_value item, jinja_value container);
-/* False: the value has no len(). *n is -1 for STR, whose characters jinja_len counts. */
 int64_t jinja_len(jinja_run *r, jinja_value v);
 bool jinja_is_iterable(jinja_value v);
 jinja_iter *jinja_iterate(jinja_run *r, jinja_value v);
@@ -417,8 +417,8 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
 jinja_value jinja_negate(jinja_run *r, jinja_value a);
 jinja_value jinja_range_at(const jinja_range *g, int64_t i);
 
-/* ---------------- calls and conversions (the other jinja_*.c) */
-/* Of a name from the template, how many bytes a message shows. */
+/* ---------------- calls and conversions (eval.c, filters.c, str.c, format.c) */
+/* How many bytes of a name from the template a message shows. */
 static inline int jinja_shown(ares_view v)
 {
     return (int)ARES_MIN(v.len, 80);
@@ -427,14 +427,16 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key);
 jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args);
 /* Moves spans [first, n), which count from the start of a text, behind the text `before`. */
 void jinja_shift_spans(ares_text_spans *spans, int64_t first, const ares_str *before);
+/* Puts the arguments in the order of spec, or fails as Python's call of `name` would. */
 void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *args);
 int64_t jinja_loop_length(jinja_run *r, jinja_loop *l);
 const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect);
 const jinja_builtin *jinja_find_test(ares_view name);
 const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect);
-/* UNDEFINED for methods that the sandbox forbids. */
+/* *known: whether the type has such a method. UNDEFINED for methods that the sandbox forbids. */
 jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known);
 extern const jinja_method_entry jinja_str_methods[]; /* ends with a NULL name */
+/* Calls a method of str, for filters that are defined by one. */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n);
 jinja_value jinja_strftime(jinja_run *r, jinja_value format);
@@ -444,6 +446,7 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out);
 /* Python's float(str) */
 bool jinja_parse_float(jinja_run *r, ares_view s, double *out);
 jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b);
+/* Python's int(v) of a number; !*ok: v is no number, or NaN */
 jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok);
 
 /* ---------------- characters (unicode.c), as Python 3's str sees them */
@@ -462,9 +465,11 @@ bool jinja_is_upper(uint32_t cp);
 bool jinja_is_title(uint32_t cp);
 bool jinja_is_printable(uint32_t cp);
 bool jinja_is_case_ignorable(uint32_t cp);
+/* Case mappings of one code point; return how many code points out has. */
 int jinja_upper(uint32_t cp, uint32_t out[3]);
 int jinja_title(uint32_t cp, uint32_t out[3]);
 int jinja_lower(uint32_t cp, uint32_t out[3]); /* without the rule of the final sigma */
+/* Source to a template, NULL on failure. name stands for it in errors. (parse.c) */
 int template_parse(const char *name, ares_view source, template_dialect dialect,
                    ares_template **out);
 #endif

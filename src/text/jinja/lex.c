@@ -13,10 +13,12 @@ typedef struct lexer {
     jinja_parser *p;
     const char *s;
     size_t n, at;
-    bool trim, line_start; /* the last match ended a line */
+    bool trim;       /* trim_blocks and lstrip_blocks, which the chat dialect sets */
+    bool line_start; /* the text before `at` ends a line, or there is none */
     int64_t cap;
 } lexer;
 
+/* Longer ones first, because the first that fits is taken. */
 static const struct {
     const char *text;
     uint8_t type;
@@ -30,6 +32,7 @@ static const struct {
     { ",", JT_COMMA },     { ";", JT_SEMICOLON },
 };
 
+/* A token as jinja2's messages name it. */
 const char *jinja_token_word(jinja_token_type type)
 {
     switch (type) {
@@ -50,6 +53,7 @@ const char *jinja_token_word(jinja_token_type type)
     }
 }
 
+/* Appends a token; pos is its place in the source, for errors. */
 static void emit(lexer *x, jinja_token_type type, size_t pos, const char *data, size_t len)
 {
     jinja_parser *p = x->p;
@@ -94,6 +98,7 @@ static void emit_data(lexer *x, size_t from, size_t to, char sign, bool lstrip)
     if (n) emit(x, JT_DATA, from, s, n);
 }
 
+/* Goes on after the end of a tag. */
 static void finish(lexer *x, size_t end)
 {
     x->line_start = end > 0 && x->s[end - 1] == '\n';
@@ -113,6 +118,7 @@ static size_t tag_end(const lexer *x, size_t i, const char *close)
     return block && x->trim && i + 2 < x->n && x->s[i + 2] == '\n' ? 3 : 2;
 }
 
+/* The - or + after the opening of a tag, or 0; returns the place after it. */
 static size_t sign_at(const lexer *x, size_t i, char *sign)
 {
     *sign = i < x->n && (x->s[i] == '-' || x->s[i] == '+') ? x->s[i] : 0;
@@ -130,6 +136,7 @@ static size_t raw_begin(const lexer *x, size_t i)
     return at_text(x, j, "%}") ? j + 2 : 0;
 }
 
+/* Emits the text up to {% endraw %} as data. begin: of the raw tag, for errors. */
 static void lex_raw(lexer *x, size_t begin)
 {
     for (size_t i = x->at; i < x->n; i++) {
@@ -181,6 +188,10 @@ static size_t digits(const lexer *x, size_t i)
     return end;
 }
 
+/*
+ * The end of a float that begins at i, or i. After a dot there is none: in a.0.1 the numbers are
+ * indices.
+ */
 static size_t float_end(const lexer *x, size_t i)
 {
     if (i && x->s[i - 1] == '.') return i;
@@ -202,7 +213,8 @@ static int digit_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
 }
 
-static size_t run_of_digits(const lexer *x, size_t i, int base) /* (_?digit)* */
+/* The end of (_?digit)* from i. */
+static size_t run_of_digits(const lexer *x, size_t i, int base)
 {
     for (;;) {
         size_t j = i < x->n && x->s[i] == '_' ? i + 1 : i;
@@ -211,6 +223,10 @@ static size_t run_of_digits(const lexer *x, size_t i, int base) /* (_?digit)* */
     }
 }
 
+/*
+ * The end of an integer that begins at i, or i. As in Python, a number that begins with 0 has a
+ * base or only zeros.
+ */
 static size_t int_end(const lexer *x, size_t i)
 {
     if (!is_digit(x, i)) return i;
@@ -221,7 +237,7 @@ static size_t int_end(const lexer *x, size_t i)
         size_t end = run_of_digits(x, i + 2, base);
         if (end > i + 2) return end;
     }
-    return run_of_digits(x, i + 1, 1);
+    return run_of_digits(x, i + 1, 1); /* base 1: zeros */
 }
 
 /* Python's names may have any letters; no template needs more than ASCII's. */
@@ -234,6 +250,7 @@ static size_t name_end(const lexer *x, size_t i)
     return i;
 }
 
+/* The value of the `want` digits of an escape; `what` names the escape in errors. */
 static uint32_t hex_digits(lexer *x, size_t pos, const char *s, size_t n, size_t want,
                            const char *what)
 {
@@ -246,6 +263,7 @@ static uint32_t hex_digits(lexer *x, size_t pos, const char *s, size_t n, size_t
     return v;
 }
 
+/* Writes the code point of an escape as UTF-8; returns its length. */
 static size_t escape_cp(lexer *x, size_t pos, char *out, uint32_t cp)
 {
     if (cp > 0x10FFFF)
@@ -319,6 +337,7 @@ static ares_view unescape(lexer *x, size_t pos, const char *s, size_t n)
     return (ares_view){ out, k };
 }
 
+/* The place after the closing quote of the string at i, or i where it is missing. */
 static size_t string_end(const lexer *x, size_t i)
 {
     char quote = x->s[i];
@@ -329,6 +348,7 @@ static size_t string_end(const lexer *x, size_t i)
     return i;
 }
 
+/* A number without the underscores between its digits, which strtod does not know. */
 static ares_view without_underscores(lexer *x, size_t from, size_t to)
 {
     char *out = ares_arena_alloc(x->p->arena, to - from + 1);
@@ -339,6 +359,7 @@ static ares_view without_underscores(lexer *x, size_t from, size_t to)
     return (ares_view){ out, k };
 }
 
+/* Tokens up to the end of a block or variable tag. Inside brackets "}}" closes two dicts. */
 static void lex_tag(lexer *x, bool block)
 {
     char open[JINJA_NEST]; /* brackets not closed yet */

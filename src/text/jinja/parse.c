@@ -1,6 +1,6 @@
 /*
- * The parser of templates, from tokens to a syntax tree; first how faults name their place in the
- * source.
+ * The parser of templates, from tokens to a syntax tree. In order: how errors name their place in
+ * the source; expressions; statements; a whole template.
  */
 #include "jinja.h"
 
@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How parsing and rendering end on a fault: the message names the place in the source. */
-
+/* Line and column, in characters, of a byte of the source, both from 1. */
 static void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, int64_t *column)
 {
     *line = 1, *column = 1;
@@ -60,6 +59,8 @@ void jinja_fail(jinja_run *r, int code, const char *format, ...)
 
 #define FAIL(p, pos, ...) jinja_syntax_fail(p, ARES_EFORMAT, pos, __VA_ARGS__)
 
+/* The next token, the one after it, and the next one taken. The last token, EOF, is never passed.
+ */
 static jinja_token *now(jinja_parser *p)
 {
     return &p->tokens[p->at];
@@ -87,6 +88,7 @@ static bool is_word(jinja_parser *p, const char *word)
 {
     return token_is(now(p), word);
 }
+/* Take the next token if it is this word, or of this type. */
 static bool skip_word(jinja_parser *p, const char *word)
 {
     return is_word(p, word) ? take(p), true : false;
@@ -113,6 +115,7 @@ static jinja_token *expect(jinja_parser *p, jinja_token_type type)
     return take(p);
 }
 
+/* One level deeper, or an error, so that the recursion ends; leave the level with p->nest--. */
 static void descend(jinja_parser *p)
 {
     if (++p->nest > JINJA_NEST)
@@ -159,12 +162,13 @@ static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *en
 
 typedef enum {
     TUPLE_FULL,
-    TUPLE_NO_COND,
-    TUPLE_PARENTHESES,
-    TUPLE_TARGET,
-    TUPLE_TARGET_NS
+    TUPLE_NO_COND,     /* no "a if b": the list of a for may have an "if" after it */
+    TUPLE_PARENTHESES, /* may be empty */
+    TUPLE_TARGET,      /* of an assignment: names */
+    TUPLE_TARGET_NS    /* names, and attributes of a namespace */
 } tuple_form;
 
+/* Expressions joined by commas: a tuple, or one expression alone. */
 static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end_word)
 {
     uint32_t pos = now(p)->pos;
@@ -198,6 +202,7 @@ static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end
     return n;
 }
 
+/* a if b else c, which may lack its else. */
 static jinja_node *parse_expression(jinja_parser *p)
 {
     descend(p);
@@ -215,6 +220,7 @@ static jinja_node *parse_expression(jinja_parser *p)
     return value;
 }
 
+/* A node with two operands. */
 static jinja_node *pair(jinja_parser *p, jinja_node_kind kind, int op, uint32_t pos, jinja_node *a,
                         jinja_node *b)
 {
@@ -224,6 +230,7 @@ static jinja_node *pair(jinja_parser *p, jinja_node_kind kind, int op, uint32_t 
     return n;
 }
 
+/* Groups from the left, where Python groups from the right: 2 ** 3 ** 2 is 64 in jinja2. */
 static jinja_node *parse_pow(jinja_parser *p)
 {
     jinja_node *left = parse_unary(p, true);
@@ -273,6 +280,7 @@ static jinja_node *parse_sum(jinja_parser *p)
     return left;
 }
 
+/* A chain a < b < c is one node: the first operand in a, then an OPERAND per comparison. */
 static jinja_node *parse_compare(jinja_parser *p)
 {
     uint32_t pos = now(p)->pos;
@@ -329,6 +337,7 @@ static jinja_node *parse_or(jinja_parser *p)
     return left;
 }
 
+/* The arguments of a call, filter or test: positional, keywords, *list, **dict, in this order. */
 static void parse_arguments(jinja_parser *p, jinja_node *n)
 {
     uint32_t pos = expect(p, JT_LPAREN)->pos;
@@ -392,6 +401,9 @@ static ares_view dotted_name(jinja_parser *p)
     return name;
 }
 
+/*
+ * Filters after an expression; inline_first: the first stands without its |, as in a filter block.
+ */
 static jinja_node *parse_filters(jinja_parser *p, jinja_node *over, bool inline_first)
 {
     while (inline_first || is(p, JT_PIPE)) {
@@ -406,6 +418,7 @@ static jinja_node *parse_filters(jinja_parser *p, jinja_node *over, bool inline_
     return over;
 }
 
+/* "is name", "is not name", with arguments in brackets or one argument without. */
 static jinja_node *parse_test(jinja_parser *p, jinja_node *over)
 {
     uint32_t pos = take(p)->pos;
@@ -427,6 +440,7 @@ static jinja_node *parse_test(jinja_parser *p, jinja_node *over)
     return negated ? pair(p, JN_NOT, 0, pos, n, NULL) : n;
 }
 
+/* One subscript between brackets: an expression or a slice. */
 static jinja_node *parse_subscribed(jinja_parser *p)
 {
     jinja_token *t = now(p);
@@ -443,6 +457,7 @@ static jinja_node *parse_subscribed(jinja_parser *p)
     return n;
 }
 
+/* Integers beyond 64 bits keep their digits. */
 static jinja_node *number(jinja_parser *p, jinja_token *t)
 {
     jinja_node *n = node(p, JN_CONST, t->pos);
@@ -478,6 +493,7 @@ static jinja_node *number(jinja_parser *p, jinja_token *t)
     return n;
 }
 
+/* a.b, a.0 and a[b]. */
 static jinja_node *parse_subscript(jinja_parser *p, jinja_node *over)
 {
     jinja_token *t = take(p);
@@ -523,6 +539,7 @@ static jinja_node *parse_postfix(jinja_parser *p, jinja_node *n)
     }
 }
 
+/* A sign binds tighter than **, and a filter after it applies to the signed value. */
 static jinja_node *parse_unary(jinja_parser *p, bool with_filter)
 {
     jinja_node *n;
@@ -544,6 +561,7 @@ static jinja_node *parse_unary(jinja_parser *p, bool with_filter)
     return n;
 }
 
+/* A list, or a dict as key, value, key, value ... */
 static jinja_node *parse_bracketed(jinja_parser *p, jinja_node_kind kind, jinja_token_type close)
 {
     jinja_node *n = node(p, kind, take(p)->pos);
@@ -620,6 +638,7 @@ static jinja_node *parse_primary(jinja_parser *p, bool with_namespace)
 }
 
 /* ------------------------------------------------------------------ statements */
+/* Marks the names as assigned, which scope.c needs to know. */
 static void check_target(jinja_parser *p, jinja_node *n)
 {
     if (n->kind == JN_NAME) {
@@ -650,6 +669,9 @@ static jinja_node *parse_target_name(jinja_parser *p)
     return n;
 }
 
+/*
+ * The parameters of a macro or call block, in n->items; defaults in n->more, for the last of them.
+ */
 static void parse_signature(jinja_parser *p, jinja_node *n)
 {
     expect(p, JT_LPAREN);
@@ -681,6 +703,7 @@ static jinja_node *parse_for(jinja_parser *p, jinja_node *n)
     return n;
 }
 
+/* The elifs are nodes in n->items. */
 static jinja_node *parse_if(jinja_parser *p, jinja_node *n)
 {
     jinja_node *branch = n;
@@ -779,6 +802,9 @@ static jinja_node *parse_statement(jinja_parser *p)
     FAIL(p, t->pos, "Encountered unknown tag '%.*s'", (int)ARES_MIN(t->text.len, 80), t->text.data);
 }
 
+/*
+ * Statements and text up to a block tag that begins with one of the words `ends`, or up to the end.
+ */
 static void parse_until(jinja_parser *p, jinja_nodes *body, const char *const *ends)
 {
     while (!is(p, JT_EOF)) {

@@ -12,8 +12,8 @@
 typedef struct symbol {
     ares_view name;
     int32_t slot;
-    uint8_t how;
-    bool stored;
+    uint8_t how; /* jinja_how */
+    bool stored; /* the scope sets it */
     struct symbol_ref {
         jinja_func *func;
         int32_t slot;
@@ -40,6 +40,7 @@ typedef struct scope { /* what the statements of a body need to know */
     int loop;  /* inside a loop of this function */
 } scope;
 
+/* Names are searched one by one; this bounds the work of a hostile template. */
 static void work(jinja_parser *p, int64_t n)
 {
     p->work += n;
@@ -63,6 +64,7 @@ static symbol *find(jinja_parser *p, const symbols *s, ares_view name)
     return NULL;
 }
 
+/* Finds the name in this scope or the nearest around it. */
 static bool find_ref(jinja_parser *p, const symbols *s, ares_view name, struct symbol_ref *out)
 {
     for (; s; s = s->parent) {
@@ -72,6 +74,7 @@ static bool find_ref(jinja_parser *p, const symbols *s, ares_view name, struct s
     return false;
 }
 
+/* The slot of a name in the function; branches of an if share it. */
 static int32_t slot_of(jinja_parser *p, symbols *s, ares_view name)
 {
     slot_names *v = s->slots;
@@ -105,12 +108,14 @@ static symbol *define(jinja_parser *p, symbols *s, ares_view name, jinja_how how
     return y;
 }
 
+/* The scope reads the name. */
 static void load(jinja_parser *p, symbols *s, ares_view name)
 {
     struct symbol_ref ref;
     if (!find_ref(p, s, name, &ref)) define(p, s, name, JLOAD_RESOLVE);
 }
 
+/* The scope sets the name: until it does, the outer variable of this name shows through. */
 static void store(jinja_parser *p, symbols *s, ares_view name)
 {
     symbol *y = find(p, s, name);
@@ -123,6 +128,7 @@ static void store(jinja_parser *p, symbols *s, ares_view name)
     y->stored = true;
 }
 
+/* The scope opens with the name set: a parameter, a loop variable. Returns its slot. */
 static int32_t declare(jinja_parser *p, symbols *s, ares_view name)
 {
     symbol *y = define(p, s, name, JLOAD_PARAM);
@@ -265,6 +271,7 @@ static void search_in(jinja_parser *p, search *q, const jinja_node *n)
 static void bind_all(jinja_parser *p, scope x, jinja_nodes *list);
 static void bind(jinja_parser *p, scope x, jinja_node *n);
 
+/* How many functions outward `to` is. */
 static int32_t hops(jinja_parser *p, const jinja_func *from, const jinja_func *to)
 {
     int32_t up = 0;
@@ -273,6 +280,7 @@ static int32_t hops(jinja_parser *p, const jinja_func *from, const jinja_func *t
     return up;
 }
 
+/* Gives a name its place: functions outward and slot. */
 static void bind_name(jinja_parser *p, symbols *s, jinja_node *n)
 {
     struct symbol_ref ref;
@@ -283,6 +291,7 @@ static void bind_name(jinja_parser *p, symbols *s, jinja_node *n)
     n->slot = ref.slot;
 }
 
+/* What the evaluator sets when the scope is entered. */
 static jinja_frame frame_of(jinja_parser *p, symbols *s)
 {
     jinja_frame f = { ares_arena_calloc(p->arena, (size_t)s->n + 1, sizeof *f.loads), s->n };
@@ -302,6 +311,7 @@ static jinja_func *func_new(jinja_parser *p, jinja_func *up)
     return f;
 }
 
+/* The target of a loop, again for the scope of its test, where its names have other slots. */
 static jinja_node *clone_target(jinja_parser *p, const jinja_node *n)
 {
     jinja_node *c = ares_arena_alloc(p->arena, sizeof *c);
@@ -316,6 +326,7 @@ static jinja_node *clone_target(jinja_parser *p, const jinja_node *n)
     return c;
 }
 
+/* jinja2 looks at the whole statement, body included. */
 static void refuse_loop_target(jinja_parser *p, const jinja_node *n)
 {
     if (!n) return;
@@ -329,6 +340,7 @@ static void refuse_loop_target(jinja_parser *p, const jinja_node *n)
         for (int32_t i = 0; i < lists[k]->n; i++) refuse_loop_target(p, lists[k]->items[i]);
 }
 
+/* A loop has three scopes: body, else, and the test, which is a function of its own. */
 static void bind_for(jinja_parser *p, scope x, jinja_node *n)
 {
     refuse_loop_target(p, n);
@@ -361,6 +373,10 @@ static void bind_for(jinja_parser *p, scope x, jinja_node *n)
     }
 }
 
+/*
+ * A macro, a call block and a generation block are functions. `caller`, kwargs and varargs exist in
+ * them only where the body reads them.
+ */
 static void bind_macro(jinja_parser *p, scope x, jinja_node *n)
 {
     n->func = func_new(p, x.s->func);

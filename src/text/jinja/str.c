@@ -12,8 +12,8 @@
 #define METHOD(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
 
 /*
- * Methods of the values other than str (below), and the global functions. A method that
- * Python has and we do not is an error; one that the sandbox forbids is undefined, as in jinja2.
+ * Methods of the values other than str, and the global functions. A method that Python has and we
+ * do not is an error; one that the sandbox forbids is undefined, as in jinja2.
  */
 
 /* ---------------- lists, dicts, loops */
@@ -46,6 +46,7 @@ METHOD(dict_get)
     return v ? *v : GIVEN(1) ? ARG(1) : jinja_none();
 }
 
+/* A view of a dict: k for its keys, v for its values, i for its items. */
 static jinja_value view(jinja_value self, char what)
 {
     return (jinja_value){ .kind = JV_VIEW, .flag = (uint8_t)what, .u.d = self.u.d };
@@ -75,6 +76,7 @@ METHOD(dict_copy)
     return (jinja_value){ .kind = JV_DICT, .u.d = d };
 }
 
+/* loop.cycle(a, b ...): one of them per round, in turn. */
 METHOD(loop_cycle)
 {
     if (a->n_kw) JINJA_FAIL(r, "cycle() got an unexpected keyword argument");
@@ -82,6 +84,7 @@ METHOD(loop_cycle)
     return a->pos[self.u.loop->index0 % a->n];
 }
 
+/* loop.changed(a ...): whether the arguments differ from those of the last call. */
 METHOD(loop_changed)
 {
     if (a->n_kw) JINJA_FAIL(r, "changed() got an unexpected keyword argument");
@@ -117,6 +120,7 @@ static const jinja_method_entry dict_methods[] = {
 static const jinja_method_entry loop_methods[] = { { "cycle", loop_cycle, "*" },
                                                    { "changed", loop_changed, "*" },
                                                    { NULL, NULL, NULL } };
+/* a method of Python without a function here */
 #define REFUSED(word) { word, NULL, NULL }
 static const jinja_method_entry number_methods[] = {
     REFUSED("real"),       REFUSED("imag"),
@@ -204,6 +208,7 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
 }
 
 /* ------------------------------------------------------------------ globals */
+/* In 128 bits, because the width of a range of int64 may have 65. */
 METHOD(global_range)
 {
     (void)self;
@@ -228,6 +233,7 @@ METHOD(global_range)
     return (jinja_value){ .kind = JV_RANGE, .u.r = g };
 }
 
+/* The dict that dict(...) and namespace(...) make of a dict or pairs, then the keywords. */
 static jinja_dict *dict_of(jinja_run *r, jinja_args *a, const char *name)
 {
     jinja_dict *d = jinja_dict_new(r);
@@ -297,6 +303,7 @@ const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect)
 
 #define SELF_TEXT jinja_text(self)
 
+/* An argument that must be a text. */
 static ares_view str_arg(jinja_run *r, jinja_value v, const char *method)
 {
     if (v.kind != JV_STR)
@@ -310,6 +317,7 @@ static void refuse_markup(jinja_run *r, jinja_value self)
     if (self.flag) JINJA_UNSUPPORTED(r, "this method on text marked safe");
 }
 
+/* Decodes the character at i; returns its length in bytes. */
 static size_t step(ares_view s, size_t i, uint32_t *cp)
 {
     return (size_t)jinja_decode(s.data + i, s.len - i, cp);
@@ -344,6 +352,10 @@ static bool final_sigma(ares_view s, size_t at, size_t after)
     return true;
 }
 
+/*
+ * Bytes become at most three code points each; TITLE begins a word after every character without
+ * case.
+ */
 static jinja_value recase(jinja_run *r, jinja_value self, casing how)
 {
     ares_view s = SELF_TEXT;
@@ -391,6 +403,7 @@ METHOD(str_capitalize)
     return recase(r, self, CAPITALIZE);
 }
 /* ------------------------------------------------------------------ stripping and padding */
+/* Whether the character at `at` is stripped: white space, or one of set. */
 static bool strips(ares_view set, bool space, ares_view s, size_t at)
 {
     uint32_t cp, other;
@@ -441,11 +454,12 @@ METHOD(str_rstrip)
 
 /* ---------------- searching: positions count characters */
 typedef struct range_of {
-    ares_view part;
-    int64_t first;
-    bool valid;
+    ares_view part; /* the text between the bounds */
+    int64_t first;  /* character at which it begins */
+    bool valid; /* false: the bounds are in the wrong order, and nothing is found, not even "" */
 } range_of;
 
+/* The part of the text that the optional arguments start and stop choose. */
 static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_value stop)
 {
     int64_t n = jinja_chars(r, self), lo = 0, hi = n;
@@ -464,6 +478,7 @@ static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_
     return (range_of){ { self.u.s->data + a, b - a }, lo, true };
 }
 
+/* The character at which the text of the first argument is found, first or last; -1: it is not. */
 static int64_t find(jinja_run *r, jinja_value self, jinja_args *a, bool last, const char *method)
 {
     ares_view what = str_arg(r, ARG(0), method);
@@ -517,6 +532,7 @@ static bool ends(range_of q, ares_view what, bool tail)
            memcmp(q.part.data + (tail ? q.part.len - what.len : 0), what.data, what.len) == 0;
 }
 
+/* The argument may be a tuple, of which one text is enough. */
 static jinja_value starts_or_ends(jinja_run *r, jinja_value self, jinja_args *a, bool tail)
 {
     range_of q = bounds(r, self, ARG(1), ARG(2));
@@ -564,7 +580,7 @@ METHOD(str_replace)
     size_t i = 0;
     jinja_work(r, s.len);
     if (left < 0) left = INT64_MAX;
-    if (old.len == 0) {
+    if (old.len == 0) { /* between all characters */
         uint32_t cp;
         while (left-- > 0) {
             jinja_add(r, &b, with.data, with.len);
@@ -609,6 +625,7 @@ static jinja_value part_list(jinja_run *r, const parts *p)
     return v;
 }
 
+/* Splits at runs of white space, at most `left` times; then the rest is one part. */
 static void split_space(jinja_run *r, ares_view s, int64_t left, parts *p)
 {
     uint32_t cp;
@@ -741,6 +758,7 @@ const jinja_method_entry jinja_str_methods[] = {
     { NULL, NULL, NULL },
 };
 
+/* A method that is not in the table is a mistake of ours. */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n)
 {

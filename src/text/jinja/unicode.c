@@ -9,6 +9,7 @@
 
 #include "jinja.h"
 
+/* Other_Lowercase and Other_Uppercase of PropList.txt: first and last of each range, sorted. */
 static const uint32_t other_lower[][2] = {
     { 0xAA, 0xAA },       { 0xBA, 0xBA },       { 0x2B0, 0x2B8 },     { 0x2C0, 0x2C1 },
     { 0x2E0, 0x2E4 },     { 0x345, 0x345 },     { 0x37A, 0x37A },     { 0x1D2C, 0x1D6A },
@@ -21,6 +22,7 @@ static const uint32_t other_upper[][2] = {
     { 0x2160, 0x216F },   { 0x24B6, 0x24CF },   { 0x1F130, 0x1F149 },
     { 0x1F150, 0x1F169 }, { 0x1F170, 0x1F189 },
 };
+/* SpecialCasing.txt: a code point and the two or three that it becomes, sorted. */
 static const uint32_t upper_special[][4] = {
     { 0xDF, 0x53, 0x53, 0x0 },       { 0x149, 0x2BC, 0x4E, 0x0 },
     { 0x1F0, 0x4A, 0x30C, 0x0 },     { 0x390, 0x399, 0x308, 0x301 },
@@ -114,6 +116,7 @@ static bool within(const uint32_t (*ranges)[2], int n, uint32_t cp)
 }
 #define WITHIN(table, cp) within(table, ARES_COUNT(table), cp)
 
+/* The mapping of cp to several code points, whose number it returns; 0: it has none. */
 static int special(const uint32_t (*map)[4], int n, uint32_t cp, uint32_t out[3])
 {
     int low = 0, high = n - 1;
@@ -151,6 +154,7 @@ static utf8proc_category_t category(uint32_t cp)
     return utf8proc_category((utf8proc_int32_t)cp);
 }
 
+/* Python's str.isspace, which counts the separators U+001C to U+001F too. */
 bool jinja_is_space(uint32_t cp)
 {
     if (cp < 0x80) return (cp >= 9 && cp <= 13) || (cp >= 0x1C && cp <= 0x20);
@@ -158,6 +162,7 @@ bool jinja_is_space(uint32_t cp)
            cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
+/* Where str.splitlines splits. */
 bool jinja_is_line_end(uint32_t cp)
 {
     return (cp >= 10 && cp <= 13) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
@@ -237,6 +242,7 @@ int jinja_title(uint32_t cp, uint32_t out[3])
 
 int jinja_lower(uint32_t cp, uint32_t out[3])
 {
+    /* capital I with a dot: the one letter whose lower case has two code points */
     if (cp == 0x130) return out[0] = 'i', out[1] = 0x307, 2;
     return out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), 1;
 }

@@ -13,6 +13,7 @@
  * larger ones from JSON or the source keep their digits and can be printed and compared.
  */
 
+/* Memory of the render, counted with 16 bytes for alignment; an error at the limit. */
 void *jinja_alloc(jinja_run *r, size_t bytes)
 {
     if (bytes > r->memory_limit || r->used > r->memory_limit - bytes)
@@ -30,6 +31,7 @@ void jinja_work(jinja_run *r, size_t bytes)
                    (long long)r->step_limit);
 }
 
+/* The limit of depth protects the C stack, the limit of steps the time. */
 void jinja_enter(jinja_run *r)
 {
     if (++r->depth > JINJA_RUN_DEPTH) jinja_fail(r, ARES_ELIMIT, "recursion too deep");
@@ -60,6 +62,7 @@ jinja_value jinja_undefined(const char *hint)
     return (jinja_value){ .kind = JV_UNDEFINED, .u.hint = hint };
 }
 
+/* The text is not copied: it must live as long as the render. */
 jinja_value jinja_str_view(jinja_run *r, const char *data, size_t len)
 {
     jinja_string *s = jinja_alloc(r, sizeof *s);
@@ -91,9 +94,10 @@ jinja_value jinja_iter_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *,
 }
 
 /* ------------------------------------------------------------------ text under construction */
+/* Makes space for `more` bytes and a NUL; the old memory stays in the arena. */
 static void jinja_grow(jinja_run *r, jinja_buf *b, size_t more)
 {
-    if (more > r->memory_limit) jinja_alloc(r, more);
+    if (more > r->memory_limit) jinja_alloc(r, more); /* fails, before the sums below overflow */
     if (b->len + more + 1 <= b->cap) return;
     size_t cap = ARES_MAX(b->cap * 2, b->len + more + 64);
     char *data = jinja_alloc(r, cap);
@@ -121,6 +125,7 @@ void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, 
 {
     if (times <= 0 || len == 0) return;
     size_t total;
+    /* fails at the limit of memory */
     if (__builtin_mul_overflow(len, (size_t)times, &total)) jinja_alloc(r, SIZE_MAX / 2);
     jinja_grow(r, b, total);
     for (int64_t i = 0; i < times; i++) jinja_add(r, b, data, len);
@@ -146,10 +151,11 @@ int64_t jinja_chars(jinja_run *r, jinja_value v)
     return s->chars = jinja_count_chars(s->data, s->len);
 }
 
+/* The byte at which character `index` begins; the end of the text where it has fewer. */
 size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index)
 {
     jinja_string *s = v.u.s;
-    if (jinja_chars(r, v) == (int64_t)s->len) return (size_t)index;
+    if (jinja_chars(r, v) == (int64_t)s->len) return (size_t)index; /* ASCII */
     size_t i = 0;
     for (; index > 0 && i < s->len; index--) do
             i++;
@@ -158,6 +164,7 @@ size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index)
     return i;
 }
 
+/* What Python's type(v).__name__ says, for messages that follow Python's. */
 const char *jinja_type_name(jinja_value v)
 {
     static const char *const names[] = {
@@ -191,6 +198,7 @@ bool jinja_is_number(jinja_value v)
     return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || v.kind == JV_BIG;
 }
 
+/* In Python a bool is an int. */
 bool jinja_as_index(jinja_value v, int64_t *out)
 {
     if (v.kind != JV_BOOL && v.kind != JV_INT) return false;
@@ -227,10 +235,15 @@ jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
     *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
     if (!*ok) return v;
     if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
+    /* INT64_MAX is 9.22e18 */
     if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
     return jinja_int((int64_t)v.u.f);
 }
 
+/*
+ * -1, 0 or 1, and 2 where one is NaN. long double holds every int64 and every double exactly, so a
+ * comparison of an int with a float rounds nothing.
+ */
 static int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (a.kind == JV_BIG || b.kind == JV_BIG) {
@@ -280,6 +293,9 @@ ares_view jinja_strip(ares_view s)
     return s;
 }
 
+/*
+ * Python's int() and float() read the digits of any script; we read ASCII's and refuse the others.
+ */
 static void refuse_other_digits(jinja_run *r, ares_view s)
 {
     for (size_t i = 0; i < s.len;) {
@@ -290,6 +306,10 @@ static void refuse_other_digits(jinja_run *r, ares_view s)
     }
 }
 
+/*
+ * False: int() would raise ValueError. The grammar is that of Python: white space around, a sign, a
+ * prefix that fits the base, single underscores between digits.
+ */
 bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
 {
     if (base != 0 && (base < 2 || base > 36)) return false;
@@ -333,6 +353,10 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
     return true;
 }
 
+/*
+ * False: float() would raise ValueError. strtod alone would take hexadecimal numbers, and no
+ * underscores.
+ */
 bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
 {
     jinja_work(r, s.len);
@@ -390,6 +414,7 @@ jinja_dict *jinja_dict_new(jinja_run *r)
     return d;
 }
 
+/* The finalizer of MurmurHash3: each bit of x changes about half of the bits of the result. */
 static uint64_t mix(uint64_t x)
 {
     x ^= x >> 33, x *= 0xff51afd7ed558ccdULL, x ^= x >> 33, x *= 0xc4ceb9fe1a85ec53ULL;
@@ -407,6 +432,7 @@ static uint64_t hash_bytes(jinja_run *r, ares_view s)
     return mix(h ^ w);
 }
 
+/* Equal values of different types, 1, 1.0 and True, have one hash, because they are one key. */
 static uint64_t hash_of(jinja_run *r, jinja_value v)
 {
     switch (v.kind) {
@@ -440,6 +466,7 @@ static uint64_t hash_of(jinja_run *r, jinja_value v)
     }
 }
 
+/* The table has at least two slots per entry, so that the search for a free one ends. */
 static void index_put(jinja_dict *d, uint64_t h, int32_t at)
 {
     int64_t i = (int64_t)(h & (uint64_t)d->mask);
@@ -449,6 +476,7 @@ static void index_put(jinja_dict *d, uint64_t h, int32_t at)
 
 jinja_value *jinja_dict_find(jinja_run *r, const jinja_dict *d, jinja_value key)
 {
+    /* also for a small dict: hashing refuses keys that Python cannot hash */
     uint64_t h = hash_of(r, key);
     if (!d->index) {
         for (int64_t i = 0; i < d->n; i++)
@@ -491,6 +519,7 @@ void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value va
 }
 
 /* ------------------------------------------------------------------ equality */
+/* Python's `is`, as far as it decides a result; values without identity here are never the same. */
 static bool jinja_same_object(jinja_value a, jinja_value b)
 {
     return a.kind == b.kind && a.kind != JV_FLOAT && a.kind != JV_BOOL && a.kind != JV_METHOD &&
@@ -542,6 +571,7 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
 
 /* Length, iteration and slices of values, as in Python. */
 
+/* False: the value has no len(). *n is -1 for a str and a loop, whose length has to be counted. */
 static bool jinja_has_len(jinja_value v, int64_t *n)
 {
     switch (v.kind) {
@@ -609,6 +639,7 @@ static bool next_char(jinja_run *r, jinja_iter *it, jinja_value *out)
     return true;
 }
 
+/* An item of a dict or of a view of it: key, value, or a tuple of both. */
 static bool next_entry(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
     jinja_dict *d = it->over.u.d;
@@ -624,6 +655,7 @@ static bool next_entry(jinja_run *r, jinja_iter *it, jinja_value *out)
     return true;
 }
 
+/* In unsigned arithmetic, because the step beyond the last item may overflow. */
 jinja_value jinja_range_at(const jinja_range *g, int64_t i)
 {
     return jinja_int((int64_t)((uint64_t)g->start + (uint64_t)g->step * (uint64_t)i));
@@ -679,6 +711,7 @@ jinja_value jinja_to_list(jinja_run *r, jinja_value v)
     return list;
 }
 
+/* A bound of a slice, as PySlice_AdjustIndices clips it: negative ones count from the end. */
 static int64_t slice_bound(jinja_run *r, jinja_value v, int64_t absent, int64_t low, int64_t high,
                            int64_t n)
 {
@@ -703,7 +736,8 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
              (step.kind == JV_UNDEFINED || !jinja_as_index(step, &by)))
         JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
     if (by == 0) JINJA_FAIL(r, "slice step cannot be zero");
-    if (by == INT64_MIN) by++;
+    if (by == INT64_MIN) by++; /* so that -by below is a number; any step as large has one item */
+    /* backwards, -1 is the place before the first item */
     int64_t low = by > 0 ? 0 : -1, high = by > 0 ? n : n - 1;
     int64_t a = slice_bound(r, start, by > 0 ? low : high, low, high, n),
             b = slice_bound(r, stop, by > 0 ? high : low, low, high, n);
@@ -724,7 +758,7 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
     }
     if (v.kind == JV_STR) {
         jinja_buf text = { 0 };
-        bool ascii = n == (int64_t)v.u.s->len;
+        bool ascii = n == (int64_t)v.u.s->len; /* else the byte of each character is looked up */
         size_t *offsets = ascii ? NULL : jinja_alloc(r, (size_t)(n + 1) * sizeof *offsets);
         for (size_t i = 0, k = 0; !ascii && i < v.u.s->len; i++)
             if (((unsigned char)v.u.s->data[i] & 0xC0) != 0x80) offsets[k++] = i;
@@ -744,6 +778,10 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
     return out;
 }
 
+/*
+ * An iterator has no length: the items still to come are read into a list, over which the loop then
+ * goes on.
+ */
 int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
 {
     if (l->length >= 0) return l->length;
@@ -776,6 +814,7 @@ bool jinja_truth(jinja_run *r, jinja_value v)
     }
 }
 
+/* -1, 0 or 1, and 2 where a NaN decides it. op is for the message. */
 static int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
 {
     static const char *const words[] = { "==", "!=", "<", "<=", ">", ">=" };
@@ -813,7 +852,7 @@ bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
     default: break;
     }
     int c = jinja_order(r, a, b, op);
-    if (c == 2) return false;
+    if (c == 2) return false; /* every order with a NaN is false */
     return op == JOP_LT ? c < 0 : op == JOP_LE ? c <= 0 : op == JOP_GT ? c > 0 : c >= 0;
 }
 
@@ -845,6 +884,7 @@ static bool before(jinja_run *r, jinja_value a, jinja_value b, bool reverse)
     return c < 0;
 }
 
+/* Merge sort from below: it is stable, and its time has a bound whatever the keys. */
 void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, bool reverse)
 {
     jinja_value *k2 = jinja_alloc(r, (size_t)n * sizeof *k2 + 1),
@@ -872,6 +912,7 @@ static void too_big(jinja_run *r)
     JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
 }
 
+/* Python's //: rounds towards minus infinity, where C's division rounds towards 0. */
 static int64_t floor_div(int64_t a, int64_t b)
 {
     int64_t q = a / b;
@@ -889,6 +930,7 @@ static jinja_value int_binary(jinja_run *r, jinja_op op, int64_t a, int64_t b)
     case JOP_SUB: over = __builtin_sub_overflow(a, b, &v); break;
     case JOP_MUL: over = __builtin_mul_overflow(a, b, &v); break;
     case JOP_DIV:
+        /* Python divides exactly and rounds once; up to 2^53 both operands are doubles */
         if (a > (int64_t)1 << 53 || a < -((int64_t)1 << 53) || b > (int64_t)1 << 53 ||
             b < -((int64_t)1 << 53))
             too_big(r);
@@ -898,13 +940,14 @@ static jinja_value int_binary(jinja_run *r, jinja_op op, int64_t a, int64_t b)
         v = floor_div(a, b);
         break;
     default:
-        if (b == -1) return jinja_int(0);
+        if (b == -1) return jinja_int(0); /* INT64_MIN % -1 overflows in C */
         v = a - floor_div(a, b) * b;
     }
     if (over) too_big(r);
     return jinja_int(v);
 }
 
+/* // and % as float_floor_div and float_rem of CPython compute them, signed zeros included. */
 static jinja_value float_binary(jinja_run *r, jinja_op op, double a, double b)
 {
     switch (op) {
@@ -934,7 +977,7 @@ jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b)
     int64_t x, y;
     if (jinja_as_index(a, &x) && jinja_as_index(b, &y) && y >= 0) {
         if (y > 64 && x != 0 && x != 1 && x != -1) too_big(r);
-        if (y > 64) y = 64 + (y & 1);
+        if (y > 64) y = 64 + (y & 1); /* of 0, 1 and -1 only the parity of y matters */
         int64_t v = 1;
         for (int64_t i = 0; i < y; i++)
             if (__builtin_mul_overflow(v, x, &v)) too_big(r);
@@ -971,6 +1014,7 @@ static bool is_sequence(jinja_value v)
     return v.kind == JV_STR || v.kind == JV_LIST || v.kind == JV_TUPLE;
 }
 
+/* a + b of two sequences of one type. Where one text is marked safe, the other is escaped. */
 static jinja_value concat(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (a.kind == JV_STR) {
@@ -1029,6 +1073,7 @@ jinja_value jinja_negate(jinja_run *r, jinja_value a)
     if (a.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", a.u.hint);
     if (a.kind == JV_BIG) {
         ares_view digits = jinja_text(a);
+        /* the one integer beyond 64 bits whose negative is within */
         if (ares_view_is(digits, "9223372036854775808")) return jinja_int(INT64_MIN);
         jinja_buf b = { 0 };
         if (digits.data[0] != '-') jinja_add(r, &b, "-", 1);

@@ -1,7 +1,7 @@
 /*
- * Merges lie in one open-addressing table keyed by the pair of ids. In short words the least rank
- * is searched linearly; in long words, where that would be quadratic, a heap over a linked list
- * finds it. Both take the least rank, of equal ones the leftmost.
+ * Byte-pair encoding of one word. Merges lie in one open-addressing table keyed by the pair of ids.
+ * In short words the least rank is searched linearly; in long words, where that would be quadratic,
+ * a heap over a linked list finds it. Both take the least rank, of equal ones the leftmost.
  *
  * Words recur, so their tokens are cached in a table: a slot is filled once, by compare and swap,
  * and never changed or freed before the model is, so threads share it without a lock.
@@ -18,9 +18,9 @@ enum { SHORT_WORD = 64, CACHE_SLOTS = 1 << 16, CACHE_PROBES = 8, CACHE_WORD_MOST
 #define NO_PAIR UINT64_MAX
 
 typedef struct slot {
-    uint64_t pair;
-    uint32_t rank;
-    int32_t id;
+    uint64_t pair; /* NO_PAIR: free */
+    uint32_t rank; /* place among the merges: the least is applied first */
+    int32_t id;    /* of the merged token */
 } slot;
 typedef struct cached {
     uint32_t hash;
@@ -31,8 +31,8 @@ typedef struct cached {
 struct bpe {
     bpe_config config;
     slot *slots;
-    uint64_t mask;
-    int shift;
+    uint64_t mask; /* slots - 1; there are at least twice as many slots as merges */
+    int shift;     /* a hash's upper bits choose the slot */
     _Atomic(cached *) *cache;
 };
 
@@ -41,6 +41,7 @@ static uint64_t pair_of(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
+/* The slot of the pair, or the free one where it would be. */
 static slot *find(const bpe *m, uint64_t pair)
 {
     for (uint64_t at = (pair * 0x9e3779b97f4a7c15u) >> m->shift;; at = (at + 1) & m->mask)
@@ -67,7 +68,7 @@ bpe *bpe_new(const bpe_config *config)
         uint64_t pair = pair_of(merge->left, merge->right);
         *find(m, pair) = (slot){ pair, (uint32_t)i, merge->id };
     }
-    m->config.merges = NULL;
+    m->config.merges = NULL; /* borrowed for this call only */
     m->cache = ares_calloc(CACHE_SLOTS, sizeof *m->cache);
     return m;
 }
@@ -103,11 +104,13 @@ static size_t merge_short(const bpe *m, bpe_symbol *symbols, size_t n)
         left->mapped_len += right->mapped_len;
         memmove(right, right + 1, (n - at - 2) * sizeof *right);
         n--;
+        /* after the move, `right` is the symbol behind the merged one */
         left->rank = at + 1 < n ? rank_of(m, left->id, right->id) : NO_RANK;
         if (at > 0) left[-1].rank = rank_of(m, left[-1].id, left->id);
     }
 }
 
+/* A key is a rank, and below it in the low half the place of its left symbol. */
 static void heap_push(bpe_scratch *s, size_t *n, uint64_t key)
 {
     if (*n == s->heap_cap) {
@@ -146,7 +149,7 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
         uint64_t top = heap_pop(s, &pending);
         size_t at = (uint32_t)top;
         bpe_symbol *left = &symbols[at];
-        /* the merge that was pushed is gone */
+        /* one of its symbols has been merged since it was pushed */
         if (left->len == 0 || left->rank != (uint32_t)(top >> 32)) continue;
         bpe_symbol *right = &symbols[left->next];
         left->id = find(m, pair_of(left->id, right->id))->id;
@@ -174,6 +177,7 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
 }
 
 /* ---- a word */
+/* The bytes of a word as symbols, with the rank of each pair. *plain: every byte has a token. */
 static size_t symbols_of(const bpe *m, bpe_symbol *symbols, const unsigned char *word, size_t len,
                          bool *plain)
 {
@@ -216,6 +220,7 @@ static uint32_t hash_of(const unsigned char *word, size_t len)
     return (uint32_t)(h >> 32);
 }
 
+/* Probes end at a free slot: slots are filled in the order of the probes and never freed. */
 static const cached *cache_find(const bpe *m, uint32_t hash, const unsigned char *word, size_t len)
 {
     for (uint32_t i = 0; i < CACHE_PROBES; i++) {
@@ -227,6 +232,9 @@ static const cached *cache_find(const bpe *m, uint32_t hash, const unsigned char
     return NULL;
 }
 
+/*
+ * Where all probes are taken the word is not cached. Another thread may have filled a slot since.
+ */
 static void cache_put(const bpe *m, uint32_t hash, const unsigned char *word, size_t len,
                       const int32_t *ids, size_t n)
 {
@@ -275,6 +283,7 @@ bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, siz
         n = n <= SHORT_WORD ? merge_short(m, symbols, n) : merge_long(m, s, n);
         for (size_t i = 0; i < n; i++) ids[i] = symbols[i].id;
     }
+    /* the cache has no lengths of symbols, which a word with missing bytes needs */
     if (plain && len <= CACHE_WORD_MOST) cache_put(m, hash, word, len, ids, n);
     return (bpe_word){ ids, plain ? NULL : symbols, (int64_t)n };
 }

@@ -14,14 +14,11 @@
 /*
  * continue_final_message, as transformers 5.17 does it: a mark is put after the final message's
  * content before rendering, and the rendered text is cut at the mark.
- */
-
-/*
+ *
  * The mark ends with a space. Where the rendered text lacks that space, the template trims the
  * content, and the white space before the mark is cut too. Where a content holds the mark's own
  * words, the last mark of the text counts.
  */
-
 static const ares_view mark = { "CONTINUE_FINAL_MESSAGE_TAG ", 27 };
 
 /* As Python's bool(). */
@@ -39,8 +36,9 @@ static bool truthy(const ares_json *v)
 }
 
 /*
- * Which key of the final message the variables ask to continue: "content" for true, or the key that
- * they name; data NULL where they ask for none. With add_generation_prompt it is an error.
+ * The key of the final message that is to be continued: "content" where continue_final_message is
+ * true, or the key that it names; data NULL where it is false. With add_generation_prompt it is an
+ * error.
  */
 static int chat_continue_key(const ares_json *variables, ares_view *key)
 {
@@ -61,6 +59,7 @@ static int chat_continue_key(const ares_json *variables, ares_view *key)
     return ARES_OK;
 }
 
+/* The text with the mark after it. */
 static const ares_json *marked_text(const ares_json *text, ares_arena *arena)
 {
     ares_json *out = ares_arena_calloc(arena, 1, sizeof *out);
@@ -86,6 +85,7 @@ static ares_json with_member(const ares_json *object, ares_view key, const ares_
     return out;
 }
 
+/* A copy of the array with another item i. */
 static ares_json *with_item(const ares_json *array, int64_t i, ares_json item, ares_arena *arena)
 {
     ares_json *out = ares_arena_calloc(arena, 1, sizeof *out);
@@ -175,6 +175,7 @@ static const ares_json *copy_string(ares_arena *a, ares_view from)
     return j;
 }
 
+/* The name becomes a variable of the template. */
 static void add_token(ares_chat *c, ares_view name, const ares_json *text)
 {
     for (int64_t i = 0; i < c->n_tokens; i++)
@@ -187,6 +188,7 @@ static void add_token(ares_chat *c, ares_view name, const ares_json *text)
     c->tokens = tokens;
 }
 
+/* The special tokens that tokenizer_config.json names, as transformers gives them to templates. */
 static void add_tokens(ares_chat *c, const ares_json *config)
 {
     /* bos_token ..., and image_token of some models */
@@ -240,7 +242,7 @@ void ares_chat_free(ares_chat *c)
 void ares_chat_set_variables(ares_chat *c, const ares_json *variables)
 {
     ares_str text = { 0 };
-    ares_json_write(&text, variables);
+    ares_json_write(&text, variables); /* a copy in the chat's own memory */
     int rc = ares_json_parse(&c->arena, ares_str_view(&text), "variables", &c->variables);
     ARES_ASSERT(rc == ARES_OK);
     ares_str_fini(&text);
@@ -275,6 +277,7 @@ static int template_in(const ares_json *config, const char *path, const char *na
                      path, name ? name : "default");
 }
 
+/* text and arena hold the files until the chat has its own copy. */
 static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
                 ares_chat **out)
 {
@@ -380,7 +383,10 @@ static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
     return j;
 }
 
-/* What transformers takes for tools and documents, and the JSON of it, as data sets store it. */
+/*
+ * Checks tools or documents: null or a list of objects, as transformers takes them, or the JSON of
+ * that, as data sets store it, which *v then becomes.
+ */
 static int read_objects(const char *name, ares_arena *arena, const ares_json **v)
 {
     if ((*v)->type == ARES_JSON_STRING && ares_view_trim((*v)->text).len) {
@@ -397,7 +403,7 @@ static int read_objects(const char *name, ares_arena *arena, const ares_json **v
                             name);
 }
 
-/* Puts a member in the place of one of the same name. A null leaves what is there. */
+/* Adds a member to m [n], in the place of one of the same name; a null does not replace a value. */
 static void put(ares_json_member *m, int64_t *n, ares_json_member with)
 {
     int64_t i = 0;
@@ -408,8 +414,9 @@ static void put(ares_json_member *m, int64_t *n, ares_json_member with)
 }
 
 /*
- * The variables of a conversation: of the chat, the caller's, those of chat_template_kwargs. What
- * the template's source does not name is left out: it costs time, and might be anything.
+ * The variables of a conversation: those of the chat, then the caller's, then those of
+ * chat_template_kwargs; a later one wins. Variables that the template's source does not name are
+ * left out: to convert them costs time, and what they hold need not be valid.
  */
 static int gather(const ares_chat *c, ares_arena *arena, const ares_json *given,
                   const ares_json **variables, const ares_json **messages)
@@ -474,7 +481,7 @@ static const ares_chat *chosen(const ares_chat *c, const ares_json *given)
     return tools && c->with_tools ? c->with_tools : c;
 }
 
-/* The text up to the end of what the final message holds in `key`. */
+/* Renders the conversation up to the end of the text that the final message has in `key`. */
 static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *variables,
                        const ares_json *messages, ares_view key, const struct tm *now,
                        ares_str *out)
@@ -523,12 +530,13 @@ ares_view ares_chat_prompt_variable(const ares_json *messages)
     return open ? ARES_VIEW("continue_final_message") : ARES_VIEW("add_generation_prompt");
 }
 
+/* State of finding the assistant's spans by rendering longer and longer conversations. */
 typedef struct splitter {
     const ares_chat *chat;
     const ares_json *variables, *messages;
     const struct tm *now;
     ares_arena arena;
-    ares_str whole, part;
+    ares_str whole, part; /* the text of all messages, and of the first ones */
 } splitter;
 
 /*
@@ -559,6 +567,7 @@ static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, i
     return ARES_OK;
 }
 
+/* The spans of a template without {% generation %} blocks. */
 static int split(splitter *s, ares_text_spans *spans)
 {
     int64_t byte = 0, chars = 0;

@@ -18,6 +18,7 @@
 
 #include "unicode.h"
 
+/* White_Space as the members of a class, and all other characters. */
 #define SPACE_RANGES                                                                            \
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{" \
     "205f}\\x{3000}"
@@ -27,11 +28,11 @@
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 
 typedef struct translation {
-    const char *where;
+    const char *where; /* "file: key", for errors */
     ares_view source;
-    size_t at;
+    size_t at; /* the byte of source being read */
     ares_str *out;
-    int depth;
+    int depth;          /* groups open */
     int caseless_depth; /* depth of the open (?i:..); 0: none is open */
 } translation;
 
@@ -41,6 +42,7 @@ static int refuse(const translation *t, size_t at, const char *what)
                      (int)ARES_MIN(t->source.len, 200), t->source.data, at, what);
 }
 
+/* The byte `ahead` of the current one; -1: the end. */
 static int peek(const translation *t, size_t ahead)
 {
     return t->at + ahead < t->source.len ? (unsigned char)t->source.data[t->at + ahead] : -1;
@@ -116,6 +118,7 @@ static int code_point(translation *t)
     return ARES_OK;
 }
 
+/* A backslash and what follows it. text: the PCRE2 spelling; NULL: it has none. */
 static int escape(translation *t, bool in_class)
 {
     size_t begin = t->at;
@@ -167,6 +170,10 @@ static int escape(translation *t, bool in_class)
     return ARES_OK;
 }
 
+/*
+ * [..] with escapes and ranges. Characters that only one of the engines gives a meaning are
+ * refused.
+ */
 static int bracket_class(translation *t)
 {
     size_t begin = t->at;
@@ -200,6 +207,7 @@ static int bracket_class(translation *t)
     return ARES_OK;
 }
 
+/* The opening of a group; its end is an ordinary character to pattern_translate. */
 static int group_open(translation *t)
 {
     static const char *const kinds[] = { "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:" };
@@ -237,6 +245,10 @@ static int caseless_char(translation *t, int c)
     return ARES_OK;
 }
 
+/*
+ * {n}, {n,} or {n,m} and a ? after the last two. Oniguruma reads {,m} and {n}? in its own way:
+ * refused.
+ */
 static int interval(translation *t)
 {
     size_t begin = t->at, end = begin + 1;
@@ -302,7 +314,7 @@ struct pattern {
 struct pattern_scratch {
     pcre2_match_data *data;
     pcre2_match_context *context;
-    pcre2_jit_stack *stack;
+    pcre2_jit_stack *stack; /* of compiled code; NULL: the small one of PCRE2 */
     size_t stack_bytes;
 };
 enum { STACK_LEAST = 64 << 10, STACK_MOST = 256 << 20 };
@@ -335,6 +347,7 @@ int pattern_new(const char *where, ares_view source, bool literal, pattern **out
     ARES_TRY(rc);
     pattern *p = ares_calloc(1, sizeof *p);
     p->code = code;
+    /* without compiled code the pattern is interpreted, which gives the same matches */
     p->jit = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
     *out = p;
     return ARES_OK;
@@ -366,6 +379,8 @@ void pattern_scratch_free(pattern_scratch *s)
     ares_free(s);
 }
 
+/* One match from `from`; where the stack of compiled code is too small, it grows and tries again.
+ */
 static int match(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
                  size_t from)
 {
@@ -396,6 +411,7 @@ int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text
                              (const char *)message);
         }
         const size_t *range = pcre2_get_ovector_pointer(s->data);
+        /* an empty match right after a match: search on from the next character */
         if (range[0] == range[1] && it->any && range[1] == it->end) {
             for (it->from++; it->from < len && !unicode_is_start(text[it->from]); it->from++) {}
             continue;

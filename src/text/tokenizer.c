@@ -77,7 +77,7 @@ static void piece_place(text_scratch *s, const piece *p, size_t from, size_t to,
     place[1] = starts_before(s, base + to);
 }
 
-/* Gives every byte of the piece its place in the source. */
+/* Gives every byte of the piece its place in the source, before a step changes the bytes. */
 static void materialize_places(text_scratch *s, piece *p)
 {
     if (!s->want_offsets || p->places) return;
@@ -91,8 +91,8 @@ static void materialize_places(text_scratch *s, piece *p)
 
 /*
  * The places of the new bytes follow the library: a character that stands for a source character
- * has the place of the next source character not used yet; one that stands for none has the place
- * of the byte before it.
+ * has the place of the first source character not used yet; one that stands for none has the place
+ * of the last byte used. `used` counts the bytes of the old piece that are used up.
  */
 void split_normalize(unicode_form form, text_scratch *s, piece *p)
 {
@@ -123,6 +123,7 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p)
     *p = (piece){ bytes, len, places, p->id, false, 0 };
 }
 
+/* Puts a space before the piece, with the place of its first character. */
 static void prefix_space(text_scratch *s, piece *p)
 {
     if (p->at[0] == ' ') return;
@@ -139,6 +140,7 @@ static void prefix_space(text_scratch *s, piece *p)
     *p = (piece){ bytes, p->len + 1, places, p->id, false, 0 };
 }
 
+/* Writes every byte as its character of the byte alphabet, one or two bytes long. */
 static void map_to_alphabet(text_scratch *s, piece *p)
 {
     materialize_places(s, p);
@@ -171,6 +173,7 @@ static void split_unmap(text_scratch *s, piece *p)
 }
 
 /* ---- cutting */
+/* Notes a range of the piece being cut. */
 static void cut(text_scratch *s, size_t from, size_t to, bool hit)
 {
     if (s->cuts.n == s->cuts.cap) {
@@ -212,6 +215,7 @@ static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
     return ARES_OK;
 }
 
+/* Cuts a piece by the step, and appends what stays of it to s->b. */
 static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
 {
     ARES_TRY(find_cuts(step, s, p));
@@ -374,6 +378,7 @@ static const added_token *find(const added_set *set, const unsigned char *text, 
     return NULL;
 }
 
+/* The character that ends at byte `at`, which is above 0. */
 static uint32_t char_before(const unsigned char *text, size_t at)
 {
     const unsigned char *p = text + at - 1;
@@ -441,6 +446,7 @@ void ares_ids_clear(ares_ids *ids)
     ids->n = 0;
 }
 
+/* Makes space for `more` ids, and for offsets where they are wanted. */
 static void reserve(ares_ids *ids, int64_t more)
 {
     int64_t need = ids->n + more;
@@ -485,6 +491,7 @@ static void give_scratch(const ares_tokenizer *tokenizer, text_scratch *s)
 }
 
 /* ---- encoding */
+/* Cuts the source into words and added tokens, in s->a. */
 static int find_pieces(const ares_tokenizer *t, text_scratch *s)
 {
     s->a.n = s->b.n = 0;
@@ -525,6 +532,7 @@ static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *s
     piece_place(s, p, first, last + 1, place);
 }
 
+/* Appends the ids of a word and the places of their bytes. */
 static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p, ares_ids *out)
 {
     bpe_word word = bpe_encode(t->model, &s->bpe, p->at, p->len);
@@ -574,6 +582,7 @@ static void trim_offsets(const post_step *step, const ares_view *values, int64_t
     }
 }
 
+/* Puts ids before the id at `at`, with the offsets [0, 0). */
 static void insert(ares_ids *out, int64_t at, const int32_t *ids, int64_t n)
 {
     reserve(out, n);
@@ -587,6 +596,10 @@ static void insert(ares_ids *out, int64_t at, const int32_t *ids, int64_t n)
     out->n += n;
 }
 
+/*
+ * Runs the post-processor on the ids from `first` on. values: the texts of these ids, which
+ * trimming reads.
+ */
 static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_special_tokens,
                          int64_t first, ares_ids *out)
 {
@@ -724,6 +737,7 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
 }
 
 /* ---- looking up */
+/* Of an id outside the vocabulary, a token without text. */
 static const token_info *info(const ares_tokenizer *t, int32_t id)
 {
     static const token_info none;
@@ -779,8 +793,7 @@ void ares_tokenizer_free(ares_tokenizer *t)
     ares_free(t);
 }
 
-/* From a pair of tags in a text to the range of tokens from one to the other. */
-
+/* ---- spans: from a pair of tags in a text to the range of tokens from one to the other */
 bool ares_span_text(ares_view text, ares_view start_tag, ares_view end_tag, ares_view *inner)
 {
     int64_t from = ares_view_find(text, start_tag, 0);
@@ -802,7 +815,7 @@ bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares
     int64_t begin = -1, last = -1;
     for (int64_t i = 0; i < n; i++) {
         int64_t x = offsets[i][0], y = offsets[i][1];
-        if (y == 0) continue;
+        if (y == 0) continue; /* a special token or padding */
         if (begin < 0 && x >= from) begin = i;
         if (begin >= 0 && y <= to) last = i;
         if (x > to) break;

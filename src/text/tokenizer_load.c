@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the readers of a tokenizer's files share: values with faults that name them, and tokens. */
-
+/* ---- what the readers share: values, errors that name them, and tokens */
 typedef struct tokenizer_loader {
     ares_tokenizer *t;
     const char *path; /* of the file being read */
@@ -88,8 +87,8 @@ static ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text)
 }
 
 /*
- * Adds a token as the library does: the id it has in the vocabulary, else the next free one.
- *
+ * Adds a token as the library does, and returns its id: that of an added token or vocabulary entry
+ * of the same text, else the next free one.
  */
 static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
 {
@@ -108,6 +107,7 @@ static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
         token.special |= t->added_tokens[known].special;
         t->added_tokens[known] = token;
     } else {
+        /* the list has a power of two of places, so it grows where the count is one */
         if ((t->added_count & (t->added_count - 1)) == 0)
             t->added_tokens = ares_realloc(t->added_tokens,
                                            (size_t)ARES_MAX(t->added_count * 2, 16) * sizeof token);
@@ -126,6 +126,7 @@ static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
  */
 
 /* ---- normalizer */
+/* A normal form, or a Sequence of them; depth counts Sequences inside one another. */
 static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int depth)
 {
     static const char *const names[] = { "NFC", "NFD", "NFKC", "NFKD" };
@@ -150,12 +151,14 @@ static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int
 }
 
 /* ---- pre-tokenizer */
+/* as in the sources of transformers: GPT2Tokenizer, Qwen2Tokenizer */
 #define GPT2_PATTERN \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define QWEN2_PATTERN                                                     \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| " \
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
+/* Takes over the pattern of the step. */
 static int add_step(const tokenizer_loader *l, split_step step)
 {
     ares_tokenizer *t = l->t;
@@ -179,6 +182,7 @@ static int add_pattern(const tokenizer_loader *l, ares_view source, bool literal
     return rc == ARES_OK ? add_step(l, step) : rc;
 }
 
+/* {"type": "Split", "pattern": .., "behavior": .., "invert": ..} */
 static int read_split(const tokenizer_loader *l, const ares_json *json)
 {
     static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious",
@@ -207,7 +211,7 @@ static int read_split(const tokenizer_loader *l, const ares_json *json)
     return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
 }
 
-/* pattern: the one to split by; NULL: other steps split. */
+/* A ByteLevel pre-tokenizer. pattern: what it splits by; NULL: it does not split. */
 static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char *pattern)
 {
     if (l->byte_level)
@@ -219,6 +223,7 @@ static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char
     return pattern ? add_pattern(l, ares_view_of(pattern), false, SPLIT_ISOLATED, false) : ARES_OK;
 }
 
+/* Appends the steps of a pre-tokenizer or of a Sequence of them. */
 static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int depth)
 {
     if (tokenizer_is_absent(json)) return ARES_OK;
@@ -258,6 +263,10 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
 }
 
 /* ---- decoder */
+/*
+ * Checks that decoding is what ares_decoder_add does: ByteLevel, which a Fuse after it does not
+ * change.
+ */
 static int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json)
 {
     ares_view type = tokenizer_is_absent(json) ? ARES_VIEW("null") : tokenizer_type_of(json);
@@ -285,6 +294,7 @@ static int new_post(const tokenizer_loader *l, post_step **step)
     return ARES_OK;
 }
 
+/* A step that trims offsets, if trim_offsets asks for it. */
 static int add_trim(const tokenizer_loader *l, const ares_json *json)
 {
     post_step *step = NULL;
@@ -298,6 +308,7 @@ static int add_trim(const tokenizer_loader *l, const ares_json *json)
     return ARES_OK;
 }
 
+/* Whether a JSON value is the id of a token that the file has. */
 static int check_id(const tokenizer_loader *l, const ares_json *id)
 {
     int64_t n = l->t->token_count;
@@ -309,6 +320,7 @@ static int check_id(const tokenizer_loader *l, const ares_json *id)
                          "the id is not that of a token");
 }
 
+/* Appends the ids of a special token of the template to a list in the arena. */
 static int append_ids(const tokenizer_loader *l, const ares_json *ids, int32_t **list,
                       int64_t *count)
 {
@@ -328,6 +340,7 @@ static int append_ids(const tokenizer_loader *l, const ares_json *ids, int32_t *
     return ARES_OK;
 }
 
+/* TemplateProcessing: the special tokens before and after the one Sequence of "single". */
 static int read_template(const tokenizer_loader *l, const ares_json *json)
 {
     const ares_json *single = ares_json_get(json, "single"),
@@ -443,6 +456,7 @@ static int tokenizer_read_class(tokenizer_loader *l, const char *dir)
  * (docs/model.md#one-fact-several-files).
  */
 
+/* A JSON object; *out is NULL where there is no such file. */
 static int read_json(ares_arena *arena, const char *path, const ares_json **out)
 {
     ares_str text = { 0 };
@@ -495,12 +509,14 @@ static int by_id(const void *a, const void *b)
 static const char *const token_keys[] = { "bos_token", "eos_token", "unk_token", "sep_token",
                                           "pad_token", "cls_token", "mask_token" };
 
+/* Whether the key has a text, or a list or object that is not empty. */
 static bool is_filled(const ares_json *o, const char *key)
 {
     const ares_json *v = ares_json_get(o, key);
     return v && v->type != ARES_JSON_NULL && (v->type == ARES_JSON_STRING || v->count > 0);
 }
 
+/* Gives a key a value, in the place of an older one; members has space for it. */
 static void set(ares_json *o, ares_view key, const ares_json *value)
 {
     for (int64_t i = 0; i < o->count; i++)
@@ -518,13 +534,17 @@ static const ares_json *new_text(ares_arena *arena, const char *text)
     return json;
 }
 
+/* Whether tokenizer_class is this class or its fast variant. */
 static bool is_class(const ares_json *config, const char *name)
 {
     ares_view class = tokenizer_token_text(ares_json_get(config, "tokenizer_class"));
     return class.data && ares_view_starts(class, ares_view_of(name));
 }
 
-/* Classes that take from tokenizer.json the vocabulary alone where there is a list of tokens. */
+/*
+ * Classes that, where there is a list of added tokens, take the vocabulary from tokenizer.json and
+ * no added tokens.
+ */
 static bool reads_list_alone(const ares_json *config)
 {
     return is_class(config, "Qwen2Tokenizer") || is_class(config, "GPT2Tokenizer");
@@ -568,7 +588,7 @@ int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const a
     *o = (ares_json){ .type = ARES_JSON_OBJECT, .members = members };
     for (int64_t i = 0; config && i < config->count; i++)
         set(o, config->members[i].key, config->members[i].value);
-    /* with its own list of added tokens, tokenizer_config.json is whole and the map is not read */
+    /* with its own list of added tokens, tokenizer_config.json is complete: the map is not read */
     const ares_json *extra = ares_json_get(config, "extra_special_tokens");
     bool whole = is_filled(config, "added_tokens_decoder"),
          names = extra && extra->type == ARES_JSON_OBJECT && extra->count,
@@ -579,7 +599,7 @@ int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const a
         const ares_json *value = map->members[i].value;
         ares_view a = tokenizer_token_text(ares_json_find(config, key)),
                   b = tokenizer_token_text(value);
-        /* a token that the map alone names is taken from it, which needs no telling */
+        /* no warning for a token that the map alone names: it is taken from there */
         if (tell && b.data && (a.data ? !ares_view_eq(a, b) : whole))
             ares_warn("text: %s: %.*s is '%.*s' in special_tokens_map.json and %s%.*s%s in "
                       "tokenizer_config.json; %s holds, as in transformers 5",
@@ -596,7 +616,7 @@ int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const a
 }
 
 /* ---------------- tokens that tokenizer.json may lack */
-/* The tokens of extra_special_tokens, unless it is an object of names, else of the older key. */
+/* The list of extra_special_tokens, or else of the older additional_special_tokens; NULL: none. */
 static const ares_json *listed(const ares_json *config)
 {
     static const char *const keys[] = { "extra_special_tokens", "additional_special_tokens" };
@@ -607,6 +627,7 @@ static const ares_json *listed(const ares_json *config)
     return NULL;
 }
 
+/* Whether the list of extra or additional special tokens has the token. */
 static bool in_list(const ares_json *config, ares_view text)
 {
     const ares_json *list = listed(config);
@@ -617,6 +638,7 @@ static bool in_list(const ares_json *config, ares_view text)
     return false;
 }
 
+/* bos_token, image_token ... */
 static bool is_token_key(ares_view key)
 {
     return key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0;
@@ -689,7 +711,7 @@ static int add_listed(ares_tokenizer *t, const char *path, const ares_json *list
     return rc;
 }
 
-/* Tokens of tokenizer.json that a class does not look for there. */
+/* Warns of tokens of tokenizer.json that the class does not take from there. */
 static void tell_unlisted(const ares_tokenizer *t, const char *dir)
 {
     const ares_json *decoder = ares_json_get(t->config, "added_tokens_decoder");
@@ -710,8 +732,9 @@ static void tell_unlisted(const ares_tokenizer *t, const char *dir)
 }
 
 /*
- * A token that only its name makes one. A string is special, and found in the text as it is; an
- * object says it itself, but what has a key of its own is special. key NULL: it stands in a list.
+ * Adds the token that a value names, unless it is known. A string is a special token, found in the
+ * text as it is; an object says itself how it is found, and is special if it has a key of its own.
+ * key NULL: the value stands in a list.
  */
 static int add_named(ares_tokenizer *t, const char *dir, const ares_view *key,
                      const ares_json *value)
@@ -768,7 +791,10 @@ const ares_json *tokenizer_template_named(const ares_json *list, const char *nam
     return NULL;
 }
 
-/* The processor's file holds, then the tokenizer's, then the key; another text is told. */
+/*
+ * The template of the processor's file wins over that of the tokenizer's file, and that over the
+ * key of tokenizer_config.json; a warning tells of two that differ.
+ */
 static int read_chat_template(ares_tokenizer *t, const char *dir)
 {
     ares_str path = { 0 }, text = { 0 };
@@ -836,6 +862,7 @@ static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
  */
 
 /* ---- vocabulary */
+/* Reads {token: id}. Each id may be that of one token; holes between ids are fine. */
 static int read_vocab(const tokenizer_loader *l, const char *key, const ares_json *vocab)
 {
     ares_tokenizer *t = l->t;
@@ -862,7 +889,10 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
     return ARES_OK;
 }
 
-/* One merge, of the tokens left and right; `at` is its number from 1, for errors. */
+/*
+ * One merge: the ids of left, of right and of both joined. key and at, counted from 1, say where it
+ * stands, for errors; joined is scratch.
+ */
 static int read_merge(const tokenizer_loader *l, const char *key, int64_t at, ares_view left,
                       ares_view right, ares_str *joined, bpe_merge *merge)
 {
@@ -886,6 +916,7 @@ static int read_merge(const tokenizer_loader *l, const char *key, int64_t at, ar
                      missing.data ? missing.data : "");
 }
 
+/* "left right", with exactly one space. */
 static bool split_pair(ares_view line, ares_view *left, ares_view *right)
 {
     int64_t space = ares_view_find(line, ARES_VIEW(" "), 0);
@@ -895,6 +926,7 @@ static bool split_pair(ares_view line, ares_view *left, ares_view *right)
     return true;
 }
 
+/* A merge is ["left", "right"], or "left right" in older files. */
 static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bpe_merge **out,
                             int64_t *count)
 {
@@ -921,6 +953,7 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
     return rc;
 }
 
+/* merges.txt: a merge per line, after a first line that may name the version. */
 static int read_merges_text(const tokenizer_loader *l, ares_view text, bpe_merge **out,
                             int64_t *count)
 {
@@ -951,6 +984,7 @@ static int read_merges_text(const tokenizer_loader *l, ares_view text, bpe_merge
 }
 
 /* ---- the model */
+/* The token of each byte, then the tables of bpe.c. */
 static void make_model(ares_tokenizer *t, bpe_config *config)
 {
     for (int byte = 0; byte < 256; byte++) {
@@ -1073,6 +1107,7 @@ static int read_added_tokens(const tokenizer_loader *l, const ares_json *list)
     return rc;
 }
 
+/* In the order in which the parts need each other: added tokens look ids up in the vocabulary. */
 static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
 {
     if (root->type != ARES_JSON_OBJECT)
@@ -1113,7 +1148,7 @@ static void finish(ares_tokenizer *t)
     text_scratch *s = text_scratch_new();
     t->raw_set = added_set_new();
     t->normalized_set = added_set_new();
-    /* of two tokens with one text the special one comes first */
+    /* where two tokens have one text, the special one is put first and holds */
     for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < t->added_count; i++) {
             const added_token *token = &t->added_tokens[i];
@@ -1192,6 +1227,7 @@ static ares_tokenizer *new_tokenizer(void)
     return t;
 }
 
+/* Gives the tokenizer to the caller, or frees it after an error. */
 static int hand_out(int rc, ares_tokenizer *t, ares_tokenizer **out)
 {
     *out = rc == ARES_OK ? t : NULL;

@@ -102,6 +102,10 @@ bool unicode_is_space(uint32_t c)
            c == 0x205f || c == 0x3000;
 }
 
+/*
+ * The category of a code point that was assigned after Unicode 14; NULL: it is older, or
+ * unassigned.
+ */
 static const char *new_category(uint32_t c)
 {
     for (int i = 0; i < ARES_COUNT(unicode_new); i++)
@@ -167,6 +171,7 @@ static bool is_inert(uint32_t c)
     return (low < ARES_COUNT(unicode_inert) && c >= unicode_inert[low].first) || new_category(c);
 }
 
+/* The canonical combining class; 0: a base character, or one that normalisation leaves alone. */
 static uint8_t class_of(uint32_t c)
 {
     uint8_t class = (uint8_t)utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
@@ -182,6 +187,7 @@ static uint32_t compose(uint32_t a, uint32_t b)
     return is_inert((uint32_t)pair[0]) ? 0 : (uint32_t)pair[0];
 }
 
+/* The full decomposition of c into out, with the compatibility mappings where asked; its length. */
 static int decompose(uint32_t c, bool compatible, utf8proc_int32_t out[32])
 {
     int last_class = 0;
@@ -191,6 +197,7 @@ static int decompose(uint32_t c, bool compatible, utf8proc_int32_t out[32])
         utf8proc_decompose_char((utf8proc_int32_t)c, out, 32, options, &last_class);
     ARES_ASSERT(n > 0 && n <= 32); /* the longest decomposition has 18 */
     if ((n == 1 && (uint32_t)out[0] == c) || !is_inert(c)) return (int)n;
+    /* a utf8proc of a newer Unicode than the library decomposes it */
     out[0] = (utf8proc_int32_t)c;
     return 1;
 }
@@ -219,6 +226,7 @@ static void find_touched(void)
         utf8proc_int32_t parts[32];
         int n = decompose(c, false, parts);
         uint32_t last = (uint32_t)parts[n - 1];
+        /* where its parts compose to it again it is in NFC, and its last part may be composed */
         n = (int)utf8proc_normalize_utf32(parts, n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
         if (n == 1 && (uint32_t)parts[0] == c) touch(last);
         else touch(c);
@@ -228,6 +236,7 @@ static void find_touched(void)
 bool unicode_is_normal(unicode_form form, const unsigned char *text, size_t len)
 {
     const unsigned char *end = text + len;
+    /* all characters below are in the form, whatever stands beside them */
     uint32_t safe = form == UNICODE_NFC ? 0x300 : form == UNICODE_NFD ? 0xc0 : 0xa0;
     if (form == UNICODE_NFC) pthread_once(&touched_once, find_touched);
     for (const unsigned char *p = text; p < end;) {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * Where a path leads: to an option, into one, to a section, or to one of these by a word of another
- * trainer.
+ * ---- where a path leads: to an option, into one, to a section, or to one of these by a word of
+ * another trainer
  */
 
 bool config_is_open(ares_option_type type)
@@ -18,6 +18,7 @@ bool config_is_open(ares_option_type type)
            type == ARES_OPTION_f64s;
 }
 
+/* Whether the path, or a part of it that ends before a dot, is an option. */
 static bool find_option(const ares_config *cfg, config_found *f)
 {
     size_t len = strlen(f->path);
@@ -56,12 +57,12 @@ static bool begins(const char *path, const char *from, size_t n, size_t *covered
     return *p == '.' || *p == 0;
 }
 
-/* What an alias is to a path. */
+/* How an alias fits a path. */
 typedef struct match {
     const ares_config_alias *alias; /* NULL: nothing */
     size_t covered;                 /* bytes of the path */
     bool section;                   /* the alias ends in ".*" */
-    ares_view key;                  /* that stands for ? */
+    ares_view key;                  /* the key of the path that ? stands for */
 } match;
 
 /* Whether the row holds for some values of its word only. */
@@ -90,8 +91,8 @@ static match find_alias(const ares_config *cfg, const char *path)
 }
 
 /*
- * Whether `list`, values in one line of YAML with | between them, has the value of the node; *x: x
- * itself, or any text that ends in .x.
+ * Whether the node's value is in `list`: values, each in one line of YAML, with | between them. An
+ * item *x stands for x and for any text that ends in .x.
  */
 static bool has_value(ares_config *cfg, const char *list, const config_node *node)
 {
@@ -135,7 +136,7 @@ static bool has(const ares_map *map, const char *path)
 bool config_is_alias_section(ares_config *cfg, const char *path)
 {
     if (has(cfg->alias_sections, path)) return true;
-    for (const char *key = path; *key;) { /* by the place of a ? */
+    for (const char *key = path; *key;) { /* the row may have a ? in the place of any key */
         size_t n = strcspn(key, ".");
         if (has(cfg->alias_sections,
                 ares_arena_printf(&cfg->arena, "%.*s?%s", (int)(key - path), path, key + n)))
@@ -147,7 +148,7 @@ bool config_is_alias_section(ares_config *cfg, const char *path)
 
 config_found config_find(ares_config *cfg, const char *path)
 {
-    enum { ALIAS_ROUNDS = 8 };
+    enum { ALIAS_ROUNDS = 8 }; /* an alias may lead to another; a circle of them ends here */
     config_found f = { .kind = FOUND_NOTHING, .path = path };
     for (int round = 0; round < ALIAS_ROUNDS; round++) {
         if (find_option(cfg, &f)) return f;
@@ -203,10 +204,7 @@ void config_announce(ares_config *cfg, const char *from, const char *to, const c
                     note ? note : "it has no meaning here");
 }
 
-/*
- * What the code for another trainer's configuration may do between reading and binding
- * (ares_config_translate_with).
- */
+/* ---- what `words` of ares_config_translate_with may call, between reading and binding */
 
 void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg))
 {
@@ -239,6 +237,7 @@ const char *ares_config_word(const ares_config *cfg, const char *path)
     return node && node->written ? node->written : path;
 }
 
+/* Of two options, which was set later: below 0, 0 or above; 0 where one is not there. */
 static int order(const ares_config *cfg, const char *a, const char *b)
 {
     const config_node *x = config_walk(cfg->root, a), *y = config_walk(cfg->root, b);
@@ -264,7 +263,7 @@ bool ares_config_preset(ares_config *cfg, const char *path, const char *value, c
 
 void ares_config_follow(ares_config *cfg, const char *path, const char *value, const char *from)
 {
-    config_node place = *config_walk(cfg->root, from);
+    config_node place = *config_walk(cfg->root, from); /* a copy: setting path may replace it */
     config_node *node = config_set_text(cfg, path, value);
     if (!node) return;
     config_node_stamp(node, place.layer, place.line, place.source);
@@ -276,9 +275,7 @@ void ares_config_forget(ares_config *cfg, const char *path)
     config_reset(cfg, path, NULL);
 }
 
-/*
- * Words of other trainers whose meaning depends on options: decided when all layers have been read.
- */
+/* ---- words of other trainers whose meaning depends on options, decided after all layers */
 
 /* "path=value", or several of them joined by '&', all of which must hold. */
 static bool holds(ares_config *cfg, const char *when)
@@ -300,12 +297,13 @@ static bool holds(ares_config *cfg, const char *when)
     return true;
 }
 
-/* Whether the option gets the default; it stays an option that no layer sets. */
+/* Gives an option another trainer's default, and tells whether it did. No layer sets it by that. */
 static bool set_default(ares_config *cfg, const config_default *d)
 {
     const ares_config_default *row = d->row;
     const char *error;
     config_node *old = config_walk(cfg->root, row->path), *node;
+    /* a null counts as a value that nobody gave */
     bool null = old && old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL;
     if (old && (old->written || old->layer) && !null) return false;
     if (row->when && !holds(cfg, row->when)) return false;
@@ -351,6 +349,10 @@ static const ares_config_alias *otherwise(const ares_config *cfg, const char *wo
     return NULL;
 }
 
+/*
+ * Gives the word's value to the option that the row `a` names, unless the option is set itself.
+ * `other`: the row by which the word may be ignored.
+ */
 static void apply(ares_config *cfg, const config_pending *p, const ares_config_alias *a)
 {
     config_node *old = config_walk(cfg->root, a->to);
@@ -368,9 +370,8 @@ static void apply(ares_config *cfg, const config_pending *p, const ares_config_a
         config_announce(cfg, p->path, a->to, NULL);
         p->node->written = p->path;
         p->node->weak = true;
-        if (set)
-            config_node_replace(old,
-                                p->node); /* of an earlier layer, or of this one and more general */
+        /* old is of an earlier layer, or of this one and set by a word for several options */
+        if (set) config_node_replace(old, p->node);
         else config_put(cfg, a->to, p->node, CONFIG_SET);
     }
 }
@@ -394,6 +395,7 @@ void config_apply_pending(ares_config *cfg)
             break;
         }
     }
+    /* words for which no row held: ignored or refused, once each */
     for (int i = 0; i < cfg->pending.count; i++) {
         const config_pending *p = &cfg->pending.items[i];
         bool later = !p->node;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a scalar means: the core schema of YAML 1.2, with Python's True, False and None. */
+/* ---- what a scalar means: the core schema of YAML 1.2, with Python's True, False and None */
 
 static bool is_one_of(const char *text, const char *const *words)
 {
@@ -18,6 +18,7 @@ static bool is_one_of(const char *text, const char *const *words)
     return false;
 }
 
+/* A flag in YAML 1.1, a text in 1.2: the user may have meant the former. */
 bool config_is_yes_no(const char *text)
 {
     static const char *const words[] = { "yes", "Yes", "YES", "no",  "No",  "NO", "on",
@@ -51,6 +52,7 @@ static bool read_based(const char *digits, unsigned base, config_value *value)
     return true;
 }
 
+/* An unquoted number: decimal, based, infinite or NaN. */
 static bool number_of_word(const char *text, config_value *value)
 {
     static const char *const infinities[] = { ".inf", ".Inf", ".INF", NULL }, *const nans[] = {
@@ -107,8 +109,6 @@ bool config_same_value(const config_node *a, const config_node *b)
     return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
 }
 
-/* Tree -> fields: what each type of option accepts, and what its constraint means. */
-
 /* ---------------------------------------------------------------- constraints: ?body#least */
 
 typedef struct constraint {
@@ -117,6 +117,7 @@ typedef struct constraint {
     int64_t least, most; /* items of a list */
 } constraint;
 
+/* Takes a constraint apart; false when it is not well formed. */
 static bool split(const char *text, constraint *c)
 {
     *c = (constraint){ .null = *text == '?', .least = 0, .most = INT64_MAX };
@@ -144,7 +145,7 @@ static bool next_word(ares_view *rest, char separator, ares_view *word)
     return true;
 }
 
-/* range: "[0,1)", "(0,)", "-1"; returns false when it is not well formed */
+/* Whether x is in a range, "[0,1)" or "(0,)", or is the number "-1". False: not well formed. */
 static bool in_range(ares_view range, double x, bool *inside)
 {
     double low = -(double)INFINITY, high = (double)INFINITY;
@@ -165,6 +166,7 @@ static bool in_range(ares_view range, double x, bool *inside)
     return true;
 }
 
+/* Whether x is in one of the ranges that | joins. False: not well formed. */
 static bool number_fits(ares_view body, double x, bool *fits)
 {
     *fits = body.len == 0;
@@ -219,12 +221,16 @@ bool config_constraint_ok(ares_option_type type, const char *text)
 
 /* ---------------------------------------------------------------- values */
 
+/*
+ * What a value is read for. The read_ functions below write the field and return true, or note a
+ * fault and return false.
+ */
 typedef struct target {
     ares_config *cfg;
     const config_option *option;
     constraint c;
     const char *path; /* of the value being read, which may be an item of a list */
-    bool quiet;
+    bool quiet;       /* no fault is noted: only the result counts */
 } target;
 
 /* The constraint in words, for a message. */
@@ -237,12 +243,14 @@ static const char *meaning(const target *t)
     return copy;
 }
 
+/* Notes that the value does not fit, and returns from the reading function. */
 #define REFUSE(t, node, ...)                                                         \
     do {                                                                             \
         if (!(t)->quiet) config_value_fault((t)->cfg, node, (t)->path, __VA_ARGS__); \
         return false;                                                                \
     } while (0)
 
+/* Writes both: *i has meaning where whole. */
 static bool read_number(const target *t, const config_node *node, bool whole, int64_t *i, double *d)
 {
     config_value v = config_value_of(node);
@@ -271,6 +279,7 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     return true;
 }
 
+/* Checks the value at step 0; ares_config_at_step checks the others as they come. */
 static bool read_schedule(const target *t, const config_node *node, double *field)
 {
     ares_json text = { .type = ARES_JSON_STRING, .text = ares_view_of(node->text) };
@@ -331,7 +340,10 @@ static bool read_flag(const target *t, const config_node *node, bool *out)
     REFUSE(t, node, "must be true or false");
 }
 
-/* Gives the canonical spelling, which is the first name of a group "a=b=c", in the arena. */
+/*
+ * Gives the canonical spelling, which is the first name of a group "a=b=c", in the arena, and
+ * writes it into the tree, so that what is printed has one spelling.
+ */
 static bool read_choice(const target *t, config_node *node, const char **out)
 {
     enum { MAX_CHOICES = 128 };
@@ -377,6 +389,7 @@ static bool read_text(const target *t, config_node *node, const char **out)
     return true;
 }
 
+/* Always true, for use in a condition: the text may be meant. */
 static bool warn_of_yes_no(const target *t, const config_node *node)
 {
     if (t->quiet || !node->layer || node->kind != CONFIG_SCALAR || node->quoted ||
@@ -390,6 +403,7 @@ static bool warn_of_yes_no(const target *t, const config_node *node)
     return true;
 }
 
+/* Writes item `index` of a list whose items have the type that the option's type says. */
 static bool read_item(const target *t, ares_option_type type, config_node *node, void *items,
                       int64_t index)
 {
@@ -409,6 +423,7 @@ static bool read_item(const target *t, ares_option_type type, config_node *node,
 
 static bool read_list(const target *t, ares_option_type type, config_node *node, void *field)
 {
+    /* so that one assignment below serves all three */
     _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) &&
                        sizeof(ares_texts) == sizeof(ares_f64s),
                    "one shape of list");
@@ -426,7 +441,7 @@ static bool read_list(const target *t, ares_option_type type, config_node *node,
     if (count < t->c.least || count > t->c.most)
         REFUSE(t, node, "must have %s%lld item%s", t->c.most > t->c.least ? "at least " : "",
                (long long)t->c.least, t->c.least == 1 ? "" : "s");
-    void *items = ares_arena_calloc(&t->cfg->arena, (size_t)count + 1, 8);
+    void *items = ares_arena_calloc(&t->cfg->arena, (size_t)count + 1, 8); /* pointers or numbers */
     bool ok = true;
     config_node *item = node->kind == CONFIG_SCALAR ? node : node->first;
     for (int64_t i = 0; i < count; i++, item = item->next) {
@@ -474,6 +489,7 @@ static bool read_tree(const target *t, const config_node *node, const ares_json 
     return true;
 }
 
+/* What a field holds for null. */
 static void write_null(ares_option_type type, void *field)
 {
     static const ares_json null = { .type = ARES_JSON_NULL };
@@ -488,6 +504,7 @@ static void write_null(ares_option_type type, void *field)
     }
 }
 
+/* field: where to write; on a fault it may hold anything. */
 static bool read_option(ares_config *cfg, const config_option *o, config_node *node, void *field,
                         bool quiet)
 {
@@ -525,6 +542,7 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
     }
 }
 
+/* A field of any type, for options that are read only to check them. */
 typedef union any_field {
     bool flag;
     int64_t i64;
@@ -562,16 +580,14 @@ static void config_bind_option(ares_config *cfg, const config_option *o, config_
                                o->option->doc, o->path);
     } else if (node->state != CONFIG_BROKEN) bound = read_option(cfg, o, node, field, o->again);
     if (bound || o->option->type == ARES_OPTION_tree) return;
+    /* after a fault the field gets the default, for the checks that follow */
     const char *error;
     config_node *fallback = config_yaml_value(cfg, o->option->type, o->option->text, &error);
     if (fallback && !config_is_required(fallback) && !strstr(o->option->text, "${"))
         read_option(cfg, o, fallback, field, true);
 }
 
-/*
- * From merged layers to filled structs: conditional words, interpolation, binding; and the report,
- * with the keys that no bound table has.
- */
+/* ---- from merged layers to filled structs, and the report */
 
 void ares_config_resolve(ares_config *cfg)
 {
@@ -623,6 +639,7 @@ void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *tab
     }
 }
 
+/* Whether a table bound to path has the option `key`, or *section: options that begin with it. */
 static bool bound_knows(const ares_config *cfg, const char *path, const char *key, bool *section)
 {
     size_t len = strlen(key);
@@ -640,6 +657,7 @@ static bool bound_knows(const ares_config *cfg, const char *path, const char *ke
     return *section;
 }
 
+/* Notes that no table bound to path has the key, with the options that are there. */
 static void refuse_unknown(ares_config *cfg, const char *path, const char *key,
                            const config_node *node)
 {
@@ -662,6 +680,7 @@ static void refuse_unknown(ares_config *cfg, const char *path, const char *key,
     ares_str_fini(&hint);
 }
 
+/* Every key below a bound path is an option of a table, or a section of options. */
 static void check_bound(ares_config *cfg, const char *path, const config_node *map,
                         const char *prefix)
 {

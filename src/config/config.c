@@ -10,12 +10,13 @@
 #include <string.h>
 
 /*
- * Faults of a configuration: collected with their places, and reported together, files before the
- * command line, in order of lines.
+ * ---- faults: collected with their places, and reported together, files before the command line,
+ * in order of lines
  */
 
 enum { SHOWN_FAULTS = 100 };
 
+/* "file:line: " or "command line: "; nothing for a default. */
 static void add_place(ares_str *out, const config_node *where)
 {
     if (!where || !where->layer) return;
@@ -23,6 +24,7 @@ static void add_place(ares_str *out, const config_node *where)
     else ares_str_add_z(out, "command line: ");
 }
 
+/* A formatted text of any length, in the arena. */
 static char *format_text(ares_config *cfg, const char *format, va_list args)
 {
     ARES_ASSERT(format);
@@ -35,6 +37,7 @@ static char *format_text(ares_config *cfg, const char *format, va_list args)
     return text;
 }
 
+/* Notes a fault and frees the text. One without a place comes last. */
 static void push(ares_config *cfg, const config_node *where, ares_str *text)
 {
     config_fault f = { INT32_MAX, 0, cfg->faults.count,
@@ -96,12 +99,14 @@ void config_note(ares_config *cfg, ares_log_level level, const char *format, ...
 
 /* ---------------------------------------------------------------- did you mean */
 
+/* The option's own name, without its sections. */
 static const char *last_word(const char *path)
 {
     const char *dot = strrchr(path, '.');
     return dot ? dot + 1 : path;
 }
 
+/* Whether all keys before the last ones are the same. */
 static bool same_section(const char *a, const char *b)
 {
     size_t n = (size_t)(last_word(a) - a);
@@ -224,8 +229,8 @@ int ares_config_fault_count(const ares_config *cfg)
 }
 
 /*
- * A configuration: options are declared, and asked about when bind.c has filled the structs. The
- * tree holds the default of every declared option; layers change it in place (layer.c).
+ * ---- a configuration: options are declared, and asked about when bind.c has filled the structs.
+ * The tree holds the default of every declared option; layers change it in place (layer.c).
  */
 
 ares_config *ares_config_new(void)
@@ -266,6 +271,7 @@ config_option *config_option_at(const ares_config *cfg, const char *path)
     return ares_map_get(cfg->by_path, ares_view_of(path), &i) ? &cfg->options.items[i] : NULL;
 }
 
+/* Puts the default into the tree below `under`, with the sections that its path needs. */
 void config_add_default(ares_config *cfg, config_node *under, const ares_option *option)
 {
     const char *path = option->path, *error;
@@ -322,6 +328,7 @@ char *config_path_dotted(ares_config *cfg, const char *path, size_t len)
     return copy;
 }
 
+/* Every part of the path that ends before a dot. */
 static void add_sections(ares_map *sections, const char *path)
 {
     for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.'))
@@ -344,7 +351,7 @@ void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_t
         const char *path = config_path_join(cfg, prefix, o->path);
         const config_option *first = config_option_at(cfg, path);
         ARES_ASSERT(config_constraint_ok(o->type, o->constraint));
-        if (first) {
+        if (first) { /* a second room reads the option: both must mean the same */
             const ares_option *f = first->option;
             ARES_ASSERT(f->type == o->type && !strcmp(f->text, o->text) &&
                         !strcmp(f->constraint, o->constraint) && f->flags == o->flags);

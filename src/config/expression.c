@@ -21,9 +21,9 @@ typedef struct run {
 } run;
 struct node {
     double (*at)(const node *n, run *r);
-    double number;
-    const node *a, *b, *c; /* operands; of a call the first arguments */
-    const node *const *arguments;
+    double number;                /* of a constant */
+    const node *a, *b, *c;        /* operands; of a conditional the test and both branches */
+    const node *const *arguments; /* of a call, [count] */
     int count;
     double (*function)(const double *x, int n, run *r);
     bool none; /* None, or a conditional with a branch that is */
@@ -33,12 +33,16 @@ struct expression {
     const node *root;
 };
 
+/* The value of a failed operation does not matter: expression_at reports the error. */
 static double fail(run *r, const char *what)
 {
     if (!r->error) r->error = what;
     return 0;
 }
 
+/*
+ * The value of a node. The count of operations bounds chains, whose operands are evaluated twice.
+ */
 static double at(const node *n, run *r)
 {
     if (++r->work > MAX_WORK) return fail(r, "too many operations");
@@ -111,6 +115,7 @@ static double floor_divide_at(const node *n, run *r)
 {
     double a = at(n->a, r), b = at(n->b, r);
     if (b == 0) return fail(r, "division by zero");
+    /* a multiple of b divided by b is nearly whole: round it, as float_floor_div of CPython does */
     double quotient = (a - modulo(a, b)) / b, whole = floor(quotient);
     return quotient - whole > 0.5 ? whole + 1 : whole;
 }
@@ -130,7 +135,7 @@ static double power_at(const node *n, run *r)
     return r->error ? 0 : power(a, b, r);
 }
 
-/* A comparison: function compares; a chain is an `and` of them. */
+/* One comparison, by n->function; a chain of them is joined by `and`. */
 static double compare_at(const node *n, run *r)
 {
     double x[2] = { at(n->a, r), at(n->b, r) };
@@ -184,6 +189,7 @@ static double f_float(const double *x, int n, run *r)
     return x[0];
 }
 
+/* rounded, the integer of x, unless x is infinite or NaN, for which Python raises an exception. */
 static double whole(double x, double rounded, run *r)
 {
     return isfinite(x) ? rounded : fail(r, "an integer of a number that is not finite");
@@ -233,6 +239,7 @@ static double f_sqrt(const double *x, int n, run *r)
     (void)n;
     return x[0] < 0 ? fail(r, "the square root of a negative number") : sqrt(x[0]);
 }
+/* The logarithm to the base of `log`, with Python's error. */
 static double logarithm(double x, long double (*log)(long double), run *r)
 {
     return x <= 0 ? fail(r, "the logarithm of a number that is not positive") : (double)log(x);
@@ -310,12 +317,13 @@ static const char *const keywords[] = { "if",     "else", "and",   "or",  "not",
                                         "lambda", "True", "False", "None" };
 
 /* ---------------------------------------------------------------- parsing */
+/* A parsing function below returns NULL after a fault. Each is a level of Python's grammar. */
 typedef struct parser {
     ares_arena *arena;
-    const char *text, *p, *end;
-    ares_view parameter;
-    int depth;
-    int rc;
+    const char *text, *p, *end; /* the whole, the next character, the end */
+    ares_view parameter;        /* the name of the step */
+    int depth;                  /* of the recursion */
+    int rc;                     /* of the first fault */
 } parser;
 
 /* The first fault counts. Column 1 is the first character. */
@@ -348,6 +356,7 @@ static bool next_is(parser *s, const char *symbol)
     return (size_t)(s->end - s->p) >= n && memcmp(s->p, symbol, n) == 0;
 }
 
+/* Takes the symbol if it is next. */
 static bool take(parser *s, const char *symbol)
 {
     bool is = next_is(s, symbol);
@@ -355,6 +364,7 @@ static bool take(parser *s, const char *symbol)
     return is;
 }
 
+/* The name that is next, or an empty view. */
 static ares_view peek_name(parser *s)
 {
     blanks(s);
@@ -369,6 +379,7 @@ static bool is_word(ares_view v, const char *word)
     return ares_view_eq(v, ares_view_of(word));
 }
 
+/* Takes the word if it is next, and not the beginning of a longer name. */
 static bool take_word(parser *s, const char *word)
 {
     ares_view v = peek_name(s);
@@ -417,6 +428,7 @@ static bool digits(const char **p, const char *end)
     return true;
 }
 
+/* As in Python, 1_000 and 1e3 are numbers, and 010 is none. */
 static const node *number(parser *s)
 {
     const char *start = s->p, *p = start;
@@ -448,6 +460,7 @@ static const node *number(parser *s)
     return make(s, (node){ .at = number_at, .number = strtod(plain, NULL) });
 }
 
+/* The arguments of functions[f] in brackets. where: the function's name, for errors. */
 static const node *call(parser *s, const char *where, int f)
 {
     const node *arguments[MAX_ARGUMENTS];
@@ -470,6 +483,7 @@ static const node *call(parser *s, const char *where, int f)
         (node){ .at = call_at, .function = functions[f].function, .arguments = kept, .count = n });
 }
 
+/* The step, a constant, or the call of a function. */
 static const node *name(parser *s)
 {
     const char *start = s->p;

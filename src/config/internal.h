@@ -1,5 +1,5 @@
 /*
- * Private to config: values that change with the step, then the tree and what the files of the
+ * Private to config. In order: values that change with the step; the tree; what the files of the
  * room share.
  */
 #ifndef ARES_CONFIG_INTERNAL_H
@@ -10,8 +10,8 @@
 #include "ares/config.h"
 
 /*
- * Values that change with the step. A constant, a named schedule or an expression; all are
- * read once, when the configuration is, and no other code ever runs.
+ * ---- values that change with the step: a constant, a named schedule or an expression. They are
+ * read once, with the configuration; no code of the user ever runs.
  */
 
 /* ---------------- expressions (expression.c)
@@ -35,6 +35,7 @@ int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const
  * x86 machine.
  */
 int expression_at(const expression *e, int64_t step, double *value);
+/* Whether None is one of its values. */
 bool expression_may_be_none(const expression *e);
 
 /* ---------------- scheduled values (schedule.c)
@@ -83,7 +84,7 @@ enum {
 };
 
 typedef enum { CONFIG_SCALAR, CONFIG_LIST, CONFIG_MAP } config_kind;
-/* of interpolation */
+/* How far the interpolation of a node is. */
 typedef enum { CONFIG_RAW, CONFIG_IN_WORK, CONFIG_DONE, CONFIG_BROKEN } config_state;
 
 /* No text in the tree holds a NUL: the readers refuse it. */
@@ -99,9 +100,9 @@ struct config_node {
     const char *written; /* the user's name for it where an alias renamed it, else NULL */
     const char *key;     /* in a map */
     const char *text;    /* of a scalar */
-    config_node *parent, *first, *last, *next;
-    int64_t count;
-    ares_json *json; /* after resolve */
+    config_node *parent, *first, *last, *next; /* first, last: of the children */
+    int64_t count;                             /* of the children */
+    ares_json *json;                           /* after resolve */
 };
 
 typedef enum { CONFIG_NULL, CONFIG_BOOL, CONFIG_INT, CONFIG_FLOAT, CONFIG_STRING } config_scalar;
@@ -112,18 +113,20 @@ typedef struct config_value {
     double number;
 } config_value;
 
+/* A declaration of an option. */
 typedef struct config_option {
     const ares_option *option;
-    const char *path, *constraint;
-    void *into;
+    const char *path, *constraint; /* path with the prefix; constraint may have been replaced */
+    void *into;                    /* the struct of its table, or NULL */
     /* its faults are not reported: the option is declared before, or its map has a fault already */
     bool again;
 } config_option;
 
 typedef struct config_fault {
-    int layer, line, order;
+    int layer, line, order; /* the report is sorted by these */
     const char *text;
 } config_fault;
+/* A use of a word whose meaning depends on other options. */
 typedef struct config_pending {
     const ares_config_alias *alias;
     config_node *node;
@@ -133,6 +136,7 @@ typedef struct config_default {
     const ares_config_default *row;
     const config_node *by; /* where its word was used; NULL: nowhere */
 } config_default;
+/* A call of ares_config_bind. */
 typedef struct config_bound {
     const char *path;
     ares_option_table *table;
@@ -153,6 +157,7 @@ typedef struct config_bound {
         (vector)->items[(vector)->count++] = (__VA_ARGS__);                                     \
     } while (0)
 
+/* A field that ares_config_at_step sets. */
 typedef struct config_schedule {
     const char *path, *constraint;
     double *field;
@@ -189,7 +194,7 @@ config_value config_value_of(const config_node *node);
 config_value config_value_read(const char *text, bool quoted);
 bool config_is_required(const config_node *node); /* an unquoted ??? */
 bool config_is_yes_no(const char *text);
-/* of two scalars: numbers and flags by what they mean, all else by their texts */
+/* whether two scalars are equal: numbers and flags by their values, others by their texts */
 bool config_same_value(const config_node *a, const config_node *b);
 
 /* ---- print.c: a node in one line of YAML. raw: ${ stays an interpolation */
@@ -200,7 +205,7 @@ void config_node_show(const config_node *node, ares_str *out);
 /* ---- config.c: faults, notes, suggestions, the report */
 void config_note_fault(ares_config *cfg, const config_node *where, const char *format, ...)
     ARES_PRINTF(3, 4);
-/* "<place>: <path> = <value>: ..."; no value when where is NULL or ??? */
+/* notes "<place>: <path> = <value>: ..."; no value when where is NULL or ??? */
 void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
                         const char *format, ...) ARES_PRINTF(4, 5);
 void config_note(ares_config *cfg, ares_log_level level, const char *format, ...) ARES_PRINTF(3, 4);
@@ -209,7 +214,7 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out);
 int config_report(ares_config *cfg);
 
 /* ---- yaml.c: the tree */
-/* in the layer being read; NULL when there are too many nodes */
+/* a node of the layer being read; NULL when there are too many */
 config_node *config_node_new(ares_config *cfg, config_kind kind);
 config_node *config_node_scalar(ares_config *cfg, const char *text, size_t len, bool quoted);
 /* NULL: too many nodes, or too deep */
@@ -263,7 +268,7 @@ const char *config_alias_target(ares_config *cfg, const char *path);
 bool config_is_known(ares_config *cfg, const char *path);
 /* whether words of other trainers begin with it */
 bool config_is_alias_section(ares_config *cfg, const char *path);
-/* whether the row holds for some values of the word only; and the row for this value, or NULL */
+/* the row that holds for this value of the word; NULL: there is none */
 const ares_config_alias *config_alias_of_value(ares_config *cfg, const char *path,
                                                const config_node *node);
 /* whether options of the type hold items or keys of their own */
@@ -280,7 +285,7 @@ void config_show_constraint(ares_view body, ares_str *out);
 /* ---- config.c: declared options */
 config_option *config_option_at(const ares_config *cfg, const char *path); /* exactly there; NULL */
 void config_add_default(ares_config *cfg, config_node *under, const ares_option *option);
-/* gives an option the value of a YAML text, with the place of a default; its node, or NULL */
+/* gives an option the value of a YAML text, as if it were the default; returns its node, or NULL */
 config_node *config_set_text(ares_config *cfg, const char *path, const char *text);
 const char *config_path_join(ares_config *cfg, const char *prefix, const char *path);
 /* "a[0].b", OmegaConf's spelling, becomes a.0.b */
@@ -293,9 +298,9 @@ void config_interpolate(ares_config *cfg, config_node *node); /* and everything 
 typedef enum { CONFIG_SET, CONFIG_ADD, CONFIG_APPEND } config_how;
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how);
 void config_reset(ares_config *cfg, const char *path, const config_node *where);
-/* Which was set later: below 0, 0 or above. All words of a command line are set together. */
+/* Below 0, 0 or above: a was set before b, with it, or after it. A command line is one setting. */
 int config_order(const config_node *a, const config_node *b);
-/* Whether its value is null. */
+/* Whether the value is null, by which another trainer's file asks for nothing. */
 bool config_asks_nothing(const config_node *node);
 
 /* ---- alias.c: words whose meaning depends on other options */

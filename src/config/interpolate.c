@@ -22,6 +22,7 @@ typedef struct chain {
 
 static void resolve(ares_config *cfg, config_node *node, const chain *outer);
 
+/* Notes a fault of the value being resolved; NULL. */
 static config_node *broken(ares_config *cfg, const chain *c, const char *format, ...)
     ARES_PRINTF(3, 4);
 static config_node *broken(ares_config *cfg, const chain *c, const char *format, ...)
@@ -39,8 +40,8 @@ static config_node *broken(ares_config *cfg, const chain *c, const char *format,
 }
 
 /*
- * Reported at the value of the circle that was set last, since it is rarely a default that is
- * wrong.
+ * Notes a fault of values that refer to one another. It is reported at the value of the circle that
+ * was set last, because a default is rarely what is wrong.
  */
 static config_node *circle(ares_config *cfg, const chain *c, const config_node *target)
 {
@@ -90,6 +91,11 @@ static config_node *reach(ares_config *cfg, config_node *from, const char *path,
     }
 }
 
+/*
+ * The node that a name refers to, with its own interpolations resolved. A name that begins with
+ * dots starts from the value's own map, one map outward per further dot. NULL: *bad after a fault,
+ * else absent, which may_lack allows.
+ */
 static config_node *refer(ares_config *cfg, const chain *c, const char *name, bool may_lack,
                           bool *bad)
 {
@@ -100,6 +106,7 @@ static config_node *refer(ares_config *cfg, const chain *c, const char *name, bo
         for (; *path == '.' && base; path++) base = base->parent;
     }
     if (base && *path) found = reach(cfg, base, path, c, bad);
+    /* by another trainer's word for it */
     if (!found && !*bad && base == cfg->root && *path)
         found = reach(cfg, base, config_alias_target(cfg, path), c, bad);
     if (found && !*bad) {
@@ -120,8 +127,8 @@ static config_node *refer(ares_config *cfg, const chain *c, const char *name, bo
 }
 
 /*
- * RLinf's arithmetic of whole numbers, whose own interpolations are resolved. false: none of its
- * names; *out: NULL after a fault.
+ * RLinf's arithmetic of whole numbers: ${multiply:2,3}, ${int_div:7,2}, ${subtract:3,1}. Returns
+ * false where inner begins with none of these names. *out: NULL after a fault.
  */
 static bool computed(ares_config *cfg, const chain *c, const char *inner, config_node **out)
 {
@@ -201,7 +208,7 @@ static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
     return refer(cfg, c, inner, false, &bad);
 }
 
-/* The end of the braces opened before p, or NULL. */
+/* The brace that closes the one opened before p; NULL: there is none. */
 static const char *closing(const char *p)
 {
     for (int depth = 1; *p; p++) {
@@ -214,7 +221,7 @@ static const char *closing(const char *p)
 static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end,
                       ares_str *out, int nested);
 
-/* p is after "${"; *end becomes the closing brace */
+/* The value of the interpolation whose "${" ends before p; *end becomes its closing brace. */
 static config_node *evaluate_at(ares_config *cfg, const chain *c, const char *p, const char **end,
                                 int nested)
 {
@@ -269,6 +276,7 @@ static bool write_out(ares_config *cfg, const chain *c, const char *p, const cha
     return true;
 }
 
+/* A value that is one interpolation becomes a copy of its target; any other text is written out. */
 static bool resolve_scalar(ares_config *cfg, config_node *node, const chain *c)
 {
     const char *text = node->text, *end;
@@ -300,6 +308,7 @@ static bool resolve_scalar(ares_config *cfg, config_node *node, const chain *c)
     return ok;
 }
 
+/* Resolves a node and everything below it. outer: the values whose resolution led here. */
 static void resolve(ares_config *cfg, config_node *node, const chain *outer)
 {
     if (node->state == CONFIG_DONE || node->state == CONFIG_BROKEN) return;
@@ -325,6 +334,7 @@ static void resolve(ares_config *cfg, config_node *node, const chain *outer)
         }
     node->state = ok ? CONFIG_DONE : CONFIG_BROKEN;
     if (!ok) return;
+    /* a scalar may have become a map or a list, copied from nodes that are resolved */
     for (config_node *child = node->first; child; child = child->next) child->state = CONFIG_DONE;
 }
 

@@ -6,7 +6,7 @@
 #include "ares/core.h"
 
 /*
- * Layers: what a file or an override does to the tree.
+ * ---- layers: what a file or an override does to the tree
  *
  * Aliases are applied key by key while a layer is read, not on the merged tree, because an old name
  * in a later layer must win over the new name in an earlier one.
@@ -19,6 +19,7 @@ static bool is_reference(const config_node *node)
     return node->kind == CONFIG_SCALAR && strstr(node->text, "${");
 }
 
+/* Whether the node would lie too deep below `under`; notes a fault if so. */
 static bool too_deep(ares_config *cfg, const config_node *under, const config_node *node,
                      const char *path)
 {
@@ -27,6 +28,7 @@ static bool too_deep(ares_config *cfg, const config_node *under, const config_no
     return true;
 }
 
+/* The node counts as set where `from` stands. */
 static void take_place(config_node *node, const config_node *from)
 {
     node->layer = from->layer;
@@ -63,8 +65,8 @@ bool config_asks_nothing(const config_node *node)
 }
 
 /*
- * ${word} or ${oc.select:word,default}, where the word is another name of the option itself, which
- * so has two names.
+ * Whether the value is ${word} or ${oc.select:word,default} with another name of the same option,
+ * as other trainers' files have where one value has two names. Such a value sets nothing.
  */
 static bool refers_to_itself(ares_config *cfg, const config_node *node, const char *path)
 {
@@ -108,6 +110,7 @@ static void set_option(ares_config *cfg, const config_found *f, config_node *nod
     else merge(old, node);
 }
 
+/* a+=[x] and a+=x. A scalar becomes a list of itself first, and null an empty list. */
 static void append(ares_config *cfg, const config_found *f, config_node *list, config_node *node)
 {
     ares_option_type type = f->option->option->type;
@@ -214,7 +217,7 @@ static void set_inside(ares_config *cfg, const config_found *f, config_node *nod
     else if (!too_deep(cfg, at, node, f->path)) merge(at, node);
 }
 
-/* x-anything: the user's own, kept for anchors and interpolation */
+/* Sets a key below x-anything, which is the user's own, kept for anchors and interpolation. */
 static void set_user(ares_config *cfg, const char *path, config_node *node)
 {
     config_node *at = cfg->root;
@@ -238,6 +241,7 @@ static void set_user(ares_config *cfg, const char *path, config_node *node)
     if (!too_deep(cfg, at, node, path)) merge(at, node);
 }
 
+/* Puts every key of a map in its place below path. */
 static void set_section(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
     if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL)
@@ -272,7 +276,7 @@ static void set_several(ares_config *cfg, const char *path, const char *to, conf
     }
 }
 
-/* canonical: the path that an alias led to; suggestions start from it */
+/* Refuses an unknown path. canonical: where an alias led from it; suggestions start from there. */
 static void refuse_nothing(ares_config *cfg, const char *path, const char *canonical,
                            const config_node *node)
 {
@@ -285,8 +289,8 @@ static void refuse_nothing(ares_config *cfg, const char *path, const char *canon
 }
 
 /*
- * "${oc.select:word,default}" of a word that is no option here, as verl's own files have for what
- * they leave out: the default; the value itself where it is anything else.
+ * The default of "${oc.select:word,default}" where the word is no option here: verl's own files
+ * write this for keys that they leave out. Any other value is returned as it is.
  */
 static config_node *without_select(ares_config *cfg, config_node *node)
 {
@@ -311,8 +315,8 @@ static config_node *without_select(ares_config *cfg, config_node *node)
 }
 
 /*
- * In files of other trainers null is a value that nobody gave. It takes back what an earlier layer
- * gave. Whether the word is done with.
+ * In files of other trainers a null means that nobody gave a value, and takes back the value of an
+ * earlier layer. Returns whether this null was one of another trainer, and so is done with.
  */
 static bool put_null(ares_config *cfg, const char *path, const config_found *f, config_node *node)
 {
@@ -329,7 +333,10 @@ static bool put_null(ares_config *cfg, const char *path, const config_found *f, 
     return true;
 }
 
-/* A row for values of a word: it is ignored, or sets an option to a value of the row's own. */
+/*
+ * Applies a row that holds for certain values of a word: the word is refused, ignored, or sets an
+ * option to the value that the row names.
+ */
 static void put_value(ares_config *cfg, const char *path, const ares_config_alias *a,
                       const config_node *from)
 {
@@ -350,6 +357,7 @@ static void put_value(ares_config *cfg, const char *path, const ares_config_alia
                CONFIG_SET);
 }
 
+/* Sets what a path of a layer names: an option, a section, or a word of another trainer for one. */
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
     for (int i = 0; i < cfg->defaults.count; i++) {
@@ -402,6 +410,9 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
     }
 }
 
+/*
+ * Gives an option, or every option of a section, its default again; removes a key of an open map.
+ */
 void config_reset(ares_config *cfg, const char *path, const config_node *where)
 {
     config_found f = config_find(cfg, path);
@@ -436,7 +447,7 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
 
 /* ---------------------------------------------------------------- files */
 
-/* Hydra's classes of sections, which verl's own files name. */
+/* Removes _target_, the Python class of a section, which verl's own files name for Hydra. */
 static void drop_classes(config_node *node)
 {
     for (config_node *child = node->first, *after; child; child = after) {
@@ -472,8 +483,12 @@ void ares_config_load_file(ares_config *cfg, const char *path)
     ares_str_fini(&text);
 }
 
-/* Overrides and command lines. */
+/* ---------------------------------------------------------------- overrides */
 
+/*
+ * Whether a key of an override is a path: words of sound length without signs that YAML or Hydra
+ * reads.
+ */
 static bool key_is_sound(const char *key, size_t len)
 {
     enum { MAX_PATH = 1024 };
@@ -488,6 +503,7 @@ static bool key_is_sound(const char *key, size_t len)
     return true;
 }
 
+/* A node with the place of a word of the command line, for faults. */
 static config_node place_of(const ares_config *cfg, const char *word)
 {
     return (config_node){ .layer = cfg->layer, .source = word, .text = "" };
@@ -589,7 +605,7 @@ bool ares_config_knows(ares_config *cfg, const char *word)
 static int read_dashed(ares_config *cfg, int left, const char *const *next, const char *word)
 {
     const char *key = without_dashes(cfg, word);
-    bool value = left > 0 && !starts(next[0], "--");
+    bool value = left > 0 && !starts(next[0], "--"); /* whether the next word may be the value */
     if (strchr(key, '=')) {
         ares_config_override(cfg, key);
         return 0;
@@ -605,6 +621,7 @@ static int read_dashed(ares_config *cfg, int left, const char *const *next, cons
     const config_option *o = config_option_at(cfg, config_alias_target(cfg, key));
     if (o && o->option->type == ARES_OPTION_flag) {
         config_scalar type = value ? config_value_read(next[0], false).type : CONFIG_STRING;
+        /* after a flag, a word with = or ~ is the next override, not the flag's value */
         value = value && (type == CONFIG_BOOL || (!strchr(next[0], '=') && next[0][0] != '~'));
         if (!value) {
             ares_config_override(cfg, ares_arena_printf(&cfg->arena, "%s=true", key));

@@ -4,8 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* A node as YAML in one line, which reads back as the same node. */
+/* ---- a node as YAML in one line, which reads back as the same node */
 
+/* Whether the text needs no quotes in YAML, by a narrow rule: what it refuses is quoted. */
 static bool is_plain(const char *text)
 {
     static const char first[] =
@@ -53,6 +54,7 @@ static void add_literal(ares_str *out, const char *text)
     }
 }
 
+/* Quotes a text that would read as a number, a flag, null or, by YAML 1.1, yes and no. */
 static void emit_scalar(ares_str *out, const config_node *node, bool raw)
 {
     config_value v = config_value_of(node);
@@ -62,7 +64,7 @@ static void emit_scalar(ares_str *out, const config_node *node, bool raw)
     else if (v.type != CONFIG_STRING) ares_str_add_z(out, node->text);
     else {
         ares_str text = { 0 };
-        ares_str_add_z(&text, "");
+        ares_str_add_z(&text, ""); /* never a NULL pointer */
         if (raw) ares_str_add_z(&text, node->text);
         else add_literal(&text, node->text);
         if (is_plain(text.data) && config_value_read(text.data, false).type == CONFIG_STRING &&
@@ -121,13 +123,9 @@ void config_node_show(const config_node *node, ares_str *out)
     if (text) ares_str_add_char(out, '\'');
 }
 
-/*
- * Tree -> YAML that reads back as the same tree, and the options with their meaning
- * (configs/base.yaml).
- */
-
 /* ---------------------------------------------------------------- blocks */
 
+/* An empty map or list, a scalar, or a short list of scalars. */
 static bool fits_a_line(const config_node *node)
 {
     if (node->count == 0) return true;
@@ -177,6 +175,7 @@ void ares_config_print(const ares_config *cfg, ares_str *out)
 
 /* ---------------------------------------------------------------- help */
 
+/* What the option accepts, in words: type, constraint, whether null. */
 static void add_meaning(ares_str *out, const config_option *o)
 {
     static const char *const names[] = {
@@ -212,6 +211,7 @@ static void add_meaning(ares_str *out, const config_option *o)
     if (o->option->flags & ARES_NO_RESULT) ares_str_add_z(out, "; may change when a run goes on");
 }
 
+/* The option's doc as a comment, then its key and default. */
 static void help_option(ares_str *out, const config_option *o, const char *key, int depth)
 {
     ares_str comment = { 0 };
@@ -242,6 +242,7 @@ static void help_option(ares_str *out, const config_option *o, const char *key, 
     ares_config_free(cfg);
 }
 
+/* Whether the path is prefix, or lies below it. */
 static bool below(const char *path, const char *prefix)
 {
     size_t len = strlen(prefix);

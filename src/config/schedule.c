@@ -19,6 +19,7 @@ static double falling(double step)
 {
     return 0.9 - 0.8 * fmin(step / 200, 1);
 }
+/* expl, so that the double library of a machine decides no bit (expression.c). */
 static double decay(double step, double rate)
 {
     return 0.9 * (double)expl(-rate * step) + 0.1;
@@ -109,6 +110,7 @@ static int find(const char *path, ares_schedule_list list, scheduled *out)
     return ARES_OK;
 }
 
+/* A name of a schedule, or a path that ends in one; `step` alone is an expression. */
 static bool is_path(const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -117,7 +119,7 @@ static bool is_path(const char *text)
     return strcmp(text, "step") != 0;
 }
 
-enum { NAME_BYTES = 200 };
+enum { NAME_BYTES = 200 }; /* no name is as long: it is not searched for */
 
 static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list, scheduled *out)
 {
@@ -177,9 +179,9 @@ int scheduled_at(const scheduled *s, int64_t step, double *value)
     return ARES_OK;
 }
 
-/* Lists of values that change with the step, for the rooms that read them. */
+/* ---- lists of values that change with the step, for the rooms that read them */
 
-/* Of any list: what a name stands for is not known to be a weight or a cap until it is used. */
+/* Whether it is a weight or a cap: which of both a value of the map is, only its use tells. */
 static bool is_schedule(ares_config *cfg, const config_node *value)
 {
     scheduled s;

@@ -14,11 +14,9 @@
 #include <string.h>
 #include <yaml.h>
 
-/* The tree of a configuration: its nodes, and the tree as JSON. */
-
 /*
- * The tree of a configuration: maps, lists and scalars, each with the place it came from. Children
- * are linked lists, because configurations are small and the readers limit those that are not.
+ * ---- nodes: maps, lists and scalars, each with the place it came from. Children are linked lists,
+ * because configurations are small and the readers limit those that are not.
  */
 
 config_node *config_node_new(ares_config *cfg, config_kind kind)
@@ -90,6 +88,7 @@ void config_node_remove(config_node *child)
     parent->count--;
 }
 
+/* The node itself stays, so pointers to it hold. */
 void config_node_replace(config_node *node, config_node *by)
 {
     config_node kept = *node;
@@ -172,7 +171,7 @@ void config_node_stamp(config_node *node, int layer, int line, const char *sourc
         config_node_stamp(child, layer, line, source);
 }
 
-/* The tree as JSON values, for the options that hand over a tree. */
+/* ---- the tree as JSON values, for the options that hand over a tree */
 
 /* Whether a number of YAML is one in JSON: 0x1F, +5, 010, 1. and .5 are not. */
 static bool is_json_number(const char *text)
@@ -184,6 +183,7 @@ static bool is_json_number(const char *text)
     return *p == 0 || *p == 'e' || *p == 'E' || (*p == '.' && p[1] >= '0' && p[1] <= '9');
 }
 
+/* Sets node->json for the node and everything below it. */
 static void build(ares_config *cfg, config_node *node, ares_json *json)
 {
     *json = (ares_json){ .type = ARES_JSON_NULL, .count = node->count };
@@ -236,9 +236,10 @@ void config_build_json(ares_config *cfg)
     build(cfg, cfg->root, ares_arena_calloc(&cfg->arena, 1, sizeof(ares_json)));
 }
 
+/* ---- the reader */
 typedef struct anchor {
     const char *name;
-    config_node *node;
+    config_node *node; /* NULL: it is still being read */
 } anchor;
 
 typedef struct reader {
@@ -269,6 +270,10 @@ static void fault(reader *r, int line, const char *format, ...)
     config_note_fault(r->cfg, &where, "%s", text);
 }
 
+/*
+ * What libyaml says, with the causes that users meet most named: a tab, another encoding, ${ in [
+ * ].
+ */
 static void fault_of_parser(reader *r)
 {
     yaml_parser_t *p = &r->parser;
@@ -295,6 +300,7 @@ static void fault_of_parser(reader *r)
     }
 }
 
+/* The next event; false after a fault. The caller deletes the event. */
 static bool next(reader *r, yaml_event_t *event)
 {
     if (yaml_parser_parse(&r->parser, event)) return true;
@@ -311,6 +317,7 @@ static int line_of(const yaml_event_t *event)
 
 static config_node *read_event(reader *r, yaml_event_t *event, int depth);
 
+/* A scalar. Its tag may only say what the text is read as anyway; !!str and ! quote it. */
 static config_node *read_scalar(reader *r, yaml_event_t *event)
 {
     const char *text = (const char *)event->data.scalar.value,
@@ -361,6 +368,7 @@ static bool merge_into(reader *r, config_node *map, config_node *base, int line)
     return true;
 }
 
+/* A key and its value. *base: the value of <<, which is merged when all keys are known. */
 static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base,
                       int *base_line, int depth)
 {
@@ -425,6 +433,7 @@ static bool read_children(reader *r, config_node *node, int depth)
     return !base || merge_into(r, node, base, base_line);
 }
 
+/* A copy of the node with this anchor. The last anchor of the name counts. */
 static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
 {
     const char *name = (const char *)event->data.alias.anchor;
@@ -442,6 +451,7 @@ static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
     return fault(r, line_of(event), "alias *%.60s has no anchor before it", name), NULL;
 }
 
+/* The node that begins with the event; NULL after a fault. */
 static config_node *read_event(reader *r, yaml_event_t *event, int depth)
 {
     if (depth > CONFIG_MAX_DEPTH)
@@ -478,6 +488,7 @@ static config_node *read_event(reader *r, yaml_event_t *event, int depth)
 
 /* ---------------------------------------------------------------- documents */
 
+/* The one document; NULL after a fault, or where there is none. */
 static config_node *read_document(reader *r)
 {
     config_node *node = NULL;
@@ -498,6 +509,7 @@ static config_node *read_document(reader *r)
     }
 }
 
+/* error: where the first fault goes; NULL: to the faults of cfg. *failed: there was one. */
 static config_node *read_text(ares_config *cfg, const char *name, ares_view text,
                               const char **error, bool *failed)
 {
@@ -549,7 +561,7 @@ config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const ch
         if (node && !failed && (node->kind == CONFIG_SCALAR || !wants_text)) return node;
         if (!wants_text && !*error) *error = "not YAML";
         if (!wants_text) return NULL;
-        *error = NULL;
+        *error = NULL; /* a text may begin with a quote that it does not close */
     }
     return config_node_scalar(cfg, v.data, v.len, false);
 }

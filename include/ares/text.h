@@ -63,8 +63,7 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
  * there is no such id.
  */
 ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id);
-/* Whether skip_special_tokens leaves the token out of a decoded text; false: there is no such id.
- */
+/* Whether skip_special_tokens leaves the token out of a decoded text; false for an unknown id. */
 bool ares_tokenizer_is_special(const ares_tokenizer *t, int32_t id);
 /* The largest id + 1, added tokens included. */
 int64_t ares_tokenizer_vocab_size(const ares_tokenizer *t);

@@ -218,8 +218,7 @@ const char *ares_config_given(ares_config *cfg, const char *path)
     if (!node || !node->layer || node->kind != CONFIG_SCALAR) return NULL;
     config_interpolate(cfg, node);
     if (node->state == CONFIG_BROKEN || config_is_required(node)) return NULL;
-    /* one spelling, for callers that compare texts: true for TRUE; 4 for the integers 0x4 and 4.0
-     */
+    /* one spelling, for callers that compare texts: true for TRUE; as an integer, 4 for 0x4, 4.0 */
     const config_option *o = config_option_at(cfg, path);
     config_value v = config_value_of(node);
     bool whole = o && o->option->type == ARES_OPTION_i64 && !v.big;

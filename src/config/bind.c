@@ -18,7 +18,6 @@ static bool is_one_of(const char *text, const char *const *words)
     return false;
 }
 
-/* A flag in YAML 1.1, a text in 1.2: the user may have meant the former. */
 bool config_is_yes_no(const char *text)
 {
     static const char *const words[] = { "yes", "Yes", "YES", "no",  "No",  "NO", "on",

@@ -175,25 +175,25 @@ struct ares_config {
     CONFIG_VECTOR(config_default) defaults; /* of other trainers */
     CONFIG_VECTOR(config_bound) bound;
     CONFIG_VECTOR(config_schedule) schedules;
-    ares_map *by_path;  /* option path -> index of its first declaration */
-    ares_map *sections; /* every proper prefix of an option's path */
-    ares_map *alias_sections;
-    ares_map *announced;
+    ares_map *by_path;                  /* option path -> index of its first declaration */
+    ares_map *sections;                 /* every proper prefix of an option's path */
+    ares_map *alias_sections;           /* every proper prefix of another trainer's word */
+    ares_map *announced;                /* words whose use has been logged */
     void (*words[8])(ares_config *cfg); /* ares_config_translate_with */
     int n_words;
-    int layer, layers; /* the layer being read, 0 in between; the number of layers so far */
-    int64_t nodes, text_bytes;
-    bool too_big; /* reported once */
+    int layer, layers;         /* the layer being read, 0 in between; the number of layers so far */
+    int64_t nodes, text_bytes; /* made so far; text_bytes by interpolation */
+    bool too_big;              /* the limit of nodes has been reported */
     bool resolved;
     /* a file could not be read: options that it may have set are not reported as missing */
     bool unread;
 };
 
 /* ---- bind.c: what a scalar means */
-config_value config_value_of(const config_node *node);
+config_value config_value_of(const config_node *node); /* CONFIG_STRING for a map or list */
 config_value config_value_read(const char *text, bool quoted);
 bool config_is_required(const config_node *node); /* an unquoted ??? */
-bool config_is_yes_no(const char *text);
+bool config_is_yes_no(const char *text);          /* a flag in YAML 1.1, a text in 1.2 */
 /* whether two scalars are equal: numbers and flags by their values, others by their texts */
 bool config_same_value(const config_node *a, const config_node *b);
 
@@ -203,14 +203,17 @@ void config_emit_flow(ares_str *out, const config_node *node, bool raw);
 void config_node_show(const config_node *node, ares_str *out);
 
 /* ---- config.c: faults, notes, suggestions, the report */
+/* notes "config: <place>: ..." */
 void config_note_fault(ares_config *cfg, const config_node *where, const char *format, ...)
     ARES_PRINTF(3, 4);
 /* notes "<place>: <path> = <value>: ..."; no value when where is NULL or ??? */
 void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
                         const char *format, ...) ARES_PRINTF(4, 5);
+/* logs a line, and keeps it in cfg->notes */
 void config_note(ares_config *cfg, ares_log_level level, const char *format, ...) ARES_PRINTF(3, 4);
 /* "; did you mean 'x'?" or "" for a path that is no option */
 void config_suggest(const ares_config *cfg, const char *path, ares_str *out);
+/* ARES_OK, or all faults as one error */
 int config_report(ares_config *cfg);
 
 /* ---- yaml.c: the tree */
@@ -223,12 +226,15 @@ void config_node_add(config_node *parent, config_node *child);
 void config_node_remove(config_node *child);
 /* node becomes `by`, but keeps its key and its place in the parent */
 void config_node_replace(config_node *node, config_node *by);
+/* the child with the key of len bytes; NULL: none, or no map */
 config_node *config_node_find(const config_node *map, const char *key, size_t len);
 /* NULL: no such item */
 config_node *config_node_item(const config_node *list, const char *index, size_t len);
+/* the node at a dotted path below `from`; NULL: there is none */
 config_node *config_walk(const config_node *from, const char *path);
-int config_node_depth(const config_node *node); /* the root has 0 */
-int config_node_height(const config_node *node);
+int config_node_depth(const config_node *node);  /* the root has 0 */
+int config_node_height(const config_node *node); /* a node without children has 0 */
+/* appends the dotted path from the root */
 void config_node_path(const config_node *node, ares_str *out);
 /* sets the place of the node and of everything below it */
 void config_node_stamp(config_node *node, int layer, int line, const char *source);
@@ -238,20 +244,23 @@ void config_build_json(ares_config *cfg);
 
 /* ---- yaml.c: text -> tree. NULL after noting a fault. */
 config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text);
-/* A value of the command line, or a default; the type tells whether [ and { are plain text. */
+/*
+ * A value of the command line, or a default; the type tells whether [ and { are plain text. *error:
+ * NULL, or what is wrong with the text. NULL after an error or with too many nodes.
+ */
 config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const char *text,
                                const char **error);
 
 /* ---- alias.c: where a path leads */
 typedef enum {
-    FOUND_OPTION,
+    FOUND_OPTION, /* an option, or a place inside one that is open */
     FOUND_SECTION,
-    FOUND_USER,
-    FOUND_IGNORED,
+    FOUND_USER,    /* x-...: the user's own */
+    FOUND_IGNORED, /* a word that is accepted and has no effect */
     FOUND_REFUSED,
-    FOUND_PENDING,
-    FOUND_SEVERAL,
-    FOUND_INSIDE_VALUE,
+    FOUND_PENDING,      /* a word whose meaning depends on other options */
+    FOUND_SEVERAL,      /* a word for several options */
+    FOUND_INSIDE_VALUE, /* below an option that takes one value */
     FOUND_NOTHING
 } config_found_kind;
 
@@ -261,6 +270,7 @@ typedef struct config_found {
     const char *path, *rest;     /* the option's own path; what is left of it inside the option */
     const ares_config_alias *alias; /* FOUND_IGNORED, FOUND_REFUSED, FOUND_PENDING, FOUND_SEVERAL */
 } config_found;
+/* follows aliases until the path is none */
 config_found config_find(ares_config *cfg, const char *path);
 /* the option's own path, or path itself */
 const char *config_alias_target(ares_config *cfg, const char *path);
@@ -280,6 +290,7 @@ void config_announce(ares_config *cfg, const char *from, const char *to, const c
 /* whether a constraint is well formed, for assertions */
 bool config_constraint_ok(ares_option_type type, const char *constraint);
 bool config_takes_null(ares_config *cfg, const config_option *o, config_node *null);
+/* "-1|[1,)" becomes "-1 or in [1,)" */
 void config_show_constraint(ares_view body, ares_str *out);
 
 /* ---- config.c: declared options */

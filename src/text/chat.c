@@ -325,7 +325,9 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
     return rc;
 }
 
-#define WITH_TOOLS "tool_use" /* transformers' name of it */
+#define WITH_TOOLS                                                                \
+    "tool_use" /* transformers' name of the template for conversations with tools \
+                */
 
 int ares_chat_load(const char *path, const char *name, ares_chat **out)
 {

@@ -379,8 +379,7 @@ void pattern_scratch_free(pattern_scratch *s)
     ares_free(s);
 }
 
-/* One match from `from`; where the stack of compiled code is too small, it grows and tries again.
- */
+/* One match from byte `from` on. Where the stack is too small for it, a larger one is tried. */
 static int match(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
                  size_t from)
 {

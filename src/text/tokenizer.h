@@ -34,8 +34,7 @@ typedef struct bpe_config {
     /* [merge_count] in order of rank, ids >= 0; of two merges of one pair the later holds */
     const bpe_merge *merges;
     int64_t merge_count;
-    /* borrowed: words that are not merged but taken whole (ignore_merges), bytes -> id; NULL: none
-     */
+    /* borrowed: words that are not merged but taken whole (ignore_merges), bytes -> id; or NULL */
     const ares_map *whole_words;
     int32_t unk_id; /* token of a byte that has none; -1: such bytes are left out */
     bool fuse_unk;  /* one unk_id for a run of such bytes */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the readers share: values, errors that name them, and tokens */
+/* ---- what the readers share: errors that name a file and key, and adding tokens */
 typedef struct tokenizer_loader {
     ares_tokenizer *t;
     const char *path; /* of the file being read */
@@ -107,7 +107,7 @@ static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
         token.special |= t->added_tokens[known].special;
         t->added_tokens[known] = token;
     } else {
-        /* the list has a power of two of places, so it grows where the count is one */
+        /* the capacity is a power of two: the list is full when the count is a power of two */
         if ((t->added_count & (t->added_count - 1)) == 0)
             t->added_tokens = ares_realloc(t->added_tokens,
                                            (size_t)ARES_MAX(t->added_count * 2, 16) * sizeof token);
@@ -862,7 +862,7 @@ static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
  */
 
 /* ---- vocabulary */
-/* Reads {token: id}. Each id may be that of one token; holes between ids are fine. */
+/* Reads {token: id}. No two tokens may have one id; ids may be left out between others. */
 static int read_vocab(const tokenizer_loader *l, const char *key, const ares_json *vocab)
 {
     ares_tokenizer *t = l->t;
@@ -1013,7 +1013,7 @@ static ares_map *words_of(const ares_tokenizer *t)
     return words;
 }
 
-/* Whether the model is one that we run. */
+/* An error unless the model is one that we run. */
 static int check_model(const tokenizer_loader *l, const ares_json *model)
 {
     if (tokenizer_is_absent(model)) return ares_fail(ARES_EFORMAT, "text: %s: no 'model'", l->path);

@@ -196,7 +196,7 @@ static void check_namespaces(jinja_run *r, jinja_act *act, const jinja_node *tar
 }
 
 /* ------------------------------------------------------------------ attributes and items */
-/* Undefined, not an error: only its use is one. */
+/* An undefined value: in jinja2 not the lookup is an error, but most uses of its result. */
 static jinja_value no_attribute(jinja_run *r, jinja_value obj, ares_view name)
 {
     if (obj.kind == JV_NONE)
@@ -277,8 +277,7 @@ static jinja_value getattr(jinja_run *r, jinja_value obj, ares_view name)
     if (attribute(r, obj, name, &v)) return v;
     if (obj.kind == JV_DICT) {
         jinja_value *found = jinja_dict_find_name(r, obj.u.d, name);
-        /* of a key such as __class__ Python finds the attribute first, and the sandbox forbids it
-         */
+        /* a key such as __class__: Python finds the attribute first, which the sandbox forbids */
         if (found && name.len > 4 && memcmp(name.data, "__", 2) == 0)
             JINJA_UNSUPPORTED(r, "a key that is an attribute of Python's dict");
         if (found) return *found;
@@ -418,7 +417,7 @@ static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_ar
     run_all(r, act, &n->body);
 }
 
-/* Directs what is written into b; the caller puts back the buffer that this returns. */
+/* From now on text is written to b. Returns the buffer before, which the caller puts back. */
 static jinja_buf *capture(jinja_run *r, jinja_buf *b)
 {
     jinja_buf *outer = r->out;

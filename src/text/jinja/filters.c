@@ -198,7 +198,7 @@ static path path_of(jinja_run *r, jinja_value v)
     return p;
 }
 
-/* What lies at the path from v. absent stands for what is undefined on the way. */
+/* The value at the path from v; where a step of it is undefined, `absent` takes its place. */
 static jinja_value follow(jinja_run *r, path p, jinja_value v, jinja_value absent)
 {
     for (int64_t i = 0; i < p.n; i++) {

@@ -171,7 +171,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
     r->depth--;
 }
 
-/* str(v): a text is itself, and what is undefined is empty. */
+/* str(v): a text as it is, and nothing for an undefined value. */
 void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v)
 {
     if (v.kind == JV_STR) jinja_add(r, b, v.u.s->data, v.u.s->len);

@@ -460,9 +460,7 @@ ares_view jinja_strip(ares_view s);                  /* as str.strip(); the text
 size_t jinja_strip_right(const char *s, size_t len); /* the length without white space at its end */
 bool jinja_is_line_end(uint32_t cp);
 bool jinja_is_decimal(uint32_t cp);
-bool jinja_is_lower(uint32_t cp);
-bool jinja_is_upper(uint32_t cp);
-bool jinja_is_title(uint32_t cp);
+bool jinja_is_cased(uint32_t cp); /* a letter of lower, upper or title case */
 bool jinja_is_printable(uint32_t cp);
 bool jinja_is_case_ignorable(uint32_t cp);
 /* Case mappings of one code point; return how many code points out has. */

@@ -59,8 +59,7 @@ void jinja_fail(jinja_run *r, int code, const char *format, ...)
 
 #define FAIL(p, pos, ...) jinja_syntax_fail(p, ARES_EFORMAT, pos, __VA_ARGS__)
 
-/* The next token, the one after it, and the next one taken. The last token, EOF, is never passed.
- */
+/* The next token, the one after it, and the next one taken. EOF, the last, is never passed. */
 static jinja_token *now(jinja_parser *p)
 {
     return &p->tokens[p->at];

@@ -226,8 +226,7 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
     p->nest--;
 }
 
-/* Which names are read in these statements before they are set in them, walked in jinja2's order.
- */
+/* Which names some statements read before they set them, walked in jinja2's order. */
 typedef struct search {
     ares_view names[3];
     bool gone[3], found[3];

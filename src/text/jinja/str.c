@@ -1,6 +1,6 @@
 /*
- * Methods of values in templates: those of lists, dicts and the like with the global functions,
- * then those of str.
+ * Methods of values in templates. In order: methods of lists, dicts and the like; the global
+ * functions; methods of str.
  */
 #include "jinja.h"
 
@@ -340,14 +340,14 @@ static bool final_sigma(ares_view s, size_t at, size_t after)
         while (i > 0 && ((unsigned char)s.data[i] & 0xC0) == 0x80);
         step(s, i, &cp);
         if (jinja_is_case_ignorable(cp)) continue;
-        before = jinja_is_lower(cp) || jinja_is_upper(cp) || jinja_is_title(cp);
+        before = jinja_is_cased(cp);
         break;
     }
     if (!before) return false;
     for (i = after; i < s.len;) {
         i += step(s, i, &cp);
         if (jinja_is_case_ignorable(cp)) continue;
-        return !(jinja_is_lower(cp) || jinja_is_upper(cp) || jinja_is_title(cp));
+        return !jinja_is_cased(cp);
     }
     return true;
 }
@@ -374,7 +374,7 @@ static jinja_value recase(jinja_run *r, jinja_value self, casing how)
             if (cp == 0x3A3 && final_sigma(s, at, i)) out[0] = 0x3C2;
         }
         for (int k = 0; k < n; k++) jinja_add_cp(r, &b, out[k]);
-        cased = jinja_is_lower(cp) || jinja_is_upper(cp) || jinja_is_title(cp);
+        cased = jinja_is_cased(cp);
     }
     jinja_work(r, s.len * 8);
     jinja_value v = jinja_str_buf(r, &b);

@@ -173,22 +173,14 @@ bool jinja_is_decimal(uint32_t cp)
 {
     return cp < 0x80 ? cp >= '0' && cp <= '9' : category(cp) == UTF8PROC_CATEGORY_ND;
 }
-bool jinja_is_lower(uint32_t cp)
+bool jinja_is_cased(uint32_t cp)
 {
-    if (cp < 0x80) return cp >= 'a' && cp <= 'z';
-    return category(cp) == UTF8PROC_CATEGORY_LL || WITHIN(other_lower, cp);
+    if (cp < 0x80) return (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z');
+    utf8proc_category_t c = category(cp);
+    return c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LT ||
+           WITHIN(other_lower, cp) || WITHIN(other_upper, cp);
 }
 
-bool jinja_is_upper(uint32_t cp)
-{
-    if (cp < 0x80) return cp >= 'A' && cp <= 'Z';
-    return category(cp) == UTF8PROC_CATEGORY_LU || WITHIN(other_upper, cp);
-}
-
-bool jinja_is_title(uint32_t cp)
-{
-    return cp >= 0x80 && category(cp) == UTF8PROC_CATEGORY_LT;
-}
 /*
  * Case_Ignorable (Unicode, definition D136): marks, format characters, modifiers, and the
  * punctuation that Word_Break has inside a word.

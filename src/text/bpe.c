@@ -220,18 +220,6 @@ static uint32_t hash_of(const unsigned char *word, size_t len)
     return (uint32_t)(h >> 32);
 }
 
-/* Probes end at a free slot: slots are filled in the order of the probes and never freed. */
-static const cached *cache_find(const bpe *m, uint32_t hash, const unsigned char *word, size_t len)
-{
-    for (uint32_t i = 0; i < CACHE_PROBES; i++) {
-        const cached *c =
-            atomic_load_explicit(&m->cache[(hash + i) & (CACHE_SLOTS - 1)], memory_order_acquire);
-        if (!c) return NULL;
-        if (c->hash == hash && c->len == len && memcmp(c->ids + c->n, word, len) == 0) return c;
-    }
-    return NULL;
-}
-
 /*
  * Where all probes are taken the word is not cached. Another thread may have filled a slot since.
  */
@@ -261,8 +249,14 @@ bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, siz
     uint32_t hash = 0;
     if (len <= CACHE_WORD_MOST) {
         hash = hash_of(word, len);
-        const cached *c = cache_find(m, hash, word, len);
-        if (c) return (bpe_word){ c->ids, NULL, c->n };
+        /* a free slot ends the search: slots are filled in the order of the probes, never freed */
+        for (uint32_t i = 0; i < CACHE_PROBES; i++) {
+            const cached *c = atomic_load_explicit(&m->cache[(hash + i) & (CACHE_SLOTS - 1)],
+                                                   memory_order_acquire);
+            if (!c) break;
+            if (c->hash == hash && c->len == len && memcmp(c->ids + c->n, word, len) == 0)
+                return (bpe_word){ c->ids, NULL, c->n };
+        }
     }
     ARES_ASSERT(len < UINT32_MAX);
     if (s->cap < len + 1) {

@@ -572,6 +572,7 @@ static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, i
 /* The spans of a template without {% generation %} blocks. */
 static int split(splitter *s, ares_text_spans *spans)
 {
+    const char *text = s->whole.data ? s->whole.data : "";
     int64_t byte = 0, chars = 0;
     for (int64_t i = 0; i < s->messages->count; i++) {
         const ares_json *role = ares_json_get(&s->messages->items[i], "role");
@@ -586,8 +587,8 @@ static int split(splitter *s, ares_text_spans *spans)
                 "template: messages[%lld]: its text is shorter than the generation prompt",
                 (long long)i);
         ares_text_span span = { .byte_start = a, .byte_end = b };
-        span.char_start = chars + jinja_count_chars(s->whole.data + byte, (size_t)(a - byte));
-        span.char_end = span.char_start + jinja_count_chars(s->whole.data + a, (size_t)(b - a));
+        span.char_start = chars + jinja_count_chars(text + byte, (size_t)(a - byte));
+        span.char_end = span.char_start + jinja_count_chars(text + a, (size_t)(b - a));
         byte = b, chars = span.char_end;
         if (spans->n == spans->cap) {
             spans->cap = spans->cap ? 2 * spans->cap : 8;

@@ -828,20 +828,6 @@ static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list)
 }
 
 /* ------------------------------------------------------------------ a render */
-/* From bytes to characters, in one pass over the text: spans stand in order. */
-static void count_chars(ares_text_spans *spans, int64_t first, const char *text)
-{
-    int64_t byte = 0, chars = 0;
-    for (int64_t k = first; k < spans->n; k++) {
-        ares_text_span *s = &spans->items[k];
-        chars += jinja_count_chars(text + byte, (size_t)(s->byte_start - byte));
-        s->char_start = chars;
-        chars += jinja_count_chars(text + s->byte_start, (size_t)(s->byte_end - s->byte_start));
-        s->char_end = chars;
-        byte = s->byte_end;
-    }
-}
-
 void jinja_shift_spans(ares_text_spans *spans, int64_t first, const ares_str *before)
 {
     int64_t bytes = (int64_t)before->len, chars = jinja_count_chars(before->data, before->len);
@@ -884,11 +870,21 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
     if (limits && limits->output_bytes) r->output_limit = limits->output_bytes;
     int code = guarded(r, context);
     if (code == ARES_OK) {
+        const char *text = top.data ? top.data : "";
         if (spans) {
-            count_chars(spans, first, top.data);
+            /* from bytes to characters, in one pass over the text: spans stand in order */
+            int64_t byte = 0, chars = 0;
+            for (int64_t k = first; k < spans->n; k++) {
+                ares_text_span *s = &spans->items[k];
+                chars += jinja_count_chars(text + byte, (size_t)(s->byte_start - byte));
+                s->char_start = chars;
+                byte = s->byte_end;
+                chars += jinja_count_chars(text + s->byte_start, (size_t)(byte - s->byte_start));
+                s->char_end = chars;
+            }
             jinja_shift_spans(spans, first, out);
         }
-        ares_str_add(out, top.data ? top.data : "", top.len);
+        ares_str_add(out, text, top.len);
     } else if (spans) {
         spans->n = first;
     }

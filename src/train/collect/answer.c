@@ -202,41 +202,23 @@ int triggers_load(ares_trainer *t)
 }
 
 /*
- * The candidates among a sample's tokens, in the arena, after `before` of an earlier sample that
- * are left for the caller; NULL without trigger words.
+ * Requests to the engine. An answer that was begun in an earlier step continues: its tokens are
+ * the beginning of the response, and sampling keys and positions are those that it would have had
+ * without the break (docs/design.md#trajectories).
  */
-static uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, size_t before,
-                              ares_arena *arena)
-{
-    if (!t->triggers) return NULL;
-    /* recorded where trigger_match asks for it */
-    const int32_t *ids = c->most_likely ? c->most_likely : c->ids;
-    uint8_t *marks = ares_arena_alloc(arena, before + (size_t)c->n_tokens + 1);
-    for (int32_t i = 0; i < c->n_tokens; i++) marks[before + (size_t)i] = t->triggers[ids[i]];
-    return marks;
-}
-
-/*
- * Requests of the engine. An answer that was begun goes on with its tokens as the beginning of the
- * response, at the keys and positions that it would have had without the break
- * (docs/design.md#trajectories).
- */
-
-/* Ids that end an answer besides the model's own; in the arena. */
-static void add_stop_ids(const ares_rollout_config *c, ares_arena *arena, ares_sampling *s)
-{
-    if (s->n_stop_ids) return; /* an evaluation's own */
-    int32_t *ids = ares_arena_alloc(arena, (size_t)(c->stop_token_ids.count + 1) * sizeof *ids);
-    s->n_stop_ids = (int32_t)c->stop_token_ids.count;
-    for (int32_t i = 0; i < s->n_stop_ids; i++) ids[i] = (int32_t)c->stop_token_ids.items[i];
-    s->stop_ids = ids;
-}
 
 int engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sampling,
                       ares_rng_key key, ares_arena *arena)
 {
     *q = (engine_queue){ .t = t, .sampling = *sampling, .key = key, .arena = arena };
-    add_stop_ids(&t->run.cfg->rollout, arena, &q->sampling);
+    if (!q->sampling.n_stop_ids) { /* else they are an evaluation's own */
+        const ares_rollout_config *c = &t->run.cfg->rollout;
+        int32_t n = (int32_t)c->stop_token_ids.count;
+        int32_t *ids = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *ids);
+        for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)c->stop_token_ids.items[i];
+        q->sampling.n_stop_ids = n;
+        q->sampling.stop_ids = ids;
+    }
     return trainer_renew_rollout(t);
 }
 
@@ -249,23 +231,18 @@ static void append(ares_arena *arena, queued what, queued **items, int64_t *n, i
     (*items)[(*n)++] = what;
 }
 
-/* What stands in the places of the row's images and videos. */
-static int see(const engine_queue *q, const ares_row *row, ares_request *r)
-{
-    const ares_row_media *s = row->row_media;
-    if (!s) return ARES_OK;
-    ares_seen *seen = ares_arena_alloc(q->arena, (size_t)(s->n_places + 1) * sizeof *seen);
-    for (int32_t i = 0; i < s->n_places; i++)
-        ARES_TRY(ares_features_get(q->t->run.features, s->places[i].medium, &seen[i]));
-    r->row_media = s;
-    r->seen = seen;
-    return ARES_OK;
-}
-
 static int add_request(engine_queue *q, ares_request *r, queued what)
 {
     const ares_row *row = what.group->row;
-    int rc = see(q, row, r);
+    const ares_row_media *media = row->row_media;
+    int rc = ARES_OK;
+    if (media) { /* what stands in the places of the row's images and videos */
+        ares_seen *seen = ares_arena_alloc(q->arena, (size_t)(media->n_places + 1) * sizeof *seen);
+        for (int32_t i = 0; i < media->n_places && rc == ARES_OK; i++)
+            rc = ares_features_get(q->t->run.features, media->places[i].medium, &seen[i]);
+        r->row_media = media;
+        r->seen = seen;
+    }
     if (rc == ARES_OK) rc = ares_rollout_add(q->t->rollout, r, NULL);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
     append(q->arena, what, &q->items, &q->n, &q->capacity);
@@ -283,7 +260,7 @@ static ares_request request_of(const engine_queue *q, const ares_group *g, int64
                            .key = ares_rng_sub(of_draw, (uint64_t)g->attempt, 0) };
 }
 
-/* Goes on with a cut answer: its tokens are the beginning of the response. */
+/* Asks for the rest of a cut answer: its tokens are the beginning of the response. */
 static int add_rest(engine_queue *q, queued what, int64_t start)
 {
     const ares_trajectory_row *x = &what.partial->rows[0];
@@ -338,7 +315,8 @@ int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t
     X(entropies, entropies)         \
     X(entropies_1, entropies_1)
 
-/* Copies what the engine holds until its next clear, after what the answer had before. */
+/* Makes an answer of the tokens it had before and those that the engine holds until its next clear.
+ */
 static void take_answer(const engine_queue *q, const ares_completion *c, const ares_row *row,
                         const ares_trajectory *partial, ares_trajectory *y)
 {
@@ -347,7 +325,13 @@ static void take_answer(const engine_queue *q, const ares_completion *c, const a
     size_t n = (size_t)c->n_tokens, had = old ? (size_t)old->n_tokens : 0;
     ares_trajectory_row *x = ares_arena_alloc(q->arena, sizeof *x);
     ares_trajectory_row_init(x, row->prompt, row->prompt_len, (int32_t)(had + n), q->arena);
-    x->hwe_candidates = triggers_mark(t, c, had, q->arena);
+    x->hwe_candidates = NULL;
+    if (t->triggers) {
+        /* recorded where trigger_match asks for it */
+        const int32_t *ids = c->most_likely ? c->most_likely : c->ids;
+        x->hwe_candidates = ares_arena_alloc(q->arena, had + n + 1);
+        for (size_t i = 0; i < n; i++) x->hwe_candidates[had + i] = t->triggers[ids[i]];
+    }
 #define BEFORE(type, name, stage, doc) \
     if (had && x->name) memcpy(x->name, old->name, had * sizeof *x->name);
     ARES_BATCH_SAMPLED(BEFORE)
@@ -382,7 +366,7 @@ ares_trajectory *engine_queue_next(engine_queue *q, ares_group **of)
     return y;
 }
 
-/* Finished answers are judged while others are still decoded; their scores are there at the end. */
+/* Finished answers are judged while others still decode; scoring_wait writes their scores. */
 
 typedef struct judged {
     ares_reward_item item;
@@ -412,7 +396,7 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
     y->parts = ares_arena_calloc(s->arena, (size_t)y->n_parts + 1, sizeof *y->parts);
     ares_view text = y->response;
     if (s->span && !vapor_span(s->span, s->tokenizer, y, s->arena, &text))
-        return ARES_OK; /* its score is 0, and nothing of it is right */
+        return ARES_OK; /* nothing to judge: the score stays 0, the answer is wrong */
     judged *x = ares_arena_calloc(s->arena, 1, sizeof *x);
     *x = (judged){ .item = { .in = { .response = text,
                                      .ground_truth = row->ground_truth,
@@ -471,8 +455,8 @@ static int step(engine_queue *q, scoring *scores, int64_t *active)
 }
 
 /*
- * Requests in the order of the prompts. Images are decoded by the pool from the beginning on; while
- * those of a prompt are not, the prompts before it are answered.
+ * Queues requests in the order of the prompts. The pool decodes all images from the beginning on;
+ * while a prompt waits for its images, the prompts before it are answered.
  */
 static int ask(engine_queue *q, const answer_job *job, scoring *scores, ares_group *out)
 {

@@ -15,52 +15,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A draw of prompts. Its number in the run is part of a sample's key, so that no sample repeats. */
-
-static int64_t share_of(int64_t total, int64_t ranks, int64_t rank)
-{
-    return (total - rank + ranks - 1) / ranks;
-}
-
-static void open_draw(ares_arena *arena, prompt_draw *d, int64_t total, int64_t attempt)
-{
-    *d = (prompt_draw){ .total = total, .attempt = attempt };
-    d->prompts = ares_arena_alloc(arena, ((size_t)total + 1) * sizeof *d->prompts);
-}
+/*
+ * A draw of prompts. The number of a prompt's draw in the run is part of the sampling key, so that
+ * no sample repeats.
+ */
 
 int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, prompt_draw *d)
 {
-    open_draw(arena, d, total, 0);
+    *d = (prompt_draw){ .total = total };
+    d->prompts = ares_arena_alloc(arena, ((size_t)total + 1) * sizeof *d->prompts);
     return ares_source_next(&t->run.source, total, arena, d->prompts);
 }
 
 void draw_again(ares_arena *arena, const bool *keep, prompt_draw *d)
 {
     prompt_draw before = *d;
-    open_draw(arena, d, before.total, before.attempt + 1);
-    d->total = 0;
+    *d = (prompt_draw){ .attempt = before.attempt + 1 };
+    d->prompts = ares_arena_alloc(arena, ((size_t)before.total + 1) * sizeof *d->prompts);
     for (int64_t g = 0; g < before.total; g++) {
         if (keep[g]) continue;
         d->prompts[d->total] = before.prompts[g];
-        d->prompts[d->total++].partial = NULL;
+        d->prompts[d->total++].partial = NULL; /* new answers, from their first token on */
     }
-}
-
-static int64_t draw_owner(const prompt_draw *d, int64_t g, int64_t ranks)
-{
-    return d->owner ? d->owner[g] : g % ranks;
-}
-
-/* Ranks take prompts in turn: nothing is known of the answers' lengths yet. */
-static const answer_prompt *take_share(ares_trainer *t, ares_arena *arena, prompt_draw *d)
-{
-    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
-    d->count = share_of(d->total, ranks, rank);
-    answer_prompt *prompts = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *prompts);
-    for (int64_t i = 0; i < d->count; i++) {
-        prompts[i] = answer_prompt_of(&t->run.source, &d->prompts[i * ranks + rank]);
-    }
-    return prompts;
 }
 
 static answer_job job_of(const ares_trainer *t, const answer_prompt *prompts, int64_t count,
@@ -92,8 +68,8 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
     ARES_TRY(t->generator->answer(t, &job, arena, baselines));
     for (int64_t g = 0; g < count; g++) {
         groups[g].baseline = baselines[g].items[0].score;
-        if (baselines[g].items[0].failed &&
-            answer_discards_failures(t)) /* nothing to compare with */
+        /* without a baseline the answers have nothing to be compared with */
+        if (baselines[g].items[0].failed && answer_discards_failures(t))
             for (int32_t i = 0; i < groups[g].n; i++) groups[g].items[i].discarded = 1;
         *tokens += ares_trajectory_tokens(&baselines[g].items[0]);
     }
@@ -103,7 +79,12 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
 int draw_answer(ares_trainer *t, ares_arena *arena, prompt_draw *d, ares_metrics *m)
 {
     ares_sampling sampling;
-    const answer_prompt *prompts = take_share(t, arena, d);
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
+    /* ranks take prompts in turn: nothing is known of the answers' lengths yet */
+    d->count = answer_share(t, d->total);
+    answer_prompt *prompts = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *prompts);
+    for (int64_t i = 0; i < d->count; i++)
+        prompts[i] = answer_prompt_of(&t->run.source, &d->prompts[i * ranks + rank]);
     answer_sampling(t->run.cfg, &sampling);
     answer_job job = job_of(t, prompts, d->count, &sampling, m);
     job.attempt = d->attempt;
@@ -137,12 +118,19 @@ void *arena_grown(ares_arena *arena, const void *items, int64_t n, int64_t capac
 
 /* What filters compare of the groups of a draw, gathered over all ranks, and their verdict. */
 
+/* The rank that answers prompt g of a draw. */
+static int64_t draw_owner(const prompt_draw *d, int64_t g, int64_t ranks)
+{
+    return d->owner ? d->owner[g] : g % ranks;
+}
+
 static answer_numbers numbers_of(const ares_trajectory *y)
 {
     double entropy = 0, tokens = 0;
     for (int32_t r = 0; r < y->n_rows; r++)
         for (int32_t i = 0; i < y->rows[r].n_tokens; i++) {
-            if (!y->rows[r].response_mask[i]) continue; /* the environment's words have none */
+            if (!y->rows[r].response_mask[i])
+                continue; /* the environment's tokens have no entropy */
             entropy += (double)y->rows[r].entropies_1[i];
             tokens++;
         }
@@ -154,74 +142,56 @@ static answer_numbers numbers_of(const ares_trajectory *y)
                              .entropy = tokens > 0 ? entropy / tokens : 0 };
 }
 
-/* Shows a draw to `see` as the batch it would make by itself. */
-static int in_trial_batch(ares_trainer *t, const prompt_draw *d,
-                          int (*see)(ares_trainer *t, ares_batch *b, answer_numbers *out),
-                          answer_numbers *out)
+/*
+ * Adds to the scores of a draw's answers what the controls would add if the step ended here
+ * (docs/aepo.md#choosing-groups). They look at the draw as the batch that it would make by itself.
+ */
+static int shape_as_of_now(ares_trainer *t, const prompt_draw *d, answer_numbers *out)
 {
     ares_batch b;
+    int64_t i = -1;
     ares_batch_init(&b);
     ares_batch_fill(&b, d->groups, d->count);
-    int rc = see(t, &b, out);
-    ares_batch_fini(&b);
-    return rc;
-}
-
-/*
- * Scores as the controls would have them shaped if the step ended here
- * (docs/aepo.md#choosing-groups).
- */
-static int shape_as_of_now(ares_trainer *t, ares_batch *b, answer_numbers *out)
-{
-    int64_t i = -1;
-    ARES_TRY(controls_provisional(t->run.controls, b));
-    for (int64_t r = 0; r < b->rows; r++) {
-        const ares_sample *s = &b->samples[r], *before = r ? s - 1 : NULL;
+    int rc = controls_provisional(t->run.controls, &b);
+    for (int64_t r = 0; r < b.rows && rc == ARES_OK; r++) {
+        const ares_sample *s = &b.samples[r], *before = r ? s - 1 : NULL;
         /* the rows of an episode are one answer */
         if (before && s->episode && before->draw == s->draw && before->episode == s->episode)
             continue;
         out[++i].overall += ares_reward_shaping(t->reward, s);
     }
-    return ARES_OK;
-}
-
-static bool filters_shaped_scores(const ares_trainer *t)
-{
-    const ares_filter_config *f = &t->run.cfg->filter;
-    return f->online_filtering && strcmp(f->filter_key, "overall") == 0 &&
-           ares_reward_shapes(t->reward);
-}
-
-/* Answers of this rank's groups of a draw, and of all groups [total]. */
-static int count_of_groups(ares_trainer *t, const prompt_draw *d, ares_arena *arena, int64_t *count)
-{
-    int64_t ranks = ares_world_size(t->run.world), at = 0,
-            *mine = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *mine);
-    ares_str all = { 0 };
-    for (int64_t g = 0; g < d->count; g++) mine[g] = d->groups[g].n;
-    ARES_TRY(
-        ares_world_gather_all(t->run.world, mine, (size_t)d->count * sizeof *mine, &all, NULL));
-    for (int64_t rank = 0; rank < ranks; rank++)
-        for (int64_t g = 0; g < d->total; g++)
-            if (draw_owner(d, g, ranks) == rank)
-                memcpy(&count[g], all.data + (size_t)at++ * sizeof *count, sizeof *count);
-    ares_str_fini(&all);
-    return ARES_OK;
+    ares_batch_fini(&b);
+    return rc;
 }
 
 /* The numbers of a draw's groups, of all ranks, in the order of the draw. */
 static int gather_numbers(ares_trainer *t, step_draws *r, const prompt_draw *d, ares_arena *arena)
 {
+    const ares_filter_config *f = &t->run.cfg->filter;
     int64_t ranks = ares_world_size(t->run.world), drawn = r->draws.drawn, own = 0, answers = 0;
-    int64_t *count = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *count);
-    for (int64_t g = 0; g < d->count; g++) answers += d->groups[g].n;
+    int64_t *count = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *count),
+            *own_count = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *own_count);
+    for (int64_t g = 0; g < d->count; g++) {
+        own_count[g] = d->groups[g].n;
+        answers += own_count[g];
+    }
     answer_numbers *mine = ares_arena_calloc(arena, (size_t)answers + 1, sizeof *mine);
     for (int64_t g = 0; g < d->count; g++)
         for (int32_t i = 0; i < d->groups[g].n; i++)
             mine[own++] = numbers_of(&d->groups[g].items[i]);
-    if (filters_shaped_scores(t)) ARES_TRY(in_trial_batch(t, d, shape_as_of_now, mine));
-    ARES_TRY(count_of_groups(t, d, arena, count));
-    ares_str all = { 0 };
+    if (f->online_filtering && strcmp(f->filter_key, "overall") == 0 &&
+        ares_reward_shapes(t->reward))
+        ARES_TRY(shape_as_of_now(t, d, mine));
+    /* first how many answers each group of all ranks has, then their numbers */
+    ares_str counts = { 0 }, all = { 0 };
+    ARES_TRY(ares_world_gather_all(t->run.world, own_count, (size_t)d->count * sizeof *own_count,
+                                   &counts, NULL));
+    size_t at = 0;
+    for (int64_t rank = 0; rank < ranks; rank++)
+        for (int64_t g = 0; g < d->total; g++)
+            if (draw_owner(d, g, ranks) == rank)
+                memcpy(&count[g], counts.data + at++ * sizeof *count, sizeof *count);
+    ares_str_fini(&counts);
     ARES_TRY(ares_world_gather_all(t->run.world, mine, (size_t)answers * sizeof *mine, &all, NULL));
     r->first =
         arena_grown(arena, r->first, drawn ? drawn + 1 : 0, drawn + d->total + 1, sizeof *r->first);
@@ -229,7 +199,7 @@ static int gather_numbers(ares_trainer *t, step_draws *r, const prompt_draw *d, 
     for (int64_t g = 0; g < d->total; g++) r->first[drawn + g + 1] = r->first[drawn + g] + count[g];
     r->numbers = arena_grown(arena, r->numbers, r->first[drawn], r->first[drawn + d->total],
                              sizeof *r->numbers);
-    size_t at = 0;
+    at = 0;
     for (int64_t rank = 0; rank < ranks; rank++)
         for (int64_t g = 0; g < d->total; g++) {
             if (draw_owner(d, g, ranks) != rank) continue;
@@ -238,22 +208,6 @@ static int gather_numbers(ares_trainer *t, step_draws *r, const prompt_draw *d, 
             at += bytes;
         }
     ares_str_fini(&all);
-    return ARES_OK;
-}
-
-/* The caps of a draw's groups, by their data set and the step that each was drawn at. */
-static int find_caps(const ares_trainer *t, step_draws *r, const prompt_draw *d, ares_arena *arena)
-{
-    const ares_curriculum *c = &t->run.curriculum;
-    int64_t drawn = r->draws.drawn, step = -1;
-    double *caps = ares_arena_calloc(arena, (size_t)c->n + 1, sizeof *caps);
-    r->caps = arena_grown(arena, r->caps, drawn, drawn + d->total, sizeof *r->caps);
-    for (int64_t g = 0; g < d->total; g++) {
-        const char *source = ares_source_row(&t->run.source, d->prompts[g].id)->data_source;
-        if (d->prompts[g].step != step)
-            ARES_TRY(ares_curriculum_caps(c, step = d->prompts[g].step, caps));
-        r->caps[drawn + g] = ares_reward_cap(c->names, c->n, caps, c->n, source);
-    }
     return ARES_OK;
 }
 
@@ -291,30 +245,28 @@ static ares_groups filter_view(const ares_trainer *t, const step_draws *r, const
                           .cap = cap };
 }
 
-/* Groups that filters have seen of each data set of a curriculum (report/report.c). */
-static void count_judged(const ares_trainer *t, const prompt_draw *d, ares_metrics *m)
-{
-    for (int64_t g = 0; g < d->total && t->run.curriculum.n; g++) {
-        char name[120];
-        (void)snprintf(name, sizeof name, "rollout/%s/judged_groups",
-                       ares_source_row(&t->run.source, d->prompts[g].id)->data_source);
-        ares_metrics_add(m, name, 1);
-    }
-}
-
 int filter_last_draw(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *m)
 {
     const prompt_draw *d = &r->last;
-    int64_t drawn = r->draws.drawn;
+    const ares_curriculum *c = &t->run.curriculum;
+    int64_t drawn = r->draws.drawn, step = -1;
     r->prompts = arena_grown(arena, r->prompts, drawn, drawn + d->total, sizeof *r->prompts);
     memcpy(r->prompts + drawn, d->prompts, (size_t)d->total * sizeof *r->prompts);
     r->keep = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *r->keep);
     memset(r->keep, 1, (size_t)d->total);
     if (!r->looks) return ARES_OK;
     ARES_TRY(gather_numbers(t, r, d, arena));
-    ARES_TRY(find_caps(t, r, d, arena));
+    /* a curriculum caps the scores of each data set, by the step that a prompt was drawn at */
+    double *caps = ares_arena_calloc(arena, (size_t)c->n + 1, sizeof *caps);
+    r->caps = arena_grown(arena, r->caps, drawn, drawn + d->total, sizeof *r->caps);
+    for (int64_t g = 0; g < d->total; g++) {
+        const char *source = ares_source_row(&t->run.source, d->prompts[g].id)->data_source;
+        if (d->prompts[g].step != step)
+            ARES_TRY(ares_curriculum_caps(c, step = d->prompts[g].step, caps));
+        r->caps[drawn + g] = ares_reward_cap(c->names, c->n, caps, c->n, source);
+    }
     int64_t *ids = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *ids);
-    for (int64_t g = 0; g < d->total; g++) ids[g] = r->draws.drawn + g;
+    for (int64_t g = 0; g < d->total; g++) ids[g] = drawn + g;
     ares_groups view = filter_view(t, r, ids, d->total, arena);
     view.in_play = r->over.batch ? r->over.submitted - r->over.dropped
                                  : r->draws.kept + r->draws.surplus + d->total;
@@ -322,21 +274,20 @@ int filter_last_draw(ares_trainer *t, step_draws *r, ares_arena *arena, ares_met
     ares_verdict *verdict = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *verdict);
     ARES_TRY(ares_filter_groups(&r->of_draws, &view, verdict));
     ares_filter_count(&view, verdict, &r->counts, m);
-    count_judged(t, d, m);
+    for (int64_t g = 0; g < d->total && c->n; g++) { /* read by report/report.c */
+        char name[120];
+        (void)snprintf(name, sizeof name, "rollout/%s/judged_groups",
+                       ares_source_row(&t->run.source, d->prompts[g].id)->data_source);
+        ares_metrics_add(m, name, 1);
+    }
     for (int64_t g = 0; g < d->total; g++) r->keep[g] = verdict[g].keep;
     return ARES_OK;
 }
 
-static int see_generated(ares_trainer *t, ares_batch *b, answer_numbers *out)
-{
-    (void)out;
-    return controls_generated(t->run.controls, b);
-}
-
 /*
- * Whether a step that may draw without end still gets anywhere. Prompts come back in every epoch,
- * and their answers differ: only as many prompts as the source has rows, from which no group is
- * kept, say that filters keep none, and enough draws that it was no chance.
+ * Whether a step that may draw without end still makes progress. Prompts come back in every epoch,
+ * and their new answers may pass the filters. So a step is given up only after as many prompts as
+ * the source has rows, and IDLE_DRAWS draws, of which no group was kept.
  */
 
 enum { IDLE_DRAWS = 20 }; /* the default of trainer.max_try_make_batch */
@@ -347,23 +298,16 @@ void progress_count(step_draws *r, bool kept, int64_t prompts)
     r->idle_prompts = kept ? 0 : r->idle_prompts + prompts;
 }
 
-/* "all_zero_a: 2, reward_cap_b: 5"; empty where no filter has given a reason */
-static void add_reasons(const ares_metrics *m, ares_str *out)
-{
-    static const char drop[] = "rollout/dynamic_filter/drop_";
-    const char *before = "";
-    for (int i = 0; i < ares_metrics_count(m); i++) {
-        const char *name = ares_metrics_name(m, i);
-        if (strncmp(name, drop, strlen(drop)) != 0) continue;
-        ares_str_addf(out, "%s%s: %.0f", before, name + strlen(drop), ares_metrics_value(m, i));
-        before = ", ";
-    }
-}
-
 int progress_add_drops(const ares_metrics *m, int rc)
 {
-    ares_str message = { 0 }, reasons = { 0 };
-    add_reasons(m, &reasons);
+    static const char drop[] = "rollout/dynamic_filter/drop_";
+    ares_str message = { 0 }, reasons = { 0 }; /* such as "all_zero_a: 2, reward_cap_b: 5" */
+    for (int i = 0; i < ares_metrics_count(m); i++) {
+        const char *name = ares_metrics_name(m, i);
+        if (strncmp(name, drop, strlen(drop)) == 0)
+            ares_str_addf(&reasons, "%s%s: %.0f", reasons.len ? ", " : "", name + strlen(drop),
+                          ares_metrics_value(m, i));
+    }
     if (reasons.len) {
         ares_str_addf(&message, "%s (dropped: %s)", ares_error_message(), reasons.data);
         rc = ares_fail(rc, "%s", message.data);
@@ -396,29 +340,12 @@ int progress_check(const ares_trainer *t, const step_draws *r, const ares_metric
  */
 
 /*
- * The batch: numbers of its groups, in its order. The first `n_trained` are trained on; the rest
- * fill it and are masked.
+ * The batch: ids of its groups, which are their numbers in the step, in the order of the batch.
+ * The first `n_trained` are trained on; the rest fill it and are masked.
  */
 typedef struct batch_plan {
     int64_t *ids, count, n_trained;
 } batch_plan;
-
-/* The batch that the draws have given. */
-static int plan_batch(const ares_trainer *t, const step_draws *r, ares_arena *arena,
-                      batch_plan *out)
-{
-    const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
-    int64_t missing = r->draws.target - r->draws.kept;
-    /* a prompt that was answered again is among the dropped more than once: its last answers count
-     */
-    const int64_t *dropped =
-        r->dropped +
-        (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->draws) - missing : 0);
-    out->ids =
-        ares_arena_alloc(arena, (size_t)(r->draws.drawn + r->draws.target + 1) * sizeof *out->ids);
-    return ares_resampling_finish(&r->draws, action, r->kept, dropped, out->ids, &out->count,
-                                  &out->n_trained, &outcome);
-}
 
 /*
  * RAGEN's ranking of the groups that would be trained on. Those it drops leave the batch, or fill
@@ -427,7 +354,6 @@ static int plan_batch(const ares_trainer *t, const step_draws *r, ares_arena *ar
 static int rank_batch(ares_trainer *t, step_draws *r, ares_arena *arena, batch_plan *b,
                       ares_metrics *m)
 {
-    if (!ares_filter_needs(&r->of_batch)) return ARES_OK;
     bool alone = !ares_filter_needs(&r->of_draws);
     const char *action =
         t->run.cfg->filter.on_exhausted ? t->run.cfg->filter.on_exhausted : "smaller_batch";
@@ -459,42 +385,6 @@ static int64_t valid_answers(const step_draws *r, int64_t id)
     return valid;
 }
 
-/* Where discarded answers are dropped, a group with no other answer leaves the batch. */
-static void drop_empty(const step_draws *r, batch_plan *b)
-{
-    int64_t count = b->count, n_trained = b->n_trained;
-    b->count = b->n_trained = 0;
-    for (int64_t i = 0; i < count; i++) {
-        if (i < n_trained && !valid_answers(r, b->ids[i])) continue;
-        b->n_trained += i < n_trained;
-        b->ids[b->count++] = b->ids[i];
-    }
-}
-
-/*
- * Whether the discarded answers of a group become no rows. Where the estimator compares answers and
- * only one would be left, they stay, masked: a single answer has nothing to be compared with.
- */
-static bool loses_answers(const ares_trainer *t, const step_draws *r, int64_t id)
-{
-    if (!r->drops) return false;
-    bool compares = (t->adv->needs & ARES_NEEDS_GROUPS) && r->first[id + 1] - r->first[id] > 1;
-    return valid_answers(r, id) >= (compares ? 2 : 1);
-}
-
-/*
- * Every rank needs a group of each mini-batch: groups that were not chosen are added, masked, up to
- * a multiple of the ranks. They come last, so that the others have the same places on any number of
- * ranks.
- */
-static void fill_up(const step_draws *r, int64_t ranks, ares_arena *arena, batch_plan *b)
-{
-    bool *there = ares_arena_calloc(arena, (size_t)r->draws.drawn + 1, sizeof *there);
-    for (int64_t i = 0; i < b->count; i++) there[b->ids[i]] = true;
-    for (int64_t id = 0; id < r->draws.drawn && (b->count == 0 || b->count % ranks); id++)
-        if (!there[id]) b->ids[b->count++] = id;
-}
-
 typedef struct ordered {
     int64_t id, local, part;
 } ordered;
@@ -507,33 +397,57 @@ static int by_local_number(const void *a, const void *b)
                                 : ARES_CMP(x->id, y->id);
 }
 
-/* The groups of several data sets take turns, by their numbers within their data set. */
-static void interleave(const ares_trainer *t, const step_draws *r, ares_arena *arena, batch_plan *b)
+/* The batch that the draws have given; all ranks plan the same one. */
+static int plan_batch(ares_trainer *t, step_draws *r, ares_arena *arena, batch_plan *b,
+                      ares_metrics *m)
 {
-    if (ares_source_parts(&t->run.source) == 1 || !b->n_trained) return;
-    ordered *order = ares_arena_alloc(arena, (size_t)b->n_trained * sizeof *order);
-    for (int64_t i = 0; i < b->n_trained; i++) {
-        const ares_drawn *p = &r->prompts[b->ids[i]];
-        order[i] = (ordered){ b->ids[i], p->local, ares_source_row(&t->run.source, p->id)->part };
+    const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
+    int64_t missing = r->draws.target - r->draws.kept, ranks = ares_world_size(t->run.world);
+    /* a prompt that was answered again is among the dropped more than once: its last answers count
+     */
+    const int64_t *dropped =
+        r->dropped +
+        (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->draws) - missing : 0);
+    size_t most = (size_t)(r->draws.drawn + r->draws.target + 1);
+    *b = (batch_plan){ .ids = ares_arena_alloc(arena, most * sizeof *b->ids) };
+    int rc = ares_resampling_finish(&r->draws, action, r->kept, dropped, b->ids, &b->count,
+                                    &b->n_trained, &outcome);
+    if (rc != ARES_OK) return progress_add_drops(m, rc);
+    if (ares_filter_needs(&r->of_batch)) {
+        ARES_TRY(rank_batch(t, r, arena, b, m));
+        ares_metrics_set(m, "rollout/empty_after_filter", b->n_trained == 0);
     }
-    qsort(order, (size_t)b->n_trained, sizeof *order, by_local_number);
-    for (int64_t i = 0; i < b->n_trained; i++) b->ids[i] = order[i].id;
-}
-
-/* Places of the groups in the batch, by their number in the step; -1: not in it. */
-static int64_t *places_of(const step_draws *r, const batch_plan *b, ares_arena *arena)
-{
-    int64_t *place = ares_arena_alloc(arena, ((size_t)r->draws.drawn + 1) * sizeof *place);
-    for (int64_t i = 0; i < r->draws.drawn; i++) place[i] = -1;
-    for (int64_t i = 0; i < b->count; i++) place[b->ids[i]] = i;
-    return place;
-}
-
-static void shuffle(const ares_trainer *t, int64_t *ids, int64_t n)
-{
-    ares_rng_key key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_ORDER);
-    if (t->run.cfg->actor.shuffle)
-        ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), ids, n);
+    if (r->drops) { /* discarded answers: a group with no other answer leaves the batch */
+        int64_t count = b->count, n_trained = b->n_trained;
+        b->count = b->n_trained = 0;
+        for (int64_t i = 0; i < count; i++) {
+            if (i < n_trained && !valid_answers(r, b->ids[i])) continue;
+            b->n_trained += i < n_trained;
+            b->ids[b->count++] = b->ids[i];
+        }
+    }
+    if (ares_source_parts(&t->run.source) > 1 && b->n_trained) { /* data sets take turns */
+        ordered *order = ares_arena_alloc(arena, (size_t)b->n_trained * sizeof *order);
+        for (int64_t i = 0; i < b->n_trained; i++) {
+            const ares_drawn *p = &r->prompts[b->ids[i]];
+            order[i] =
+                (ordered){ b->ids[i], p->local, ares_source_row(&t->run.source, p->id)->part };
+        }
+        qsort(order, (size_t)b->n_trained, sizeof *order, by_local_number);
+        for (int64_t i = 0; i < b->n_trained; i++) b->ids[i] = order[i].id;
+    }
+    r->empty = b->n_trained == 0;
+    r->filled_from = b->count;
+    /*
+     * Every rank needs a group of each mini-batch: groups that were not chosen are added, masked,
+     * up to a multiple of the ranks. They come last, so that the others have the same places on
+     * any number of ranks.
+     */
+    bool *there = ares_arena_calloc(arena, (size_t)r->draws.drawn + 1, sizeof *there);
+    for (int64_t i = 0; i < b->count; i++) there[b->ids[i]] = true;
+    for (int64_t id = 0; id < r->draws.drawn && (b->count == 0 || b->count % ranks); id++)
+        if (!there[id]) b->ids[b->count++] = id;
+    return ARES_OK;
 }
 
 /*
@@ -543,28 +457,34 @@ static void shuffle(const ares_trainer *t, int64_t *ids, int64_t n)
 static int choose_groups(ares_trainer *t, step_draws *r, step_groups *c, int64_t *count,
                          ares_metrics *m)
 {
+    const ares_train_config *cfg = t->run.cfg;
+    ares_rng_key key = ares_rng_root((uint64_t)cfg->rollout.seed, ARES_RNG_ORDER);
+    size_t drawn = (size_t)r->draws.drawn + 1;
     int64_t chosen = 0;
-    batch_plan b = { 0 };
-    int rc = plan_batch(t, r, c->arena, &b);
-    if (rc != ARES_OK) return progress_add_drops(m, rc);
-    ARES_TRY(rank_batch(t, r, c->arena, &b, m));
-    if (ares_filter_needs(&r->of_batch))
-        ares_metrics_set(m, "rollout/empty_after_filter", b.n_trained == 0);
-    if (r->drops) drop_empty(r, &b);
-    interleave(t, r, c->arena, &b);
-    r->empty = b.n_trained == 0;
-    r->filled_from = b.count;
-    fill_up(r, ares_world_size(t->run.world), c->arena, &b);
-    bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);
+    batch_plan b;
+    ARES_TRY(plan_batch(t, r, c->arena, &b, m));
+    bool *masked = ares_arena_calloc(c->arena, drawn, sizeof *masked);
     for (int64_t i = b.n_trained; i < b.count; i++) masked[b.ids[i]] = true;
-    shuffle(t, b.ids, r->filled_from);
-    const int64_t *place = places_of(r, &b, c->arena);
+    if (cfg->actor.shuffle)
+        ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), b.ids, r->filled_from);
+    int64_t *place = ares_arena_alloc(c->arena, drawn * sizeof *place); /* by id */
+    for (int64_t id = 0; id < r->draws.drawn; id++) place[id] = -1;
+    for (int64_t i = 0; i < b.count; i++) place[b.ids[i]] = i;
     for (int64_t g = 0; g < c->count; g++) {
         ares_group group = c->items[g];
-        group.masked = masked[group.place];
-        group.drops_discarded = !group.masked && loses_answers(t, r, group.place);
-        group.place = place[group.place];
-        if (group.place >= 0) c->items[chosen++] = group;
+        int64_t id = group.place;
+        if (place[id] < 0) continue;
+        group.place = place[id];
+        group.masked = masked[id];
+        /*
+         * Discarded answers become no rows. But a single answer has nothing to be compared with:
+         * where the estimator compares and only one would be left, they stay, masked.
+         */
+        bool compares =
+            r->drops && (t->adv->needs & ARES_NEEDS_GROUPS) && r->first[id + 1] - r->first[id] > 1;
+        group.drops_discarded =
+            r->drops && !group.masked && valid_answers(r, id) >= (compares ? 2 : 1);
+        c->items[chosen++] = group;
     }
     c->count = chosen;
     *count = b.count;
@@ -578,7 +498,8 @@ static int choose_groups(ares_trainer *t, step_draws *r, step_groups *c, int64_t
  * chosen, and each goes to the rank that trains on it.
  */
 
-enum { EMPTY_ROUNDS = 10 }; /* RAGEN's (docs/filters.md#no-group-left) */
+/* attempts at a batch of which a group is left; RAGEN's number (docs/filters.md#no-group-left) */
+enum { EMPTY_ROUNDS = 10 };
 
 static int open_rounds(const ares_train_config *cfg, step_draws *r)
 {
@@ -599,9 +520,20 @@ static int open_rounds(const ares_train_config *cfg, step_draws *r)
                                   cfg->oversampling.max_fetches);
 }
 
-/* Sums for metrics over all answers, those of dropped groups included. */
-static void count_answers(step_draws *r, const prompt_draw *d)
+/* The groups of the last draw join the collection, each with its place. */
+static int add_draw(ares_trainer *t, step_draws *r, step_groups *c)
 {
+    const prompt_draw *d = &r->last;
+    /* controls see every group that is answered, the dropped ones included */
+    if (controls_want_generated(t->run.controls)) {
+        ares_batch b;
+        ares_batch_init(&b);
+        ares_batch_fill(&b, d->groups, d->count);
+        int rc = controls_generated(t->run.controls, &b);
+        ares_batch_fini(&b);
+        ARES_TRY(rc);
+    }
+    /* so do metrics over all answers */
     r->tokens += (double)d->tokens;
     for (int64_t g = 0; g < d->count; g++)
         for (int32_t i = 0; i < d->groups[g].n; i++) {
@@ -613,16 +545,7 @@ static void count_answers(step_draws *r, const prompt_draw *d)
             r->right[0] += (double)y->accuracy;
             r->right[1]++;
         }
-}
-
-/* The groups of the last draw join the collection, each with its place. */
-static int add_draw(ares_trainer *t, step_draws *r, step_groups *c)
-{
-    /* controls see every group that is answered, the dropped ones included */
-    if (controls_want_generated(t->run.controls))
-        ARES_TRY(in_trial_batch(t, &r->last, see_generated, NULL));
-    count_answers(r, &r->last);
-    for (int64_t g = 0; g < r->last.count; g++) *step_groups_add(c) = r->last.groups[g];
+    for (int64_t g = 0; g < d->count; g++) *step_groups_add(c) = d->groups[g];
     return ARES_OK;
 }
 
@@ -676,17 +599,28 @@ static int draw_round(ares_trainer *t, step_draws *r, int64_t size, step_groups 
     return ARES_OK;
 }
 
-static void report(const ares_train_config *cfg, const step_draws *r, int64_t count,
-                   ares_metrics *m)
+/* Metrics over all answers, those of dropped groups included, and of the draws. */
+static int report(ares_trainer *t, step_draws *r, int64_t count, ares_metrics *m)
 {
     static const char *const reasons[] = { "all_correct", "all_wrong" };
+    const ares_filter_config *f = &t->run.cfg->filter;
     const ares_resampling *s = &r->draws;
+    bool discards = ares_reward_max_length(t->reward) != ARES_NULL_I64 || f->mask_truncated;
     char name[64], as[64];
-    if (ares_filter_needs(&cfg->filter)) ares_filter_report(&r->counts, m);
+    ARES_TRY(ares_world_sum_f64(t->run.world, r->right, 2));
+    double sums[4] = { r->discarded, r->failed, r->answers, r->tokens };
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, ARES_COUNT(sums)));
+    if (r->right[1] > 0) ares_metrics_set(m, "reward/accuracy", r->right[0] / r->right[1]);
+    if (discards && sums[2] > 0) ares_metrics_set(m, "dapo/discarded_frac", sums[0] / sums[2]);
+    if (sums[2] > 0) ares_metrics_set(m, "rollout/failed_frac", sums[1] / sums[2]);
+    ARES_TRY(check_failures(t, sums[1], sums[2]));
+    ares_metrics_set(m, "rollout/generated_tokens", sums[3]);
+    if (t->generator->report) ARES_TRY(t->generator->report(t, "train/", m));
+    if (ares_filter_needs(f)) ares_filter_report(&r->counts, m);
     ares_metrics_set(m, "filter/tries", (double)s->rounds);
     ares_metrics_set(m, "filter/generated_groups", (double)s->drawn);
     ares_metrics_set(m, "filter/kept_groups", (double)(r->looks ? r->counts.kept : s->drawn));
-    if (!cfg->filter.informative) return;
+    if (!f->informative) return ARES_OK;
     for (int i = 0; i < ARES_COUNT(reasons); i++) {
         double n = 0;
         (void)snprintf(name, sizeof name, "rollout/dynamic_filter/drop_%s", reasons[i]);
@@ -698,22 +632,7 @@ static void report(const ares_train_config *cfg, const step_draws *r, int64_t co
     ares_metrics_set(m, "dapo/groups_kept", (double)s->kept);
     ares_metrics_set(m, "dapo/groups_surplus", (double)s->surplus);
     ares_metrics_set(m, "dapo/batch_fill", (double)ARES_MIN(s->kept, count) / (double)s->target);
-}
-
-/* Metrics over all answers, those of dropped groups included. */
-static int report_generated(ares_trainer *t, step_draws *r, ares_metrics *m)
-{
-    bool discards =
-        ares_reward_max_length(t->reward) != ARES_NULL_I64 || t->run.cfg->filter.mask_truncated;
-    ARES_TRY(ares_world_sum_f64(t->run.world, r->right, 2));
-    double sums[4] = { r->discarded, r->failed, r->answers, r->tokens };
-    ARES_TRY(ares_world_sum_f64(t->run.world, sums, ARES_COUNT(sums)));
-    if (r->right[1] > 0) ares_metrics_set(m, "reward/accuracy", r->right[0] / r->right[1]);
-    if (discards && sums[2] > 0) ares_metrics_set(m, "dapo/discarded_frac", sums[0] / sums[2]);
-    if (sums[2] > 0) ares_metrics_set(m, "rollout/failed_frac", sums[1] / sums[2]);
-    ARES_TRY(check_failures(t, sums[1], sums[2]));
-    ares_metrics_set(m, "rollout/generated_tokens", sums[3]);
-    return t->generator->report ? t->generator->report(t, "train/", m) : ARES_OK;
+    return ARES_OK;
 }
 
 /* Draws until the batch is full or the draws are used up, and chooses its groups. */
@@ -738,7 +657,7 @@ static int draw_batch(ares_trainer *t, step_draws *r, step_groups *c, int64_t *c
     return choose_groups(t, r, c, count, m);
 }
 
-/* What metrics tell of all draws of a step. */
+/* Adds what metrics tell of the draws: a step that is drawn again reports all its attempts. */
 static void add_counts(step_draws *r, const step_draws *more)
 {
     r->draws.rounds += more->draws.rounds;
@@ -767,6 +686,7 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
     step_draws r, earlier = { 0 };
     int64_t count, attempts = 1;
     ARES_TRY(draw_batch(t, &r, &c, &count, m));
+    /* algorithm.filter_empty_policy=retry: a batch without a group is drawn anew */
     for (; r.empty && policy && strcmp(policy, "retry") == 0 && attempts < EMPTY_ROUNDS;
          attempts++) {
         add_counts(&earlier, &r);
@@ -780,8 +700,7 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
     if (policy) ares_metrics_set(m, "train/rollout_attempts", (double)attempts);
     if (ares_world_size(t->run.world) > 1) ARES_TRY(exchange_groups(t, &c, count));
     qsort(c.items, (size_t)c.count, sizeof *c.items, by_place);
-    ARES_TRY(report_generated(t, &r, m));
-    report(cfg, &r, count, m);
+    ARES_TRY(report(t, &r, count, m));
     ares_batch_fill(b, c.items, c.count);
     return adjust_batch(cfg, t->run.world, t->run.step, b, m);
 }

@@ -87,11 +87,11 @@ typedef struct answer_pass {
     int64_t n; /* answers to each prompt */
     int64_t key;
 } answer_pass;
-/* Tells the progress of answers to come, to so many prompts of this rank. */
+/* Tells the progress display how many answers are to come: n to each prompt of this rank. */
 void answer_expect(const ares_trainer *t, int64_t prompts, int64_t n);
-/* Rows that answer_rows gives this rank, of all rows [0, count) of a source. */
+/* How many of `count` prompts this rank answers, where ranks take turns. */
 int64_t answer_share(const ares_trainer *t, int64_t count);
-/* Rows [at, end), this rank's share of them, in the arena: out [*count]. */
+/* Answers this rank's share of rows [at, end): groups out [*count], in the arena. */
 int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,
                 ares_group **out, int64_t *count);
 
@@ -116,7 +116,7 @@ typedef struct step_groups {
 } step_groups;
 
 ares_group *step_groups_add(step_groups *c); /* to be filled by the caller */
-/* In the arena: an array of `capacity` items and one more that begins with n items of another. */
+/* A new array in the arena, of `capacity` + 1 items; the first n are copied from `items`. */
 void *arena_grown(ares_arena *arena, const void *items, int64_t n, int64_t capacity, size_t size);
 
 /* Prompts that are drawn together, and this rank's answers to its share. (collect.c) */
@@ -137,7 +137,10 @@ int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, prompt_draw 
 void draw_again(ares_arena *arena, const bool *keep, prompt_draw *d);
 /* Samples and judges this rank's share of the prompts. */
 int draw_answer(ares_trainer *t, ares_arena *arena, prompt_draw *d, ares_metrics *m);
-/* The scores of greedy answers to the prompts of groups, where the estimator compares with them. */
+/*
+ * Answers the prompts of groups greedily, where the estimator compares with such a baseline, and
+ * writes the scores to the groups. *tokens: those that were written are added.
+ */
 int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64_t count,
                    int64_t *tokens, ares_metrics *m);
 
@@ -170,10 +173,9 @@ typedef struct step_draws {
     answer_numbers *numbers;
     int64_t *first; /* [draws.drawn + 1] */
     double *caps;   /* [draws.drawn] of the mean score; NaN: none */
-    /* over this rank's answers that were judged right or wrong and not discarded: sum, number */
+    /* accuracies of this rank's answers that were judged and not discarded: sum, number */
     double right[2];
-    /* of this rank's answers: how many were discarded for their length, how many failed, and how
-     * many there are */
+    /* counts of this rank's answers: discarded for their length, failed, all */
     double discarded, failed, answers;
     double tokens; /* of this rank's answers, greedy baselines included */
 } step_draws;
@@ -192,7 +194,7 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m);
 
 /* What the engine is asked for, and the answers that it becomes. (answer.c) */
 
-/* What a number of the engine stands for. */
+/* What a request to the engine is about. */
 typedef struct queued {
     ares_group *group;
     const ares_trajectory *partial; /* the answer that goes on; NULL: all answers of the group */
@@ -204,13 +206,13 @@ typedef struct engine_queue {
     ares_sampling sampling;
     ares_rng_key key;
     ares_arena *arena;
-    queued *items; /* by the engine's number, which counts from 0 */
+    queued *items; /* [n] by the engine's number of the request, which counts from 0 */
     int64_t n, capacity;
-    queued *full; /* [n_full] answers that may write no further token, not yet handed out */
+    queued *full; /* [n_full] answers that are at full length already, not yet handed out */
     int64_t n_full, full_capacity;
 } engine_queue;
 
-/* Empties the engine. key: of a job. */
+/* Empties the engine, and adds the configured stop ids to the sampling. key: of a job. */
 int engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sampling,
                       ares_rng_key key, ares_arena *arena);
 /*
@@ -266,7 +268,7 @@ typedef struct in_flight_set {
     engine_queue queue;
     int64_t clock;     /* the engine has run until then */
     int64_t window;    /* of the clock, between two looks at what has ended */
-    bool behind;       /* groups were fetched since the engine ran */
+    bool behind;       /* groups were fetched since the engine ran: it has to catch up */
     in_flight *groups; /* [n] as they were fetched */
     int64_t *order;    /* [n] their numbers, in the order of their draws */
     int64_t n;
@@ -332,7 +334,7 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y);
  * NULL) counts the time.
  */
 void scoring_wait(scoring *s, ares_metrics *m);
-/* Waits likewise. To be called after failures, too: the reward manager reads the arena. */
+/* Waits likewise. To be called after failures, too: the reward manager still reads the arena. */
 void scoring_close(scoring *s, ares_metrics *m);
 
 /* Reads and checks worker.rollout.trigger_tokens_file before anything loads; faults go to cfg. */

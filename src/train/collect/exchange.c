@@ -62,22 +62,12 @@ int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ra
  * so on no rank count.
  */
 
-/* Before the bytes of a group, so that ranks pass over what is not theirs. */
+/* Stands before the bytes of a group, so that ranks can skip groups that are not theirs. */
 typedef struct wire_group {
     int64_t place, bytes;
 } wire_group;
 
-static void write_group(const ares_group *g, ares_str *out)
-{
-    wire_group head = { .place = g->place };
-    size_t at = out->len;
-    ares_str_add(out, (const char *)&head, sizeof head);
-    ares_group_write(g, out);
-    head.bytes = (int64_t)(out->len - at - sizeof head);
-    memcpy(out->data + at, &head, sizeof head);
-}
-
-/* Takes this rank's groups from those that all ranks have given away. */
+/* Adds this rank's groups, out of all that ranks have given away. */
 static int read_groups(const ares_trainer *t, ares_view in, const int64_t *rank, step_groups *c)
 {
     wire_group head;
@@ -117,7 +107,7 @@ static int64_t work_of(const ares_trainer *t, const ares_group *g)
     return train_work(&t->run.model->cfg, tokens, squares);
 }
 
-/* Groups of a mini-batch; 1 where one may end inside a group. */
+/* Groups of a mini-batch, n answers each; 1 where a mini-batch may end inside a group. */
 static int64_t groups_of(mini_batch_size size, int64_t n)
 {
     return !size.rows ? size.count : size.count % n == 0 ? size.count / n : 1;
@@ -182,7 +172,14 @@ int exchange_groups(ares_trainer *t, step_groups *c, int64_t count)
     for (int64_t g = 0; g < c->count; g++) {
         ares_group group = c->items[g];
         if (rank[group.place] == me) c->items[kept++] = group;
-        else write_group(&group, &out);
+        else {
+            wire_group head = { .place = group.place };
+            size_t at = out.len;
+            ares_str_add(&out, (const char *)&head, sizeof head);
+            ares_group_write(&group, &out);
+            head.bytes = (int64_t)(out.len - at - sizeof head); /* known only now */
+            memcpy(out.data + at, &head, sizeof head);
+        }
     }
     c->count = kept;
     int rc = ares_world_gather_all(t->run.world, out.data, out.len, &all, NULL);
@@ -198,7 +195,9 @@ int exchange_groups(ares_trainer *t, step_groups *c, int64_t count)
  * on the same rank and in the same group: nothing is sent, and places still ascend.
  */
 
-/* Answers of a group, or those that count alone; turns of an episode, which are adjacent, are one.
+/*
+ * Answers of a group; all = false: only those with a row that counts. The rows of an episode, which
+ * are adjacent, are one answer.
  */
 static int64_t answers_of(const ares_batch *b, int64_t group, bool all)
 {
@@ -212,8 +211,9 @@ static int64_t answers_of(const ares_batch *b, int64_t group, bool all)
 }
 
 /*
- * Rows that train nothing leave the batch, and with an estimator that compares answers also those
- * of an answer that has no other left; *total: rows that are left, of all ranks.
+ * Takes out of the batch the rows that train nothing. With an estimator that compares answers, the
+ * rows of an answer go too where no other answer of its group is left. *total: rows that are left,
+ * of all ranks.
  */
 static int drop_idle(const ares_train_config *cfg, ares_world *world, ares_batch *b, int64_t *total)
 {
@@ -232,34 +232,30 @@ static int drop_idle(const ares_train_config *cfg, ares_world *world, ares_batch
     return ARES_OK;
 }
 
-/* times [total]: how often each row is in a batch of `target` rows; ids: scratch of the larger. */
-static void choose_rows(ares_rng_key key, int64_t total, int64_t target, int64_t *times,
-                        int64_t *ids)
-{
-    int64_t change = target > total ? target - total : total - target;
-    for (int64_t i = 0; i < total; i++) {
-        ids[i] = i;
-        times[i] = 1;
-    }
-    if (change <= total) ares_rng_shuffle(key, ids, total);
-    else
-        for (int64_t i = 0; i < change; i++)
-            ids[i] = (int64_t)ares_rng_below(key, (uint64_t)i, (uint64_t)total);
-    for (int64_t i = 0; i < change; i++) times[ids[i]] += target > total ? 1 : -1;
-}
-
-/* The batch of total rows over all ranks becomes one of target rows. */
+/* The batch of total rows over all ranks becomes one of target rows, chosen at random. */
 static int take_rows(const ares_train_config *cfg, ares_world *world, int64_t step, ares_batch *b,
                      int64_t total, int64_t target)
 {
-    ares_rng_key key = ares_rng_root((uint64_t)cfg->rollout.seed, ARES_RNG_ADJUST);
+    ares_rng_key key = ares_rng_sub(ares_rng_root((uint64_t)cfg->rollout.seed, ARES_RNG_ADJUST),
+                                    (uint64_t)step, 0);
+    int64_t change = target > total ? target - total : total - target;
+    /* times: how often each row is in the new batch; ids: of the rows that are copied or left out
+     */
     int64_t *times = ares_arena_alloc(&b->arena, ((size_t)total + 1) * sizeof *times),
             *ids = ares_arena_alloc(&b->arena, (size_t)(ARES_MAX(total, target) + 1) * sizeof *ids),
             *first = ares_arena_alloc(&b->arena, ((size_t)b->groups + 1) * sizeof *first), n = 0,
             numbered;
     ARES_TRY(mini_batches_number_rows(b, world, first, &numbered));
     ARES_ASSERT(numbered == total);
-    choose_rows(ares_rng_sub(key, (uint64_t)step, 0), total, target, times, ids);
+    for (int64_t i = 0; i < total; i++) {
+        ids[i] = i;
+        times[i] = 1;
+    }
+    if (change <= total) ares_rng_shuffle(key, ids, total); /* each row once at most */
+    else
+        for (int64_t i = 0; i < change; i++)
+            ids[i] = (int64_t)ares_rng_below(key, (uint64_t)i, (uint64_t)total);
+    for (int64_t i = 0; i < change; i++) times[ids[i]] += target > total ? 1 : -1;
     int64_t *order =
         ares_arena_alloc(&b->arena, (size_t)(ARES_MAX(total, target) + 1) * sizeof *order);
     for (int64_t g = 0; g < b->groups; g++)

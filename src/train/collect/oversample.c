@@ -15,20 +15,7 @@
  * by a window; answers are cut back to the moment that counts.
  */
 
-enum { WINDOW = 16, WIDEST_WINDOW = 256 };
-
-static int in_flight_open(in_flight_set *p, ares_trainer *t, ares_arena *arena)
-{
-    ares_sampling sampling;
-    answer_sampling(t->run.cfg, &sampling);
-    *p = (in_flight_set){ .t = t,
-                          .arena = arena,
-                          /* several ranks have to meet at every look */
-                          .window = ares_world_size(t->run.world) > 1 ? WINDOW : 1 };
-    return engine_queue_open(&p->queue, t, &sampling,
-                             ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
-                             arena);
-}
+enum { WINDOW = 16, WIDEST_WINDOW = 256 }; /* tokens of the clock between two looks */
 
 #define NOT_YET INT64_MAX
 
@@ -55,22 +42,6 @@ static int begin_own(in_flight_set *p, int64_t id)
     return ARES_OK;
 }
 
-static bool is_whole(const ares_group *partial)
-{
-    for (int32_t i = 0; partial && i < partial->n; i++)
-        if (partial->items[i].cut) return false;
-    return partial != NULL;
-}
-
-/* Each of several data sets gives first what it was given back. */
-static void insert_by_draw(in_flight_set *p, int64_t id)
-{
-    int64_t at = id, draw = p->groups[id].prompt.draw;
-    for (; at > 0 && p->groups[p->order[at - 1]].prompt.draw > draw; at--)
-        p->order[at] = p->order[at - 1];
-    p->order[at] = id;
-}
-
 /* Draws n prompts and has them answered from `now` on. A collective. */
 static int in_flight_fetch(in_flight_set *p, int64_t n, int64_t now)
 {
@@ -85,11 +56,18 @@ static int in_flight_fetch(in_flight_set *p, int64_t n, int64_t now)
         p->n += n;
     }
     for (int64_t i = first; i < p->n && rc == ARES_OK; i++) {
+        const ares_group *partial = drawn[i - first].partial;
+        bool whole = partial != NULL; /* all its answers ended in an earlier step */
+        for (int32_t k = 0; partial && k < partial->n; k++) whole = whole && !partial->items[k].cut;
         p->groups[i] = (in_flight){ .prompt = drawn[i - first],
                                     .rank = i % ranks,
                                     .start = now,
-                                    .ends = is_whole(drawn[i - first].partial) ? now : NOT_YET };
-        insert_by_draw(p, i);
+                                    .ends = whole ? now : NOT_YET };
+        /* sorted in: each of several data sets gives first what it was given back */
+        int64_t at = i;
+        for (; at > 0 && p->groups[p->order[at - 1]].prompt.draw > p->groups[i].prompt.draw; at--)
+            p->order[at] = p->order[at - 1];
+        p->order[at] = i;
         if (i % ranks == rank) {
             rc = begin_own(p, i);
             ares_work_expect(ARES_WORK_ANSWERS, p->t->run.cfg->rollout.n);
@@ -100,6 +78,7 @@ static int in_flight_fetch(in_flight_set *p, int64_t n, int64_t now)
 }
 
 /* ---------------------------------------------------------------- the clock */
+/* Notes when an answer has ended, and whether it was the last of its group. */
 static void take_ended(in_flight_set *p, own_group *of, const ares_trajectory *y)
 {
     int32_t item = (int32_t)(y - of->group.items);
@@ -137,17 +116,18 @@ typedef struct wire_end {
     int64_t id, ends; /* id -1: samples that have lost their cache */
 } wire_end;
 
-/* Where the cache is too small, longer windows lose it less often. The same on every rank. */
-static void widen(in_flight_set *p, int64_t lost)
-{
-    if (lost) p->window = ARES_MIN(p->window * 2, WIDEST_WINDOW);
-}
-
-static int tell_ends(in_flight_set *p)
+/*
+ * Lets all answers go on to the next look, and tells all ranks which groups have ended. A
+ * collective.
+ */
+static int in_flight_advance(in_flight_set *p)
 {
     ares_rollout_stats stats;
     ares_str all = { 0 };
     int64_t lost = 0, n = 0;
+    if (!p->behind) p->clock += p->window;
+    p->behind = false;
+    ARES_TRY(ares_world_share_error(p->t->run.world, run_engine(p)));
     wire_end *mine = ares_arena_alloc(p->arena, ((size_t)p->n_news + 1) * sizeof *mine);
     ares_rollout_get_stats(p->t->rollout, &stats);
     mine[n++] = (wire_end){ -1, stats.preemptions - p->preemptions };
@@ -163,35 +143,21 @@ static int tell_ends(in_flight_set *p)
         else p->groups[x.id].ends = x.ends;
     }
     ares_str_fini(&all);
-    widen(p, lost);
+    /* where the cache is too small, longer windows lose it less often; alike on every rank */
+    if (lost) p->window = ARES_MIN(p->window * 2, WIDEST_WINDOW);
     return ARES_OK;
 }
 
-/*
- * Lets all answers go on to the next look, and tells all ranks which groups have ended. A
- * collective.
- */
-static int in_flight_advance(in_flight_set *p)
-{
-    if (!p->behind) p->clock += p->window;
-    p->behind = false;
-    ARES_TRY(ares_world_share_error(p->t->run.world, run_engine(p)));
-    return tell_ends(p);
-}
-
-/* The next moment at which a group ends, as far as is known; false: none is. */
-static bool in_flight_next_end(const in_flight_set *p, int64_t *moment)
-{
-    *moment = NOT_YET;
-    for (int64_t i = 0; i < p->n; i++)
-        if (p->groups[i].state == PLAYING) *moment = ARES_MIN(*moment, p->groups[i].ends);
-    return *moment != NOT_YET;
-}
-
 /* ---------------------------------------------------------------- cutting */
-/* Answers that run are cut by the engine; its queue says whose they are. */
-static void cut_running(in_flight_set *p, int64_t moment)
+/*
+ * Cuts all answers of own groups in play that would have ended after `moment`, to where they were
+ * then. What is cut has no score, and nothing of it is shown.
+ */
+static void in_flight_cut(in_flight_set *p, int64_t moment)
 {
+    ares_group *g;
+    ares_trajectory *y;
+    /* the engine cuts answers that still run; its queue knows their groups */
     for (int64_t k = 0; k < p->queue.n; k++) {
         const queued *q = &p->queue.items[k];
         const own_group *of = (const own_group *)q->group;
@@ -201,43 +167,21 @@ static void cut_running(in_flight_set *p, int64_t moment)
         for (int32_t i = 0; i < q->group->n && !q->partial; i++)
             (void)ares_rollout_cut(p->t->rollout, k, i, n);
     }
-}
-
-/* What is cut has no score, and nothing of it is shown. */
-static void cut_back(own_group *of, int32_t item, int64_t moment)
-{
-    ares_trajectory *y = &of->group.items[item];
-    ares_trajectory_row *x = &y->rows[0];
-    x->n_tokens = ARES_MIN(x->n_tokens, of->had[item] + (int32_t)(moment - of->start));
-    *y = (ares_trajectory){ .index = y->index, .cut = 1, .n_rows = 1, .rows = x };
-    of->ends[item] = NOT_YET;
-}
-
-/*
- * Cuts all answers of own groups in play that would have ended after `moment`, to where they were
- * then.
- */
-static void in_flight_cut(in_flight_set *p, int64_t moment)
-{
-    ares_group *g;
-    ares_trajectory *y;
-    cut_running(p, moment);
     while ((y = engine_queue_next(&p->queue, &g)))
         if (!y->cut) take_ended(p, (own_group *)g, y);
+    /* the engine may have run ahead of the moment: what has ended after it is cut back */
     for (int64_t i = 0; i < p->n; i++) {
         own_group *of = p->groups[i].own;
         if (!of || p->groups[i].state != PLAYING) continue;
-        for (int32_t k = 0; k < of->group.n; k++)
-            if (of->ends[k] > moment) cut_back(of, k, moment);
+        for (int32_t k = 0; k < of->group.n; k++) {
+            if (of->ends[k] <= moment) continue;
+            y = &of->group.items[k];
+            ares_trajectory_row *x = &y->rows[0];
+            x->n_tokens = ARES_MIN(x->n_tokens, of->had[k] + (int32_t)(moment - of->start));
+            *y = (ares_trajectory){ .index = y->index, .cut = 1, .n_rows = 1, .rows = x };
+            of->ends[k] = NOT_YET;
+        }
     }
-}
-
-/* Tokens that an own group's answers have got by then. */
-static int64_t in_flight_tokens(const own_group *g, int64_t moment)
-{
-    int64_t tokens = 0;
-    for (int32_t i = 0; i < g->group.n; i++) tokens += ARES_MIN(g->ends[i], moment) - g->start;
-    return tokens;
 }
 
 /*
@@ -260,27 +204,22 @@ typedef struct loop {
 } loop;
 
 /* ---------------------------------------------------------------- fetching */
-/* Before a fetch: has the one before it brought anything? */
-static int check_progress(loop *l, int64_t n)
-{
-    step_draws *r = l->r;
-    bool first = r->draws.drawn == 0;
-    progress_count(r, first || r->draws.kept > l->kept, n);
-    l->kept = r->draws.kept;
-    if (l->t->run.cfg->oversampling.max_fetches > 0) return ARES_OK;
-    return progress_check(l->t, r, l->m,
-                          "leave curriculum.over_sampling_batch_size out, where "
-                          "algorithm.on_exhausted can fill the batch");
-}
-
+/* Begins as many further groups as the batch calls for. */
 static int fetch(loop *l)
 {
+    step_draws *r = l->r;
     for (;;) {
         int64_t n;
-        int rc = ares_oversampling_fetch(&l->r->over, &n);
+        int rc = ares_oversampling_fetch(&r->over, &n);
         if (rc != ARES_OK) return progress_add_drops(l->m, rc);
         if (!n) return ARES_OK;
-        ARES_TRY(check_progress(l, n));
+        /* has the fetch before this one brought anything? */
+        progress_count(r, r->draws.drawn == 0 || r->draws.kept > l->kept, n);
+        l->kept = r->draws.kept;
+        if (l->t->run.cfg->oversampling.max_fetches <= 0)
+            ARES_TRY(progress_check(l->t, r, l->m,
+                                    "leave curriculum.over_sampling_batch_size out, where "
+                                    "algorithm.on_exhausted can fill the batch"));
         ARES_TRY(in_flight_fetch(&l->play, n, l->moment));
     }
 }
@@ -302,10 +241,10 @@ static int judge(loop *l, int64_t until, bool wait)
     }
     p->n_ended = waiting;
     if (wait) scoring_wait(&l->scores, l->m);
-    return ares_signal_poll(); /* it leaves answers unjudged */
+    return ares_signal_poll(); /* a signal leaves answers unjudged */
 }
 
-/* Some of the groups in play as a draw of their own. */
+/* Some of the groups in play, of all ranks, as a draw of their own. */
 static void as_draw(const loop *l, const int64_t *ids, int64_t n, prompt_draw *d)
 {
     int64_t *owner = ares_arena_alloc(l->arena, ((size_t)n + 1) * sizeof *owner);
@@ -320,22 +259,13 @@ static void as_draw(const loop *l, const int64_t *ids, int64_t n, prompt_draw *d
     }
 }
 
-static void make_room(loop *l, int64_t n)
-{
-    step_draws *r = l->r;
-    int64_t had = r->draws.drawn, dropped = ares_resampling_dropped(&r->draws);
-    if (had + n <= l->capacity) return;
-    l->capacity = (had + n) * 2;
-    r->kept = arena_grown(l->arena, r->kept, r->draws.kept, l->capacity, sizeof *r->kept);
-    r->dropped = arena_grown(l->arena, r->dropped, dropped, l->capacity, sizeof *r->dropped);
-}
-
 /* Takes the groups that end at this moment: filters decide, and the batch takes what it needs. */
 static int take_moment(loop *l)
 {
     step_draws *r = l->r;
     in_flight_set *p = &l->play;
-    int64_t n = 0, *ids = ares_arena_alloc(l->arena, ((size_t)p->n + 1) * sizeof *ids);
+    int64_t had = r->draws.drawn, dropped = ares_resampling_dropped(&r->draws), n = 0,
+            *ids = ares_arena_alloc(l->arena, ((size_t)p->n + 1) * sizeof *ids);
     for (int64_t i = 0; i < p->n; i++) {
         const in_flight *g = &p->groups[p->order[i]];
         if (g->state == PLAYING && g->ends == l->moment) ids[n++] = p->order[i];
@@ -344,10 +274,14 @@ static int take_moment(loop *l)
     as_draw(l, ids, n, &r->last);
     answer_discard(l->t, r->last.groups, r->last.count);
     ARES_TRY(filter_last_draw(l->t, r, l->arena, l->m));
-    make_room(l, n);
+    if (had + n > l->capacity) {
+        l->capacity = (had + n) * 2;
+        r->kept = arena_grown(l->arena, r->kept, r->draws.kept, l->capacity, sizeof *r->kept);
+        r->dropped = arena_grown(l->arena, r->dropped, dropped, l->capacity, sizeof *r->dropped);
+    }
     for (int64_t i = 0; i < n; i++) {
         in_flight *g = &p->groups[ids[i]];
-        g->number = r->draws.drawn + i;
+        g->number = had + i;
         g->state = ares_oversampling_finish(&r->over, r->keep[i]) ? KEPT
                    : r->keep[i]                                   ? SURPLUS
                                                                   : DROPPED;
@@ -356,23 +290,8 @@ static int take_moment(loop *l)
     return ARES_OK;
 }
 
-static int fill_batch(loop *l)
-{
-    int64_t next;
-    ARES_TRY(fetch(l));
-    while (!ares_oversampling_done(&l->r->over)) {
-        bool known = in_flight_next_end(&l->play, &next);
-        /* what was fetched just now may end before all that is known, but not before this moment */
-        if (known && next <= (l->play.behind ? l->moment : l->play.clock)) {
-            l->moment = next;
-            ARES_TRY(take_moment(l));
-            ARES_TRY(fetch(l));
-        } else ARES_TRY(in_flight_advance(&l->play));
-    }
-    return ARES_OK;
-}
-
 /* ---------------------------------------------------------------- when the batch is full */
+/* Whether a group that is not in the batch continues, or is used, in a later step. */
 static bool goes_back(const loop *l, const in_flight *g)
 {
     const ares_oversampling_config *o = &l->t->run.cfg->oversampling;
@@ -462,17 +381,34 @@ static int join_taken(loop *l)
     answer_discard(l->t, r->last.groups, r->last.count); /* by now all are judged */
     for (int64_t i = 0; i < n; i++)
         if (p->groups[ids[i]].own) r->last.groups[own++].place = p->groups[ids[i]].number;
-    for (int64_t i = 0; i < p->n; i++)
-        if (p->groups[i].own) r->last.tokens += in_flight_tokens(p->groups[i].own, l->moment);
+    for (int64_t i = 0; i < p->n; i++) {
+        const own_group *of = p->groups[i].own;
+        for (int32_t k = 0; of && k < of->group.n; k++)
+            r->last.tokens += ARES_MIN(of->ends[k], l->moment) - of->start;
+    }
     r->draws.rounds = r->over.fetches;
     return ares_world_share_error(
         l->t->run.world,
         draw_baselines(l->t, l->arena, r->last.groups, r->last.count, &r->last.tokens, l->m));
 }
 
-static int end(loop *l)
+/* The step: until the batch is full, and then its end. */
+static int play(loop *l)
 {
-    in_flight_cut(&l->play, l->moment);
+    in_flight_set *p = &l->play;
+    ARES_TRY(fetch(l));
+    while (!ares_oversampling_done(&l->r->over)) {
+        int64_t next = NOT_YET; /* when a group ends next, as far as is known */
+        for (int64_t i = 0; i < p->n; i++)
+            if (p->groups[i].state == PLAYING) next = ARES_MIN(next, p->groups[i].ends);
+        /* what was fetched just now may end before all that is known, but not before this moment */
+        if (next != NOT_YET && next <= (p->behind ? l->moment : p->clock)) {
+            l->moment = next;
+            ARES_TRY(take_moment(l));
+            ARES_TRY(fetch(l));
+        } else ARES_TRY(in_flight_advance(p));
+    }
+    in_flight_cut(p, l->moment);
     ARES_TRY(ares_world_share_error(l->t->run.world, judge(l, l->moment, true)));
     ARES_TRY(give_back(l));
     ARES_TRY(report(l));
@@ -482,10 +418,16 @@ static int end(loop *l)
 int oversample(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *m)
 {
     loop l = { .t = t, .r = r, .arena = arena, .m = m };
-    ARES_TRY(in_flight_open(&l.play, t, arena));
+    ares_rng_key key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE);
+    ares_sampling sampling;
+    answer_sampling(t->run.cfg, &sampling);
+    l.play = (in_flight_set){ .t = t,
+                              .arena = arena,
+                              /* several ranks have to meet at every look */
+                              .window = ares_world_size(t->run.world) > 1 ? WINDOW : 1 };
+    ARES_TRY(engine_queue_open(&l.play.queue, t, &sampling, key, arena));
     scoring_open(&l.scores, t, arena);
-    int rc = fill_batch(&l);
-    if (rc == ARES_OK) rc = end(&l);
+    int rc = play(&l);
     scoring_close(&l.scores, m); /* also after a failure: the reward manager reads the arena */
     return rc;
 }

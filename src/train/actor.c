@@ -117,27 +117,9 @@ static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics
 }
 
 /*
- * A mini-batch whose update was left out counts in no metric but, where its losses are finite, in
- * exactness. Its KL is kept where it
- * is finite: the weights have not changed.
+ * The gradient of rows [row, end) and its optimizer step. *norm: of the gradient; NaN where the
+ * update was left out, on every rank.
  */
-static void leave_out(update *u, const update *before, int64_t row, int64_t end)
-{
-    ares_batch *b = u->batch;
-    double max_abs = u->max_abs, compared = u->compared;
-    *u = *before;
-    u->max_abs = max_abs; /* never less than before */
-    u->compared = compared;
-    u->skipped++;
-    int64_t first = b->row_start[row], last = b->row_start[end];
-    for (int64_t i = first; b->kl && i < last; i++)
-        if (!isfinite(b->kl[i])) b->kl[i] = 0;
-    if (u->host.seen_kl)
-        dc_upload(&u->actor->learner.columns, u->col.seen_kl + first, u->host.seen_kl + first,
-                  (size_t)(last - first) * sizeof *b->kl);
-}
-
-/* *norm: of the gradient; NaN where the update was left out, on every rank. */
 static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *norm)
 {
     learner *l = &u->actor->learner;
@@ -148,7 +130,23 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
     int rc = ares_world_share_error(l->world, update_mini_batch(u, row, end, idle));
     if (rc == ARES_OK && *idle) return ARES_OK;
     ARES_TRY(learner_step(l, rc, u->actor->cfg->actor.max_grad_norm, what, norm));
-    if (isnan(*norm)) leave_out(u, &before, row, end);
+    if (!isnan(*norm)) return ARES_OK;
+    /*
+     * An update that was left out counts in no metric but exactness, to which finite losses have
+     * contributed. Its KL is kept where it is finite: the weights have not changed.
+     */
+    double max_abs = u->max_abs, compared = u->compared;
+    *u = before;
+    u->max_abs = max_abs; /* never less than before */
+    u->compared = compared;
+    u->skipped++;
+    ares_batch *b = u->batch;
+    int64_t first = b->row_start[row], last = b->row_start[end];
+    for (int64_t i = first; b->kl && i < last; i++)
+        if (!isfinite(b->kl[i])) b->kl[i] = 0;
+    if (u->host.seen_kl)
+        dc_upload(&l->columns, u->col.seen_kl + first, u->host.seen_kl + first,
+                  (size_t)(last - first) * sizeof *b->kl);
     return ARES_OK;
 }
 
@@ -168,9 +166,8 @@ static int train(update *u, const mini_batches *minis, double *norms)
             *norms += norm;
             u->compare = false; /* from here on the weights are not those of the rollout */
             if (u->host.seen_kl) ares_kl_record_rows(b, row, end, u->host.seen_kl, u->passed);
-            else
-                ares_kl_record_rows(b, row, end, b->kl,
-                                    NULL); /* KL in the reward: every row has one */
+            else /* KL in the reward: every row has one */
+                ares_kl_record_rows(b, row, end, b->kl, NULL);
         }
     return ARES_OK;
 }

@@ -14,7 +14,7 @@ static bool is(const char *value, const char *word)
     return value && strcmp(value, word) == 0;
 }
 
-/* A shuffle of the groups asks for no order. */
+/* Rows are ordered by length where work is balanced, unless the groups are shuffled on purpose. */
 static void choose_order(const ares_train_config *cfg, mini_batch_size *size)
 {
     size->by_length = size->rows && cfg->trainer.balance_batch && !cfg->actor.shuffle;
@@ -90,7 +90,10 @@ int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, i
     return rc;
 }
 
-/* before: groups, or rows, of all ranks that do not only fill the batch. */
+/*
+ * How many mini-batches hold more than filling. before: groups, or rows, of all ranks that do not
+ * only fill the batch; count: of a mini-batch
+ */
 static int64_t counted(const ares_batch *b, int64_t before, int64_t count)
 {
     bool nothing = b->empty && !b->filled_from; /* a batch without a group is one, and empty */
@@ -117,15 +120,6 @@ static int cut_groups(int64_t count, ares_batch *b, ares_world *world, mini_batc
     return ARES_OK;
 }
 
-/* Rows of all ranks that stand before those that only fill the batch. */
-static int rows_before_filling(const ares_batch *b, ares_world *world, int64_t *n)
-{
-    *n = 0;
-    for (int64_t r = 0; r < b->rows; r++)
-        *n += !b->filled_from || b->samples[r].place < b->filled_from;
-    return ares_world_sum_i64(world, n, 1);
-}
-
 /*
  * The order [total] in which numbers make mini-batches. row [total]: the row of this rank that has
  * the number; -1: another rank's. Rows that only fill the batch, those after the first `before`,
@@ -149,26 +143,15 @@ static int order_numbers(const mini_batch_size *size, ares_batch *b, ares_world 
     return ARES_OK;
 }
 
-/* The mini-batches have rows order [b->rows]: of the batch itself where that is its own order. */
-static void take_rows(ares_batch *b, const int64_t *order, mini_batches *out)
-{
-    int64_t same = 0;
-    while (same < b->rows && order[same] == same) same++;
-    out->batch = b;
-    if (same == b->rows) return;
-    out->batch = ares_arena_alloc(&b->arena, sizeof *out->batch);
-    out->order = order;
-    ares_batch_init(out->batch);
-    ares_batch_copy(b, order, b->rows, out->batch);
-}
-
 static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *world,
                     mini_batches *out)
 {
     int64_t *first = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *first), total,
-            before, n = 0;
+            before = 0, n = 0, same = 0;
     ARES_TRY(mini_batches_number_rows(b, world, first, &total));
-    ARES_TRY(rows_before_filling(b, world, &before));
+    for (int64_t r = 0; r < b->rows; r++) /* rows before those that only fill the batch */
+        before += !b->filled_from || b->samples[r].place < b->filled_from;
+    ARES_TRY(ares_world_sum_i64(world, &before, 1));
     size_t bytes = (size_t)(total + 1) * sizeof(int64_t);
     int64_t *row = ares_arena_alloc(&b->arena, bytes),
             *numbers = ares_arena_alloc(&b->arena, bytes),
@@ -187,7 +170,12 @@ static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *worl
     start[out->n] = n;
     out->start = start;
     out->counted = counted(b, before, size->count);
-    take_rows(b, order, out);
+    while (same < b->rows && order[same] == same) same++;
+    if (same == b->rows) return ARES_OK; /* the order is the batch's own: no copy */
+    out->batch = ares_arena_alloc(&b->arena, sizeof *out->batch);
+    out->order = order;
+    ares_batch_init(out->batch);
+    ares_batch_copy(b, order, b->rows, out->batch);
     return ARES_OK;
 }
 

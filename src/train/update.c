@@ -15,12 +15,34 @@
  * back in one wait. On the CPU the columns are the host's.
  */
 
-/* What only a card has: rows as its losses read them, and their sums. */
-static int open_rows(update *u)
+/* Gives the columns their places on the device, and copies there those that are read. */
+static int update_card_open(update *u)
 {
+    learner *l = &u->actor->learner;
     ares_batch *b = u->batch;
-    device_columns *c = &u->actor->learner.columns;
-    size_t rows = (size_t)b->rows + 1;
+    device_columns *c = &l->columns;
+    size_t n = (size_t)b->tokens + 1, rows = (size_t)b->rows + 1, bytes = 0;
+    int count = 3; /* of a card: row_start, right and sums */
+#define COUNT(type, name) bytes += u->host.name ? n * sizeof(type) : 0, count++;
+    UPDATE_COLUMNS(COUNT)
+#undef COUNT
+    bytes += rows * (sizeof(int64_t) + 1) + sizeof(ares_card_sums);
+    ARES_TRY(dc_open(c, l->model->device, l->role, bytes, count));
+#define PLACE(type, name) u->col.name = dc_place(c, u->host.name, n * sizeof(type));
+    UPDATE_COLUMNS(PLACE)
+#undef PLACE
+    /* the other columns are written before they are read */
+#define COPY(name) dc_upload(c, u->col.name, u->host.name, (n - 1) * sizeof *u->host.name);
+    COPY(old_log_prob)
+    COPY(advantage)
+    COPY(mask)
+    if (u->host.ref_log_prob) COPY(ref_log_prob)
+    if (u->host.kl_weight) COPY(kl_weight)
+    if (u->host.rollout_weight) COPY(rollout_weight)
+    if (u->host.seen_kl) COPY(seen_kl)
+#undef COPY
+    if (dc_shared(c)) return ARES_OK;
+    /* what only a card has: rows as its losses read them, and their sums */
     uint8_t *right = ares_arena_calloc(&b->arena, rows, 1);
     for (int64_t r = 0; r < b->rows; r++) right[r] = ares_loss_right(&b->samples[r]);
     ares_card_sums *sums = ares_arena_calloc(&b->arena, 1, sizeof *sums);
@@ -36,100 +58,11 @@ static int open_rows(update *u)
     return ARES_OK;
 }
 
-/* The places of the columns on the device, with what is there to read. */
-static int update_card_open(update *u)
-{
-    learner *l = &u->actor->learner;
-    device_columns *c = &l->columns;
-    size_t n = (size_t)u->batch->tokens + 1, rows = (size_t)u->batch->rows + 1, bytes = 0;
-    int count = 3;
-#define COUNT(type, name) bytes += u->host.name ? n * sizeof(type) : 0, count++;
-    UPDATE_COLUMNS(COUNT)
-#undef COUNT
-    bytes += rows * (sizeof(int64_t) + 1) + sizeof(ares_card_sums);
-    ARES_TRY(dc_open(c, l->model->device, l->role, bytes, count));
-#define PLACE(type, name) u->col.name = dc_place(c, u->host.name, n * sizeof(type));
-    UPDATE_COLUMNS(PLACE)
-#undef PLACE
-    /* the others are written before they are read */
-#define COPY(name) dc_upload(c, u->col.name, u->host.name, (n - 1) * sizeof *u->host.name);
-    COPY(old_log_prob)
-    COPY(advantage)
-    COPY(mask)
-    if (u->host.ref_log_prob) COPY(ref_log_prob)
-    if (u->host.kl_weight) COPY(kl_weight)
-    if (u->host.rollout_weight) COPY(rollout_weight)
-    if (u->host.seen_kl) COPY(seen_kl)
-#undef COPY
-    return dc_shared(c) ? ARES_OK : open_rows(u);
-}
-
-/* A card's sums of the losses begin at 0. */
-static void update_card_begin(const update *u)
-{
-    ares_card_sums sums;
-    if (!u->card) return;
-    ares_card_sums_init(&sums);
-    dc_upload(&u->actor->learner.columns, u->card->sums, &sums, sizeof sums);
-}
-
+/* A column's part of rows [row, end), to be copied from the device to the host. */
 static column_part part_of(const update *u, float *host, const float *col, int64_t row, int64_t end)
 {
     int64_t first = u->batch->row_start[row], last = u->batch->row_start[end];
     return (column_part){ host + first, col + first, (size_t)(last - first) * sizeof *host };
-}
-
-/*
- * Log-probs of rows [row, end) on the host, which has waited for them. On the CPU they are there.
- *
- */
-static int update_log_probs(const update *u, int64_t row, int64_t end)
-{
-    learner *l = &u->actor->learner;
-    const column_part part = part_of(u, u->host.log_prob, u->col.log_prob, row, end);
-    dc_download(&l->columns, &part, 1);
-    return l->model->device->k->sync(l->model->device);
-}
-
-static ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t);
-
-static ares_loss_args update_loss_args(update *u, const update_columns *c, int64_t row,
-                                       int64_t end);
-
-/* The loss has met a number that it cannot compute with; the CPU's words need all its inputs. */
-static int fault(update *u, int64_t row, int64_t end)
-{
-    const actor *a = u->actor;
-    learner *l = &u->actor->learner;
-    bool terms =
-        (a->loss->flags & ARES_LOSS_PAIRS) || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL;
-    column_part part[2] = { part_of(u, u->host.entropy, u->col.entropy, row, end) };
-    if (u->host.kl) part[1] = part_of(u, u->host.kl, u->col.kl, row, end);
-    dc_download(&l->columns, part, u->host.kl ? 2 : 1);
-    ARES_TRY(l->model->device->k->sync(l->model->device));
-    const ares_loss_args args = update_loss_args(u, &u->host, row, end);
-    const ares_kl_args kl = update_kl_args(u, &u->host, args.first);
-    bool with = u->host.seen_kl != NULL;
-    return ares_loss_fault(terms ? NULL : a->loss, &args, with ? &kl : NULL);
-}
-
-/*
- * What a card's losses have left of rows [row, end): sums, log-probs and KL, all on the host after
- * one wait, or the error that names a fault. On the CPU they are there.
- */
-static int update_card_end(update *u, int64_t row, int64_t end)
-{
-    learner *l = &u->actor->learner;
-    ares_card_sums sums;
-    if (!u->card) return ARES_OK;
-    column_part part[3] = { { &sums, u->card->sums, sizeof sums },
-                            part_of(u, u->host.log_prob, u->col.log_prob, row, end) };
-    if (u->host.seen_kl) part[2] = part_of(u, u->host.seen_kl, u->col.seen_kl, row, end);
-    dc_download(&l->columns, part, u->host.seen_kl ? 3 : 2);
-    ARES_TRY(l->model->device->k->sync(l->model->device));
-    if (sums.fault != UINT64_MAX) return fault(u, row, end);
-    ares_card_sums_add(&sums, &u->sums);
-    return ARES_OK;
 }
 
 /*
@@ -164,7 +97,7 @@ bool actor_current(const actor *a, const ares_batch *b, int64_t token)
            a->cfg->rollout.temperature > 0;
 }
 
-/* The loss sees all of the mini-batch at once. */
+/* Whether the loss sees all of the mini-batch at once. */
 static bool sees_mini_batch(const actor *a)
 {
     return a->loss->flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS);
@@ -200,7 +133,10 @@ static span span_of(const update *u, const update_columns *c, int64_t row, int64
                    .c_entropy = c->c_entropy + first };
 }
 
-/* Rows of the mini-batch whose loss has been computed, against what rollout recorded. */
+/*
+ * The largest difference between the update's log-probs and those that rollout recorded, over rows
+ * [row, end) whose loss has been computed. Under the same weights it should be 0.
+ */
 static void compare_with_rollout(update *u, int64_t row, int64_t end)
 {
     const ares_batch *b = u->batch;
@@ -213,7 +149,7 @@ static void compare_with_rollout(update *u, int64_t row, int64_t end)
         }
 }
 
-/* cfg: the options of the loss, without what does not belong to this part of it. */
+/* cfg: the options of the loss, without the terms that are not wanted of this part of it. */
 static ares_loss_args args_of(update *u, const update_columns *c, const span *s,
                               const ares_loss_config *cfg)
 {
@@ -246,16 +182,7 @@ static ares_loss_args args_of(update *u, const update_columns *c, const span *s,
     return args;
 }
 
-/*
- * The arguments of the loss over rows [row, end): arrays of col, u->host or u->col; those of its
- * KL.
- */
-static ares_loss_args update_loss_args(update *u, const update_columns *c, int64_t row, int64_t end)
-{
-    const span s = span_of(u, c, row, end);
-    return args_of(u, c, &s, &u->actor->cfg->loss);
-}
-
+/* The arguments of the loss's KL term, from token t on. */
 static ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t)
 {
     bool acts = u->part == UPDATE_WHOLE || u->part == UPDATE_KL;
@@ -266,29 +193,6 @@ static ares_kl_args update_kl_args(const update *u, const update_columns *c, int
                            .out = c->seen_kl ? c->seen_kl + t : NULL,
                            .full = c->kl ? c->kl + t : NULL,
                            .d_full = c->c_kl ? c->c_kl + t : NULL };
-}
-
-/*
- * The entropy term of tokens whose loss is computed already, which knew their log-probs from the
- * rollout.
- */
-static int late_terms(update *u, const span *s)
-{
-    const ares_loss_args args = args_of(u, &u->col, s, &u->actor->cfg->loss);
-    return ares_loss_terms(u->actor->learner.model->device, &args, NULL);
-}
-
-/* The tokens that a loss of the mini-batch treats apart, chosen on the host from its columns. */
-static int choose(update *u, const span *s)
-{
-    const span all = span_of(u, &u->host, s->row, s->end);
-    const ares_loss_args args = args_of(u, &u->host, &all, &u->actor->cfg->loss);
-    uint8_t *chosen = u->host.chosen + s->first;
-    bool any;
-    memset(chosen, 0, (size_t)s->n);
-    ARES_TRY(u->actor->loss->choose(&args, chosen, &any));
-    dc_upload(&u->actor->learner.columns, u->col.chosen + s->first, chosen, (size_t)s->n);
-    return ARES_OK;
 }
 
 /* The loss of some tokens, with its KL and entropy terms. */
@@ -304,10 +208,18 @@ static int losses(update *u, const span *s)
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS;
     if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
-    if (u->known) return ARES_OK;
+    if (u->known) return ARES_OK; /* the terms need entropies, which no forward has given yet */
     if (pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL)
         return ares_loss_terms(d, &args, with);
-    if (u->col.chosen) ARES_TRY(choose(u, s));
+    if (u->col.chosen) { /* the tokens that it treats apart are chosen on the host */
+        const span all = span_of(u, &u->host, s->row, s->end);
+        const ares_loss_args host = args_of(u, &u->host, &all, &a->cfg->loss);
+        uint8_t *chosen = u->host.chosen + s->first;
+        bool any;
+        memset(chosen, 0, (size_t)s->n);
+        ARES_TRY(a->loss->choose(&host, chosen, &any));
+        dc_upload(&a->learner.columns, u->col.chosen + s->first, chosen, (size_t)s->n);
+    }
     return ares_loss_compute(d, a->loss, &args, with);
 }
 
@@ -340,20 +252,6 @@ learner *actor_exact_kl_reference(const actor *a)
     return exact_kl(a) ? &a->ref->learner : NULL;
 }
 
-/* The reference over the same rows, for the heads to compare with. */
-static int reference_hidden(update *u, round_pass *p)
-{
-    learner *ref = actor_exact_kl_reference(u->actor);
-    void **hidden = ares_arena_alloc(&u->batch->arena, (size_t)(p->n + 1) * sizeof *hidden);
-    ARES_TRY(learner_forward_same_rows(ref, p->rows, p->n, hidden));
-    for (int64_t i = 0; i < p->n; i++) {
-        p->head[i].ref_x = hidden[i];
-        p->head[i].ld_ref = ref->model->cfg.hidden;
-        p->head[i].ref_w = ares_model_head(ref->model);
-    }
-    return ARES_OK;
-}
-
 /* The head of a micro-batch, which writes to the columns of its tokens. */
 static ares_head_args head_of(const update *u, const ares_micro_batch *m, const learner_pass *rows)
 {
@@ -374,10 +272,13 @@ static ares_head_args head_of(const update *u, const ares_micro_batch *m, const 
     return h;
 }
 
-/* keep: for a backward */
+/*
+ * The forward pass of n micro-batches, up to the head, whose arguments are made ready. keep: for a
+ * backward
+ */
 static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, round_pass *p)
 {
-    learner *l = &u->actor->learner;
+    learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
     ares_arena *arena = &u->batch->arena;
     size_t count = (size_t)n + 1;
     *p = (round_pass){ .micro = m,
@@ -387,9 +288,18 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, r
     int rc = learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
                                    u->actor->cfg->actor.share_prompts, keep, p->rows);
     if (rc == ARES_OK) rc = learner_reserve_round(l, p->rows, n, 0, NULL);
-    ARES_TRY(learner_share_error(l, actor_exact_kl_reference(u->actor), rc));
+    ARES_TRY(learner_share_error(l, ref, rc));
     for (int64_t i = 0; i < n; i++) p->head[i] = head_of(u, &m[i], &p->rows[i]);
-    return exact_kl(u->actor) ? reference_hidden(u, p) : ARES_OK;
+    if (!ref) return ARES_OK;
+    /* the reference over the same rows, for the heads to compare with */
+    void **hidden = ares_arena_alloc(arena, count * sizeof *hidden);
+    ARES_TRY(learner_forward_same_rows(ref, p->rows, n, hidden));
+    for (int64_t i = 0; i < n; i++) {
+        p->head[i].ref_x = hidden[i];
+        p->head[i].ld_ref = ref->model->cfg.hidden;
+        p->head[i].ref_w = ares_model_head(ref->model);
+    }
+    return ARES_OK;
 }
 
 /*
@@ -440,14 +350,6 @@ static int head_and_loss(update *u, const ares_micro_batch *m, ares_head_args *h
     const span s = span_of(u, &u->col, m->row, m->end);
     ARES_TRY(losses(u, &s));
     return head_backward(u, m, h);
-}
-
-static int whole_round(update *u, const ares_micro_batch *m, int64_t n)
-{
-    round_pass p;
-    ARES_TRY(forward(u, m, n, true, &p));
-    ARES_TRY(visit(u, &p, head_and_loss));
-    return learner_backward_round(&u->actor->learner, p.rows, n);
 }
 
 /*
@@ -527,18 +429,6 @@ static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_mic
     return ARES_OK;
 }
 
-/* *all: the early stop has left no token to train on, on any rank. */
-static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, const bool *stopped,
-                     bool *all)
-{
-    ares_agg_counts left = { 0 };
-    for (int64_t i = 0; i < n; i++)
-        if (!stopped[i]) ares_agg_count(u->batch, plan[i].row, plan[i].end, &left);
-    ARES_TRY(ares_world_sum_f64(u->actor->learner.world, &left.tokens, 1));
-    *all = left.tokens == 0;
-    return ARES_OK;
-}
-
 /*
  * Cuts of a mini-batch that bound memory. No cut crosses the end of a round, nor, where an early
  * stop decides by micro-batch, of a run of micro_batch_size rows.
@@ -585,26 +475,19 @@ static int64_t until_round(const ares_micro_batch *cut, int64_t n, const ares_mi
 }
 
 /*
- * A loss of pairs needs no more of the responses than their log-probs. Those of the rollout are the
- * policy's where the weights are still the same: then its forward passes are left out, and the one
- * before each backward is the first. Whether that is so does not depend on the cuts.
+ * A loss of pairs needs nothing of the responses but their log-probs. Where the weights are still
+ * those of the rollout, it takes the recorded ones: the forward passes before the loss are left
+ * out, and the one before each backward is the first. How the mini-batch is cut changes none of it.
  */
-static bool all_current(const update *u, int64_t row, int64_t end)
-{
-    const ares_batch *b = u->batch;
-    for (int64_t i = b->row_start[row]; i < b->row_start[end]; i++)
-        if (!actor_current(u->actor, b, i)) return false;
-    return true;
-}
-
 static int take_log_probs(update *u, int64_t row, int64_t end)
 {
     const ares_batch *b = u->batch;
     const actor *a = u->actor;
     int64_t first = b->row_start[row], last = b->row_start[end];
-    int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS) || !all_current(u, row, end);
-    if (learner_by_region(&a->learner,
-                          actor_exact_kl_reference(a))) /* all ranks go forward, or none */
+    int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS); /* 1: some token needs a forward pass */
+    for (int64_t i = first; i < last && !passes; i++) passes = !actor_current(a, b, i);
+    /* where weights come by region, all ranks go forward, or none */
+    if (learner_by_region(&a->learner, actor_exact_kl_reference(a)))
         ARES_TRY(ares_world_max_i64(a->learner.world, &passes, 1));
     u->known = !passes;
     if (u->known)
@@ -613,27 +496,15 @@ static int take_log_probs(update *u, int64_t row, int64_t end)
     return ARES_OK;
 }
 
-static int forward_and_head(update *u, const ares_micro_batch *m, int64_t n, bool keep,
-                            round_pass *p)
-{
-    ARES_TRY(forward(u, m, n, keep, p));
-    return visit(u, p, head);
-}
-
+/* Of tokens whose loss took the rollout's log-probs: their entropy term is still to be added. */
 static int known_loss(update *u, const ares_micro_batch *m, ares_head_args *h)
 {
+    const actor *a = u->actor;
     const span s = span_of(u, &u->col, m->row, m->end);
+    const ares_loss_args args = args_of(u, &u->col, &s, &a->cfg->loss);
     ARES_TRY(head(u, m, h));
-    ARES_TRY(late_terms(u, &s));
+    ARES_TRY(ares_loss_terms(a->learner.model->device, &args, NULL));
     return head_backward(u, m, h);
-}
-
-/* The backward of a round after the losses; its forward, too, unless it is kept in p. */
-static int finish(update *u, const ares_micro_batch *m, int64_t n, bool kept, round_pass *p)
-{
-    if (!kept) ARES_TRY(forward(u, m, n, true, p));
-    ARES_TRY(visit(u, p, u->known ? known_loss : head_backward));
-    return learner_backward_round(&u->actor->learner, p->rows, n);
 }
 
 static int forward_all(update *u, const cuts *c, round_pass *p)
@@ -645,42 +516,39 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
         do {
             int64_t k =
                 learner_micro_batches_per_round(&a->learner, actor_exact_kl_reference(a), stop - i);
-            ARES_TRY(forward_and_head(u, c->plan + i, k, keep, p));
+            ARES_TRY(forward(u, c->plan + i, k, keep, p));
+            ARES_TRY(visit(u, p, head));
             i += k;
         } while (i < stop);
     }
     return ARES_OK;
 }
 
-/* The backward of n micro-batches that an early stop has left, round after round. */
+/*
+ * The backward of n micro-batches that an early stop has left, round after round, each after
+ * another forward. The first forward, in p, serves where it was one round of which no micro-batch
+ * is left out.
+ */
 static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, int64_t n,
-                        bool kept, round_pass *p)
+                        round_pass *p)
 {
-    const learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
+    learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
+    int64_t stopped = c->n - n;
+    if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
+    bool kept = !u->known && !stopped && c->rounds.n == 1 &&
+                learner_micro_batches_per_round(l, ref, c->n) == c->n;
     for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
         int64_t stop = until_round(left, n, &c->rounds.round[r]);
         int rc;
         do {
             int64_t k = learner_micro_batches_per_round(l, ref, stop - i);
-            rc = finish(u, left + i, k, kept, p);
+            rc = kept ? ARES_OK : forward(u, left + i, k, true, p);
+            if (rc == ARES_OK) rc = visit(u, p, u->known ? known_loss : head_backward);
+            if (rc == ARES_OK) rc = learner_backward_round(l, p->rows, k);
             i += k;
         } while (i < stop && rc == ARES_OK);
         ARES_TRY(learner_end_round(l, rc));
     }
-    return ARES_OK;
-}
-
-/*
- * Whether the forward passes of the losses serve the backward: they were one round, of which no
- * micro-batch is left out. left: micro-batches that are not stopped
- */
-static int keeps_forward(const update *u, const cuts *c, int64_t left, bool *kept)
-{
-    const learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
-    int64_t stopped = c->n - left;
-    if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
-    *kept = !u->known && !stopped && c->rounds.n == 1 &&
-            learner_micro_batches_per_round(l, ref, c->n) == c->n;
     return ARES_OK;
 }
 
@@ -694,12 +562,16 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     ARES_TRY(make_cuts(u, row, end, &c));
     bool *run_stopped =
         ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
-    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped), kept;
+    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped);
     ares_micro_batch *left = ares_arena_alloc(&u->batch->arena, (size_t)(c.n + 1) * sizeof *left);
     int rc = a->loss->flags & ARES_LOSS_PAIRS ? pair_log_probs(u, row, end) : ARES_OK;
     ARES_TRY(take_log_probs(u, row, end));
     if (rc == ARES_OK && !u->known) rc = forward_all(u, &c, &p);
-    if (rc == ARES_OK && !u->known) rc = update_log_probs(u, row, end);
+    if (rc == ARES_OK && !u->known) { /* the host waits for the log-probs */
+        const column_part part = part_of(u, u->host.log_prob, u->col.log_prob, row, end);
+        dc_download(&u->actor->learner.columns, &part, 1);
+        rc = l->model->device->k->sync(l->model->device);
+    }
     ARES_TRY(ares_world_share_error(l->world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
     int64_t n = 0;
@@ -710,13 +582,17 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
             if (!stopped[k]) left[n++] = c.plan[k];
         }
     }
-    ARES_TRY(abandoned(u, c.runs, c.n_runs, run_stopped, idle));
+    /* has the early stop left no token to train on, on any rank? */
+    ares_agg_counts trains = { 0 };
+    for (int64_t r = 0; r < c.n_runs; r++)
+        if (!run_stopped[r]) ares_agg_count(u->batch, c.runs[r].row, c.runs[r].end, &trains);
+    ARES_TRY(ares_world_sum_f64(l->world, &trains.tokens, 1));
+    *idle = trains.tokens == 0;
     u->stopped_mini += *idle;
     if (*idle) return ARES_OK;
     rc = learner_share_round_error(l, mini_batch_losses(u, row, end, c.plan, c.n, stopped));
     ARES_TRY(learner_share_error(l, ref, rc));
-    ARES_TRY(keeps_forward(u, &c, n, &kept));
-    return backward_all(u, &c, left, n, kept, &p);
+    return backward_all(u, &c, left, n, &p);
 }
 
 /* The weight of every token of the mini-batch. *tokens: tokens with mask 1 over all ranks. */
@@ -757,7 +633,10 @@ static int pass_over(update *u, const ares_micro_batch *round)
     do {
         int64_t k = learner_micro_batches_per_round(&u->actor->learner,
                                                     actor_exact_kl_reference(u->actor), n - i);
-        ARES_TRY(whole_round(u, plan + i, k));
+        round_pass p;
+        ARES_TRY(forward(u, plan + i, k, true, &p));
+        ARES_TRY(visit(u, &p, head_and_loss));
+        ARES_TRY(learner_backward_round(&u->actor->learner, p.rows, k));
         i += k;
     } while (i < n);
     return ARES_OK;
@@ -774,28 +653,59 @@ static int in_one_pass(update *u, int64_t row, int64_t end)
     return ARES_OK;
 }
 
-/* The columns of rows [row, end) before their losses. *tokens: as weigh tells */
-static int begin(update *u, int64_t row, int64_t end, double *tokens)
+/*
+ * What a card's losses have left of rows [row, end): sums, log-probs and KL, all on the host after
+ * one wait, or the error that names a number that the loss cannot compute with. On the CPU they are
+ * there.
+ */
+static int update_card_end(update *u, int64_t row, int64_t end)
 {
-    const learner *l = &u->actor->learner;
+    const actor *a = u->actor;
+    learner *l = &u->actor->learner;
     ares_device *d = l->model->device;
-    int64_t first = u->batch->row_start[row];
-    size_t n = (size_t)(u->batch->row_start[end] - first);
-    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
-    memset(u->passed + row, 0, (size_t)(end - row));
-    for (int i = 0; i < ARES_COUNT(zeroed); i++)
-        if (zeroed[i] && n) d->k->zero(d, zeroed[i] + first, n * sizeof(float));
-    ARES_TRY(weigh(u, row, end, tokens));
-    dc_upload(&l->columns, u->col.weight + first, u->host.weight + first, n * sizeof(float));
-    update_card_begin(u);
-    return ARES_OK;
+    ares_card_sums sums;
+    if (!u->card) return ARES_OK;
+    column_part part[3] = { { &sums, u->card->sums, sizeof sums },
+                            part_of(u, u->host.log_prob, u->col.log_prob, row, end) };
+    if (u->host.seen_kl) part[2] = part_of(u, u->host.seen_kl, u->col.seen_kl, row, end);
+    dc_download(&l->columns, part, u->host.seen_kl ? 3 : 2);
+    ARES_TRY(d->k->sync(d));
+    if (sums.fault == UINT64_MAX) {
+        ares_card_sums_add(&sums, &u->sums);
+        return ARES_OK;
+    }
+    /* the message is the CPU's, which needs all inputs of the loss */
+    part[0] = part_of(u, u->host.entropy, u->col.entropy, row, end);
+    if (u->host.kl) part[1] = part_of(u, u->host.kl, u->col.kl, row, end);
+    dc_download(&l->columns, part, u->host.kl ? 2 : 1);
+    ARES_TRY(d->k->sync(d));
+    const span s = span_of(u, &u->host, row, end);
+    const ares_loss_args args = args_of(u, &u->host, &s, &a->cfg->loss);
+    const ares_kl_args kl = update_kl_args(u, &u->host, args.first);
+    bool terms =
+        (a->loss->flags & ARES_LOSS_PAIRS) || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL;
+    return ares_loss_fault(terms ? NULL : a->loss, &args, u->host.seen_kl ? &kl : NULL);
 }
 
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
 {
     actor *a = u->actor;
+    ares_device *d = a->learner.model->device;
+    int64_t first = u->batch->row_start[row];
+    size_t n = (size_t)(u->batch->row_start[end] - first);
+    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
     double trained;
-    ARES_TRY(begin(u, row, end, &trained));
+    memset(u->passed + row, 0, (size_t)(end - row));
+    for (int i = 0; i < ARES_COUNT(zeroed); i++)
+        if (zeroed[i] && n) d->k->zero(d, zeroed[i] + first, n * sizeof(float));
+    ARES_TRY(weigh(u, row, end, &trained));
+    dc_upload(&a->learner.columns, u->col.weight + first, u->host.weight + first,
+              n * sizeof(float));
+    if (u->card) { /* its sums begin at 0 */
+        ares_card_sums sums;
+        ares_card_sums_init(&sums);
+        dc_upload(&a->learner.columns, u->card->sums, &sums, sizeof sums);
+    }
     *idle = trained == 0;
     u->empty += *idle && !u->fills;
     if (*idle) return ARES_OK;
@@ -813,7 +723,7 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
 
 /* Columns of one number per token, and what all mini-batches of an update have in common. */
 
-/* Those of the batch, those that the step's options call for, and room for what is computed. */
+/* The columns on the host: of the batch, and in its arena those that this update computes. */
 static void host_columns(update *u, bool kl, bool exact)
 {
     const actor *a = u->actor;
@@ -843,7 +753,7 @@ int update_prepare(update *u)
     actor *a = u->actor;
     ares_batch *b = u->batch;
     const ares_train_config *cfg = a->cfg;
-    bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
+    bool kl = kl_in_loss(a), exact = exact_kl(a);
     if (exact && !a->ref)
         return ares_fail(
             ARES_ESTATE,

@@ -72,10 +72,18 @@ void controls_check(ares_config *cfg, const ares_train_config *c, const ares_rew
     }
 }
 
-static int open_all(controls *c, const ares_train_config *cfg, const ares_source *source)
+int controls_open(const ares_trainer *t, controls **out)
 {
+    const ares_train_config *cfg = t->run.cfg;
+    const ares_source *source = &t->run.source;
     int n;
     const ares_control *const *list = ares_control_list(&n);
+    controls *c = *out = ares_calloc(1, sizeof *c);
+    c->env = (ares_control_env){ .world = t->run.world,
+                                 .algorithm = &cfg->algorithm,
+                                 .entropy_reward = ares_reward_shapes(t->reward) };
+    c->force = cfg->trainer.force;
+    c->origin = train_origin_of(&t->run);
     c->items = ares_calloc((size_t)n + 1, sizeof *c->items);
     for (int i = 0; i < n; i++) {
         if (!list[i]->wanted(cfg->controls[i], &c->env)) continue;
@@ -88,18 +96,6 @@ static int open_all(controls *c, const ares_train_config *cfg, const ares_source
     return ARES_OK;
 }
 
-int controls_open(const ares_trainer *t, controls **out)
-{
-    const ares_train_config *cfg = t->run.cfg;
-    controls *c = *out = ares_calloc(1, sizeof *c);
-    c->env = (ares_control_env){ .world = t->run.world,
-                                 .algorithm = &cfg->algorithm,
-                                 .entropy_reward = ares_reward_shapes(t->reward) };
-    c->force = cfg->trainer.force;
-    c->origin = train_origin_of(&t->run);
-    return open_all(c, cfg, &t->run.source);
-}
-
 void controls_close(controls *c)
 {
     if (!c) return;
@@ -109,6 +105,7 @@ void controls_close(controls *c)
     ares_free(c);
 }
 
+/* Loops over the open controls; none where c is NULL. */
 #define EACH(c, k)                                                                           \
     for (const open_control *k = (c) ? (c)->items : NULL, *end_##k = k + ((c) ? (c)->n : 0); \
          k < end_##k; k++)
@@ -224,6 +221,7 @@ static bool differs(const ares_json *json, const char *key, const char *own)
     return saved && saved->type == ARES_JSON_STRING && !ares_view_is(saved->text, own);
 }
 
+/* Refuses a state that another run's data or model has left, unless it is forced. */
 static int check_origin(const controls *c, const ares_json *json, const char *path)
 {
     static const char remedy[] =

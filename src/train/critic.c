@@ -47,7 +47,7 @@ void critic_close(critic *c)
     ares_model_free(m);
 }
 
-/* A micro-batch of a round: values or their derivatives, [n_out], on the device. */
+/* The value head over a pass. value: scratch, [n_out] of the device's type; to: f32 [n_out]. */
 static void value_of(const critic *c, const learner_pass *p, void *value, float *to)
 {
     const ares_model *model = c->learner.model;
@@ -64,7 +64,7 @@ static void value_of(const critic *c, const learner_pass *p, void *value, float 
     d->k->convert(d, to, ARES_F32, value, d->k->act, n);
 }
 
-/* The values of a micro-batch. */
+/* Bytes of the values of so many rows, in the device's type. */
 static size_t value_bytes(const critic *c, int32_t rows)
 {
     return (size_t)rows * ares_dtype_bytes(c->learner.model->device->k->act);
@@ -92,20 +92,6 @@ size_t critic_expect(critic *c, int32_t rows, int64_t n)
     return learner_expect_backward(&c->learner, rows, n, value_bytes(c, rows));
 }
 
-/* Values of the response tokens of a round, set by set, on the device. */
-static int values_of_round(critic *c, ares_batch *b, const ares_micro_set *sets, int64_t n,
-                           float *values)
-{
-    learner_pass *p = ares_arena_alloc(&b->arena, (size_t)(n + 1) * sizeof *p);
-    void *value;
-    ARES_TRY(forward(c, b, sets, n, false, p, &value));
-    learner_hold_head(&c->learner);
-    for (int64_t i = 0; i < n; values += sets[i++].out)
-        if (p[i].packed.n_out) value_of(c, &p[i], value, values);
-    learner_drop_head(&c->learner);
-    return ARES_OK;
-}
-
 int critic_values(critic *c, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "values", response_mask));
@@ -120,13 +106,18 @@ int critic_values(critic *c, ares_batch *b)
                             c->cfg->critic.share_prompts, &b->arena, &sets, &n);
     if (rc == ARES_OK) rc = dc_open(&l->stats, d, l->role, bytes, 1);
     ARES_TRY(learner_share_error(l, NULL, rc));
-    float *on = dc_place(&l->stats, values, bytes), *at_round = on;
+    float *on = dc_place(&l->stats, values, bytes), *at_round = on; /* set by set */
     learner_scored rounds;
     ARES_TRY(learner_cut_scored(l, NULL, sets, n, learner_by_region(l, NULL), &b->arena, &rounds));
     for (int64_t i = 0; i < rounds.n; i++) {
         int64_t first = rounds.first[i], end = rounds.first[i + 1];
-        ARES_TRY(values_of_round(c, b, sets + first, end - first, at_round));
-        for (; first < end; first++) at_round += sets[first].out;
+        learner_pass *p = ares_arena_alloc(&b->arena, (size_t)(end - first + 1) * sizeof *p);
+        void *value;
+        ARES_TRY(forward(c, b, sets + first, end - first, false, p, &value));
+        learner_hold_head(l);
+        for (; first < end; at_round += sets[first++].out, p++)
+            if (p->packed.n_out) value_of(c, p, value, at_round);
+        learner_drop_head(l);
     }
     dc_download(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
     ARES_TRY(learner_sync(l));
@@ -157,6 +148,9 @@ typedef struct value_update {
     critic_columns host, col; /* on the host, and where the device computes with them */
     ares_card_sums *card;     /* a card's sums; NULL on the CPU, whose losses add to sums */
     ares_value_sums sums;
+    /* optimizer steps that were taken, mini-batches without a token, updates left out */
+    int64_t updates, empties, skipped;
+    double norms; /* of the gradients, summed over the steps taken */
 } value_update;
 
 static int open_columns(value_update *u)
@@ -237,37 +231,6 @@ static int value_loss(value_update *u, const ares_micro_batch *m, const learner_
     return ARES_OK;
 }
 
-/* The micro-batches of a round: forward, loss, backward. */
-static int one_round(value_update *u, const ares_micro_batch *m, int64_t n)
-{
-    critic *c = u->critic;
-    ares_arena *arena = &u->batch->arena;
-    learner_pass *p = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *p);
-    void *value;
-    ARES_TRY(forward(c, u->batch, learner_sets_of(m, n, arena), n, true, p, &value));
-    int rc = ARES_OK;
-    ares_region_grad(c->learner.model, ares_model_head_region(c->learner.model));
-    learner_hold_head(&c->learner);
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = value_loss(u, &m[i], &p[i], value);
-    learner_drop_head(&c->learner);
-    ARES_TRY(learner_share_error(&c->learner, NULL, rc));
-    return learner_backward_round(&c->learner, p, n);
-}
-
-/* The columns of rows [row, end) before their losses; a card's sums begin at 0. */
-static void begin(value_update *u, int64_t row, int64_t end)
-{
-    const device_columns *c = &u->critic->learner.columns;
-    ares_device *d = c->device;
-    int64_t t = u->batch->row_start[row];
-    size_t bytes = (size_t)(u->batch->row_start[end] - t) * sizeof(float);
-    if (bytes) d->k->zero(d, u->col.d_value + t, bytes);
-    dc_upload(c, u->col.weight + t, u->host.weight + t, bytes);
-    ares_card_sums sums;
-    ares_card_sums_init(&sums);
-    if (u->card) dc_upload(c, u->card, &sums, sizeof sums);
-}
-
 /* A card's sums of rows [row, end), in one wait, or the error that names a fault. */
 static int finish(value_update *u, int64_t row, int64_t end)
 {
@@ -290,44 +253,43 @@ static int finish(value_update *u, int64_t row, int64_t end)
     return ares_value_fault(&a);
 }
 
-/* The passes of rows [row, end): a micro-batch after the other, or all together. */
+/* Forward, loss and backward of rows [row, end): one micro-batch after the other, or all together.
+ */
 static int pass_over(value_update *u, int64_t row, int64_t end)
 {
-    const ares_critic_config *c = &u->critic->cfg->critic;
-    ares_micro_batch *plan =
-        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
-    int64_t i = 0, n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
+    critic *c = u->critic;
+    learner *l = &c->learner;
+    const ares_critic_config *cfg = &c->cfg->critic;
+    ares_arena *arena = &u->batch->arena;
+    ares_micro_batch *plan = ares_arena_alloc(arena, (size_t)(end - row + 1) * sizeof *plan);
+    int64_t i = 0,
+            n = ares_pack_plan(u->batch, row, end, cfg->max_token_len, cfg->share_prompts, plan);
     do {
-        int64_t k = learner_micro_batches_per_round(&u->critic->learner, NULL, n - i);
-        ARES_TRY(one_round(u, plan + i, k));
+        int64_t k = learner_micro_batches_per_round(l, NULL, n - i);
+        learner_pass *p = ares_arena_alloc(arena, (size_t)(k + 1) * sizeof *p);
+        const ares_micro_batch *m = plan + i;
+        void *value;
+        ARES_TRY(forward(c, u->batch, learner_sets_of(m, k, arena), k, true, p, &value));
+        int rc = ARES_OK;
+        ares_region_grad(l->model, ares_model_head_region(l->model));
+        learner_hold_head(l);
+        for (int64_t j = 0; j < k && rc == ARES_OK; j++) rc = value_loss(u, &m[j], &p[j], value);
+        learner_drop_head(l);
+        ARES_TRY(learner_share_error(l, NULL, rc));
+        ARES_TRY(learner_backward_round(l, p, k));
         i += k;
     } while (i < n);
     return ARES_OK;
 }
 
-static int all_rounds(value_update *u, int64_t row, int64_t end)
-{
-    const learner *l = &u->critic->learner;
-    learner_rounds rounds;
-    ARES_TRY(learner_cut_rounds(l, u->batch, row, end, u->critic->cfg->critic.share_prompts,
-                                &u->batch->arena, &rounds));
-    for (int64_t i = 0; i < rounds.n; i++)
-        ARES_TRY(learner_end_round(l, pass_over(u, rounds.round[i].row, rounds.round[i].end)));
-    return ARES_OK;
-}
-
-typedef struct mini_batch_result {
-    bool empty;       /* no rank has a token to learn from, and no step was taken */
-    double grad_norm; /* NaN: the update was left out, on every rank */
-} mini_batch_result;
-
-/* One optimizer step, over rows [row, end). */
-static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_result *out)
+/* One optimizer step, over rows [row, end). fills: they only fill the batch, and count nowhere. */
+static int mini_batch(value_update *u, int64_t row, int64_t end, bool fills)
 {
     critic *c = u->critic;
     learner *l = &c->learner;
     ares_batch *b = u->batch;
     char what[80];
+    double norm;
     ares_value_sums before = u->sums;
     snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)l->step + 1,
              (long long)l->optim.updates + 1);
@@ -335,18 +297,35 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_resu
     ares_agg_count(b, row, end, &counts);
     double totals[2] = { counts.tokens, counts.rows };
     ARES_TRY(ares_world_sum_f64(l->world, totals, 2));
-    *out = (mini_batch_result){ .empty = totals[0] == 0 };
-    if (out->empty) return ARES_OK;
+    if (totals[0] == 0) { /* no rank has a token to learn from */
+        u->empties += !fills;
+        return ARES_OK;
+    }
     counts = (ares_agg_counts){ totals[0], totals[1], (double)c->cfg->data.max_response_length };
     ARES_TRY(ares_agg_weights(c->cfg->critic.loss_avg_mode, b, row, end, &counts,
                               u->host.weight + b->row_start[row]));
-    begin(u, row, end);
+    int64_t t = b->row_start[row];
+    size_t bytes = (size_t)(b->row_start[end] - t) * sizeof(float);
+    if (bytes) l->model->device->k->zero(l->model->device, u->col.d_value + t, bytes);
+    dc_upload(&l->columns, u->col.weight + t, u->host.weight + t, bytes);
+    ares_card_sums sums; /* a card's begin at 0 */
+    ares_card_sums_init(&sums);
+    if (u->card) dc_upload(&l->columns, u->card, &sums, sizeof sums);
     ARES_TRY(learner_zero_grad(l, NULL));
-    int rc = all_rounds(u, row, end);
+    learner_rounds rounds;
+    int rc = learner_cut_rounds(l, b, row, end, c->cfg->critic.share_prompts, &b->arena, &rounds);
+    for (int64_t i = 0; rc == ARES_OK && i < rounds.n; i++)
+        rc = learner_end_round(l, pass_over(u, rounds.round[i].row, rounds.round[i].end));
     if (rc == ARES_OK) rc = finish(u, row, end);
     rc = ares_world_share_error(l->world, rc);
-    ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &out->grad_norm));
-    if (isnan(out->grad_norm)) u->sums = before;
+    ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &norm));
+    if (isnan(norm)) { /* the update was left out, on every rank, and counts in no metric */
+        u->sums = before;
+        u->skipped++;
+        return ARES_OK;
+    }
+    u->norms += norm;
+    u->updates++;
     return ARES_OK;
 }
 
@@ -376,29 +355,13 @@ static int explained_variance(const critic *c, const ares_batch *b, ares_metrics
     return ARES_OK;
 }
 
-/* What the mini-batches of an update were. */
-typedef struct update_result {
-    int64_t updates, empties, skipped;
-    double norms; /* sum over the updates */
-    ares_value_sums sums;
-} update_result;
-
-static int train(critic *c, const mini_batches *minis, update_result *out)
+static int train(value_update *u, const mini_batches *minis)
 {
-    value_update u = { .critic = c, .batch = minis->batch };
-    ARES_TRY(ares_world_share_error(c->learner.world, open_columns(&u)));
+    const critic *c = u->critic;
+    ARES_TRY(ares_world_share_error(c->learner.world, open_columns(u)));
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
-        for (int64_t k = 0; k < minis->n; k++) {
-            mini_batch_result step;
-            ARES_TRY(mini_batch(&u, minis->start[k], minis->start[k + 1], &step));
-            out->empties += step.empty && k < minis->counted;
-            if (step.empty) continue;
-            out->skipped += isnan(step.grad_norm);
-            if (isnan(step.grad_norm)) continue;
-            out->norms += step.grad_norm;
-            out->updates++;
-        }
-    out->sums = u.sums;
+        for (int64_t k = 0; k < minis->n; k++)
+            ARES_TRY(mini_batch(u, minis->start[k], minis->start[k + 1], k >= minis->counted));
     return ARES_OK;
 }
 
@@ -408,13 +371,13 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m)
     ARES_TRY(ARES_NEED(b, "update_critic", returns));
     const mini_batch_size size = mini_batch_size_of_critic(c->cfg);
     mini_batches minis;
-    update_result u = { 0 };
     ARES_TRY(ares_world_share_error(c->learner.world,
                                     mini_batches_cut(&size, b, c->learner.world, &minis)));
     double lr = learner_lr(&c->learner);
     mini_batches_expect(&minis, c->cfg->critic.ppo_epochs, c->cfg->critic.max_token_len,
                         c->cfg->critic.share_prompts);
-    int rc = train(c, &minis, &u);
+    value_update u = { .critic = c, .batch = minis.batch };
+    int rc = train(&u, &minis);
     mini_batches_fini(&minis);
     ARES_TRY(rc);
     c->learner.step++;

@@ -12,7 +12,7 @@
 
 /* Columns on the device; all of it does nothing where the device's memory is the host's. */
 
-enum { ALIGN = 256 };
+enum { ALIGN = 256 }; /* bytes, as of a card's own allocations */
 static size_t aligned(size_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -55,31 +55,26 @@ void dc_upload(const device_columns *c, void *device, const void *host, size_t b
     if (device != host && bytes) c->device->k->copy_in(c->device, device, host, bytes);
 }
 
-static bool stage(device_columns *c, size_t bytes)
-{
-    ares_device *d = c->device;
-    if (c->staged_bytes >= bytes) return true;
-    if (c->staged) d->k->release(d, c->staged, c->staged_bytes);
-    c->staged = d->k->alloc(d, bytes);
-    c->staged_bytes = c->staged ? bytes : 0;
-    c->host_staged = ares_realloc(c->host_staged, c->staged_bytes);
-    return c->staged != NULL;
-}
-
 void dc_download(device_columns *c, const column_part *part, int n)
 {
-    const ares_kernels *k = c->device->k;
+    ares_device *d = c->device;
+    const ares_kernels *k = d->k;
     size_t bytes = 0, at = 0;
     if (dc_shared(c)) return;
     for (int i = 0; i < n; i++) bytes += aligned(part[i].bytes);
-    if (!stage(c, bytes)) { /* as many waits as arrays */
-        for (int i = 0; i < n; i++)
-            k->copy_out(c->device, part[i].host, part[i].device, part[i].bytes);
+    if (c->staged_bytes < bytes) {
+        if (c->staged) k->release(d, c->staged, c->staged_bytes);
+        c->staged = k->alloc(d, bytes);
+        c->staged_bytes = c->staged ? bytes : 0;
+        c->host_staged = ares_realloc(c->host_staged, c->staged_bytes);
+    }
+    if (c->staged_bytes < bytes) { /* the card is full: as many waits as arrays */
+        for (int i = 0; i < n; i++) k->copy_out(d, part[i].host, part[i].device, part[i].bytes);
         return;
     }
     for (int i = 0; i < n; at += aligned(part[i++].bytes))
-        k->copy(c->device, c->staged + at, part[i].device, part[i].bytes);
-    k->copy_out(c->device, c->host_staged, c->staged, bytes);
+        k->copy(d, c->staged + at, part[i].device, part[i].bytes);
+    k->copy_out(d, c->host_staged, c->staged, bytes);
     at = 0;
     for (int i = 0; i < n; at += aligned(part[i++].bytes))
         memcpy(part[i].host, c->host_staged + at, part[i].bytes);
@@ -121,15 +116,7 @@ static int media_show(learner *l, ares_packed *packed, int n, bool keep)
     return ARES_OK;
 }
 
-/* Before a backward: memory for the derivatives by features, where the tower is trained. */
-static void media_wants(learner *l, ares_packed *packed, int n)
-{
-    size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
-    for (int i = 0; i < n && trained(l); i++)
-        packed[i].d_features = ares_arena_alloc(&l->arena, (size_t)packed[i].n_features * row + 1);
-}
-
-/* After it: these derivatives go back through the tower, pass by pass. */
+/* The derivatives by features go back through a trained tower, pass by pass. */
 static int media_backward(learner *l, const ares_packed *packed, int n)
 {
     ares_model *m = l->model;
@@ -467,7 +454,9 @@ int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
     ares_packed *packed;
     const void **d_hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *d_hidden);
     int present = packed_of(l, p, n, &packed);
-    media_wants(l, packed, present);
+    size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
+    for (int i = 0; i < present && trained(l); i++) /* memory for the derivatives by features */
+        packed[i].d_features = ares_arena_alloc(&l->arena, (size_t)packed[i].n_features * row + 1);
     for (int64_t i = 0, k = 0; i < n; i++)
         if (p[i].packed.n_out) d_hidden[k++] = p[i].d_hidden;
     ARES_TRY(ares_model_backward_round(l->model, l->workspace, packed, present, d_hidden));
@@ -489,27 +478,6 @@ static void head_writes(ares_head_args *h, float *stats, size_t n)
     h->lse = stats + 2 * n;
 }
 
-/* stats [3][n]: of a round, of its rows the first of each. */
-static int score(learner *l, const learner_scoring *s, const ares_batch *b,
-                 const ares_micro_set *sets, int64_t n_sets, learner_pass *p, float *stats,
-                 size_t n)
-{
-    ares_device *d = l->model->device;
-    ares_vocab_parts parts;
-    if (l->model->tp) parts = ares_model_head_parts(l->model);
-    ARES_TRY(learner_forward_round(l, b, sets, n_sets, s->share_prompts, false, p));
-    learner_hold_head(l);
-    for (int64_t i = 0; i < n_sets; stats += sets[i++].out) {
-        if (!p[i].packed.n_out) continue;
-        ares_head_args h = learner_head(l, &p[i], s->temperature);
-        h.parts = l->model->tp ? &parts : NULL;
-        head_writes(&h, stats, n);
-        d->k->head(d, &h);
-    }
-    learner_drop_head(l);
-    return dc_sync_if_host(&l->stats);
-}
-
 /* stats [3][n]: of the sets, one after the other, on the host once all have been computed. */
 static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
                      const ares_micro_set *sets, int64_t n_sets, ares_arena *arena, float *stats,
@@ -517,6 +485,8 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
 {
     ares_device *d = l->model->device;
     size_t bytes = 3 * n * sizeof *stats;
+    ares_vocab_parts parts;
+    if (l->model->tp) parts = ares_model_head_parts(l->model);
     learner_pass *p = ares_arena_alloc(arena, (size_t)(n_sets + 1) * sizeof *p);
     ARES_TRY(agree(l, dc_open(&l->stats, d, l->role, bytes, 1)));
     float *on = dc_place(&l->stats, stats, bytes), *at = on;
@@ -525,8 +495,17 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
     ARES_TRY(learner_cut_scored(l, NULL, sets, n_sets, meet, arena, &rounds));
     for (int64_t r = 0; r < rounds.n; r++) {
         int64_t i = rounds.first[r], end = rounds.first[r + 1];
-        ARES_TRY(score(l, s, b, sets + i, end - i, p, at, n));
-        for (; i < end; i++) at += sets[i].out;
+        ARES_TRY(learner_forward_round(l, b, sets + i, end - i, s->share_prompts, false, p));
+        learner_hold_head(l);
+        for (int64_t k = 0; i < end; at += sets[i++].out, k++) {
+            if (!p[k].packed.n_out) continue;
+            ares_head_args h = learner_head(l, &p[k], s->temperature);
+            h.parts = l->model->tp ? &parts : NULL;
+            head_writes(&h, at, n);
+            d->k->head(d, &h);
+        }
+        learner_drop_head(l);
+        ARES_TRY(dc_sync_if_host(&l->stats));
     }
     dc_download(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
     return learner_sync(l);
@@ -612,6 +591,7 @@ typedef struct linear_columns {
     size_t n;
 } linear_columns;
 
+/* Brings the coefficients of n micro-batches to the device, with room for what the head finds. */
 static int linear_open(learner *l, const ares_batch *b, const ares_micro_batch *m, int64_t n,
                        const float *d_log_prob, linear_columns *out)
 {
@@ -630,17 +610,7 @@ static int linear_open(learner *l, const ares_batch *b, const ares_micro_batch *
     return ARES_OK;
 }
 
-static int linear_sum(learner *l, const linear_columns *c, double *sum)
-{
-    ares_device *d = l->model->device;
-    dc_download(&l->stats, &(column_part){ c->host_stats, c->stats, c->n * sizeof(float) }, 1);
-    ARES_TRY(d->k->sync(d));
-    for (size_t i = 0; i < c->n; i++)
-        if (c->host_d[i] != 0) /* others may have probability 0 */
-            *sum += (double)c->host_d[i] * (double)c->host_stats[i];
-    return ARES_OK;
-}
-
+/* One round of learner_add_gradients. p [n]: scratch */
 static int add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
                          const ares_micro_batch *m, int64_t n, learner_pass *p,
                          const float *d_log_prob, double *sum)
@@ -666,7 +636,13 @@ static int add_gradients(learner *l, const learner_scoring *s, const ares_batch 
     }
     learner_drop_head(l);
     ARES_TRY(learner_backward_round(l, p, n));
-    return sum ? linear_sum(l, &c, sum) : ARES_OK;
+    if (!sum) return ARES_OK;
+    dc_download(&l->stats, &(column_part){ c.host_stats, c.stats, c.n * sizeof(float) }, 1);
+    ARES_TRY(d->k->sync(d));
+    for (size_t i = 0; i < c.n; i++)
+        if (c.host_d[i] != 0) /* others may have probability 0 */
+            *sum += (double)c.host_d[i] * (double)c.host_stats[i];
+    return ARES_OK;
 }
 
 int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,

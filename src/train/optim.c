@@ -23,14 +23,10 @@ int optim_init(optim *o, const ares_optim_config *cfg, int64_t total_steps)
     return ares_schedule_check(&o->schedule);
 }
 
-static bool in_bf16(const optim *o)
-{
-    return strcmp(o->cfg->strategy, "adamw_bf16") == 0;
-}
-
 int optim_alloc_states(const optim *o, ares_model *m)
 {
-    return ares_model_optimizer_alloc(m, in_bf16(o) ? ARES_BF16 : ARES_F32);
+    bool bf16 = strcmp(o->cfg->strategy, "adamw_bf16") == 0;
+    return ares_model_optimizer_alloc(m, bf16 ? ARES_BF16 : ARES_F32);
 }
 
 double optim_lr(const optim *o, int64_t step)
@@ -59,39 +55,19 @@ static int read_squares(ares_model *m, double *squares)
     return d->k->sync(d);
 }
 
-/* The chunks of a rank's own parts, norms and biases aside, which every rank has whole. */
-static int64_t own_chunks(const ares_model *m)
-{
-    int64_t n = 0;
-    for (int i = 0; i < m->n_regions - 1; i++) n += m->regions[i].own / ARES_SUM_CHUNK;
-    return n;
-}
-
-/* by_rank: rank after rank, each with its chunks of all regions; to: region after region. */
-static void order_squares(const ares_model *m, const double *by_rank, double *to)
-{
-    int shards = ares_model_shards(m);
-    int64_t own = own_chunks(m), at = 0;
-    for (int i = 0; i < m->n_regions - 1; i++) {
-        int64_t n = m->regions[i].own / ARES_SUM_CHUNK;
-        for (int s = 0; s < shards; s++, to += n)
-            memcpy(to, by_rank + s * own + at, (size_t)n * sizeof *to);
-        at += n;
-    }
-    at = shards * own; /* norms and biases */
-    memcpy(to, by_rank + at, (size_t)(m->n_squares - at) * sizeof *to);
-}
-
 /*
  * The sums of squares of all regions' chunks. *squares [n_squares]: region after region, the chunks
- * of each in their order, for the caller to free: one list, however the ranks share the model.
+ * of each in their order, for the caller to free. The list is the same however the ranks share the
+ * model, and so is the norm, bit for bit. The last region (norms and biases) is whole on every
+ * rank.
  */
 static int sum_squares(ares_model *m, double **squares)
 {
     ares_device *d = m->device;
     ares_group *g = m->share.group;
     int shards = ares_model_shards(m), last = m->n_regions - 1;
-    int64_t own = own_chunks(m);
+    int64_t own = 0; /* chunks of a rank's parts of the other regions */
+    for (int i = 0; i < last; i++) own += m->regions[i].own / ARES_SUM_CHUNK;
     double *mine = m->grad_squares + (shards > 1 ? ares_group_rank(g) * own : 0), *to = mine;
     for (int i = 0; i < last; i++) {
         const ares_region *r = &m->regions[i];
@@ -106,12 +82,25 @@ static int sum_squares(ares_model *m, double **squares)
     *squares = ares_malloc((size_t)m->n_squares * sizeof **squares);
     int rc = read_squares(m, by_rank);
     if (rc == ARES_OK) rc = ares_model_sync(m);
-    if (rc == ARES_OK) order_squares(m, by_rank, *squares);
+    /* by_rank has rank after rank, each with its chunks of all regions */
+    int64_t at = 0;
+    to = *squares;
+    for (int i = 0; i < last && rc == ARES_OK; i++) {
+        int64_t n = m->regions[i].own / ARES_SUM_CHUNK;
+        for (int s = 0; s < shards; s++, to += n)
+            memcpy(to, by_rank + s * own + at, (size_t)n * sizeof *to);
+        at += n;
+    }
+    if (rc == ARES_OK)
+        memcpy(to, by_rank + shards * own, (size_t)(m->n_squares - shards * own) * sizeof *to);
     ares_free(by_rank);
     return rc;
 }
 
-/* In a tied model, the embedding's own gradient is added to the head's before. */
+/*
+ * Sums gradients over ranks; *norm is that of all of them. In a tied model, the embedding's own
+ * gradient is added to the head's before. *squares: as sum_squares, to name a parameter by.
+ */
 static int norm_of(ares_model *m, double *norm, double **squares)
 {
     double sum = 0;
@@ -138,39 +127,31 @@ static bool finite_sums(const double *sums, int64_t n)
     return true;
 }
 
-/* The first region with a chunk whose sum is not finite. */
-static int first_faulty(const ares_model *m, const double *squares)
-{
-    int r = 0;
-    while (r < m->n_regions - 1 && finite_sums(squares, ares_region_chunks(&m->regions[r])))
-        squares += ares_region_chunks(&m->regions[r++]);
-    return r;
-}
-
-/* Fails with the parameter's name where this rank's part of its gradient is not finite. */
-static int check_finite(ares_model *m, const ares_param *p, double *squares)
-{
-    ares_device *d = m->device;
-    const ares_region *r = &m->regions[p->region];
-    int64_t from = ARES_MAX(p->at, r->own_first),
-            end = ARES_MIN(p->at + p->elements, r->own_first + r->own);
-    if (from >= end) return ARES_OK;
-    d->k->square_sums(d, r->own_grad + (from - r->own_first), end - from, m->grad_squares);
-    ARES_TRY(read_squares(m, squares));
-    if (finite_sums(squares, (end - from + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK)) return ARES_OK;
-    return ares_fail(ARES_ENUMERIC, "the gradient of '%s' (%s) holds NaN or infinity", p->name,
-                     r->name);
-}
-
 /*
  * Fails on every rank with the name of the first parameter whose gradient is not finite, in the
  * first region that has one. squares: of all chunks.
  */
 static int not_finite(ares_model *m, ares_world *world, double norm, double *squares)
 {
-    int region = first_faulty(m, squares), rc = ARES_OK;
-    for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
-        if (m->params[i].region == region) rc = check_finite(m, &m->params[i], squares);
+    ares_device *d = m->device;
+    int region = 0, rc = ARES_OK;
+    double *sums = squares;
+    while (region < m->n_regions - 1 && finite_sums(sums, ares_region_chunks(&m->regions[region])))
+        sums += ares_region_chunks(&m->regions[region++]);
+    const ares_region *r = &m->regions[region];
+    for (int i = 0; i < m->n_params && rc == ARES_OK; i++) {
+        const ares_param *p = &m->params[i];
+        /* this rank's part of the parameter */
+        int64_t from = ARES_MAX(p->at, r->own_first),
+                end = ARES_MIN(p->at + p->elements, r->own_first + r->own);
+        if (p->region != region || from >= end) continue;
+        d->k->square_sums(d, r->own_grad + (from - r->own_first), end - from, m->grad_squares);
+        rc = read_squares(m, squares);
+        if (rc == ARES_OK &&
+            !finite_sums(squares, (end - from + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK))
+            rc = ares_fail(ARES_ENUMERIC, "the gradient of '%s' (%s) holds NaN or infinity",
+                           p->name, r->name);
+    }
     rc = ares_world_share_error(world, rc);
     ARES_ASSERT(rc != ARES_OK); /* padding is zero, and f64 holds the sum of any finite squares */
     return ares_fail_in(rc, "gradient norm is %g", norm);
@@ -205,20 +186,6 @@ static void step_stretch(const optim *o, ares_model *m, const ares_region *r, co
     m->device->k->adamw(m->device, &a);
 }
 
-/*
- * The weights of a region, of which this rank has written its own part. On a card they travel while
- * AdamW goes on with the next region.
- */
-static void gather_weights(ares_model *m, const ares_region *r)
-{
-    ares_group *g = m->share.group;
-    if (m->share.how == ARES_SHARE_NONE || r->in_parts || !r->decay) return;
-    size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
-    ares_ticket t = ares_group_gather(g, r->own_weights, r->weights, bytes);
-    if (r->host)
-        ares_group_join(g, t); /* they go on to the host; otherwise the end of the step waits */
-}
-
 int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
                const char *what, double *grad_norm)
 {
@@ -243,7 +210,14 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
         ares_states s = { 0 };
         if (apart) ares_region_load_own(m, i);
         while (ares_states_next(m, i, &s)) step_stretch(o, m, r, &s, lr, scale);
-        gather_weights(m, r);
+        if (m->share.how != ARES_SHARE_NONE && !r->in_parts && r->decay) {
+            /* each rank has written its part; on a card all travel while AdamW does the next region
+             */
+            ares_ticket t = ares_group_gather(m->share.group, r->own_weights, r->weights,
+                                              (size_t)r->own * ares_dtype_bytes(r->dtype));
+            /* weights that go on to the host wait here, the others at the end of the step */
+            if (r->host) ares_group_join(m->share.group, t);
+        }
         ares_region_store(m, i);
         if (apart) ares_region_unload(m, i);
     }

@@ -34,17 +34,6 @@ typedef struct encode_job {
     slot *slots;
 } encode_job;
 
-static int no_key(const sft_encoder *e, const ares_json *row)
-{
-    ares_str what = { 0 };
-    ares_str_addf(&what, "neither '%s' nor '%s' and '%s'", e->cfg->sft.messages_key,
-                  e->cfg->data.prompt_key, e->cfg->sft.response_key);
-    int rc =
-        ares_row_lacks(row, what.data, "sft.messages_key, or data.prompt_key and sft.response_key");
-    ares_str_fini(&what);
-    return rc;
-}
-
 /* ------------------------------------------------------------------ conversations */
 /*
  * Whether a message is learnt from: a 0 says no, under the names of OpenAI, slime, Axolotl and
@@ -259,7 +248,15 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
     int64_t first = 0;
     bool chat = ares_prompt_encoder_chat(e->prompts) != NULL;
     if (!response && ares_row_is_alpaca(row)) response = value_at(row, "output");
-    if (!messages && (!prompt || !response)) return no_key(e, row);
+    if (!messages && (!prompt || !response)) {
+        ares_str what = { 0 };
+        ares_str_addf(&what, "neither '%s' nor '%s' and '%s'", c->sft.messages_key,
+                      c->data.prompt_key, c->sft.response_key);
+        int rc = ares_row_lacks(row, what.data,
+                                "sft.messages_key, or data.prompt_key and sft.response_key");
+        ares_str_fini(&what);
+        return rc;
+    }
     if (!chat && (messages || prompt->type == ARES_JSON_ARRAY || response->type == ARES_JSON_ARRAY))
         return ares_fail(ARES_ECONFIG,
                          "a list of messages needs a chat template; set "
@@ -528,20 +525,6 @@ static int open_rows(sft_trainer *t, const ares_texts *files, const ares_order *
     return rc;
 }
 
-static int open_training_rows(sft_trainer *t)
-{
-    const ares_train_config *c = &t->cfg;
-    const ares_order order = { .draw = c->sft.batch_size,
-                               .shuffle = c->data.shuffle,
-                               .seed = (uint64_t)c->data.seed,
-                               .option = "sft.batch_size" };
-    ARES_TRY(open_rows(t, &c->data.train_files, &order, &t->run.source, &t->train));
-    t->run.total_steps = c->trainer.max_steps == ARES_NULL_I64
-                             ? ares_source_epoch_draws(&t->run.source) * c->trainer.total_epochs
-                             : c->trainer.max_steps;
-    return ARES_OK;
-}
-
 static int open_encoder(sft_trainer *t)
 {
     ares_data_config *data = &t->cfg.data;
@@ -557,7 +540,16 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
     ARES_TRY(training_open_device(&t->run));
     ARES_TRY(training_open_model(&t->run, weights));
     ARES_TRY(open_encoder(t));
-    if (!c->trainer.val_only) ARES_TRY(open_training_rows(t));
+    if (!c->trainer.val_only) {
+        const ares_order order = { .draw = c->sft.batch_size,
+                                   .shuffle = c->data.shuffle,
+                                   .seed = (uint64_t)c->data.seed,
+                                   .option = "sft.batch_size" };
+        ARES_TRY(open_rows(t, &c->data.train_files, &order, &t->run.source, &t->train));
+        t->run.total_steps = c->trainer.max_steps == ARES_NULL_I64
+                                 ? ares_source_epoch_draws(&t->run.source) * c->trainer.total_epochs
+                                 : c->trainer.max_steps;
+    }
     if (c->data.val_files.count)
         ARES_TRY(
             open_rows(t, &c->data.val_files, &(ares_order){ .draw = 1 }, &t->run.val, &t->val));
@@ -645,68 +637,38 @@ int ares_sft_check_files(ares_config *cfg, const ares_train_config *c)
 }
 
 /* ------------------------------------------------------------------ batches */
-static void add_row(ares_batch *b, const sft_row *row)
+/* Adds rows [n] to an empty batch, each as a group of its own. */
+static void fill(ares_batch *b, const sft_row *const *rows, int64_t n)
 {
-    ares_sample s = { .draw = row->row->id,
-                      .row = row->row,
-                      .prompt = row->ids,
-                      .prompt_len = row->prompt,
-                      .row_media = row->row_media };
-    ares_batch_begin_group(b);
-    ares_batch_add_row(b, &s, row->n - row->prompt);
-}
-
-/* rows [b->rows]: the rows that were added */
-static void fill(ares_batch *b, const sft_row *const *rows)
-{
+    for (int64_t r = 0; r < n; r++) {
+        ares_sample s = { .draw = rows[r]->row->id,
+                          .row = rows[r]->row,
+                          .prompt = rows[r]->ids,
+                          .prompt_len = rows[r]->prompt,
+                          .row_media = rows[r]->row_media };
+        ares_batch_begin_group(b);
+        ares_batch_add_row(b, &s, rows[r]->n - rows[r]->prompt);
+    }
     ARES_PUT(b, responses);
     ARES_PUT(b, response_mask);
-    for (int64_t r = 0; r < b->rows; r++) {
-        size_t n = (size_t)(rows[r]->n - rows[r]->prompt);
+    for (int64_t r = 0; r < n; r++) {
+        size_t tokens = (size_t)(rows[r]->n - rows[r]->prompt);
         memcpy(b->responses + b->row_start[r], rows[r]->ids + rows[r]->prompt,
-               n * sizeof *b->responses);
-        memcpy(b->response_mask + b->row_start[r], rows[r]->trained + rows[r]->prompt, n);
+               tokens * sizeof *b->responses);
+        memcpy(b->response_mask + b->row_start[r], rows[r]->trained + rows[r]->prompt, tokens);
     }
-}
-
-/* This rank's rows of the step. */
-static int next_batch(sft_trainer *t, ares_batch *b)
-{
-    int64_t size = t->cfg.sft.batch_size, ranks = ares_world_size(t->run.world),
-            rank = ares_world_rank(t->run.world);
-    ares_batch_clear(b);
-    ares_drawn *drawn = ares_arena_alloc(&b->arena, (size_t)size * sizeof *drawn);
-    const sft_row **rows = ares_arena_alloc(&b->arena, (size_t)size * sizeof *rows);
-    ARES_TRY(ares_source_next(&t->run.source, size, &b->arena, drawn));
-    for (int64_t i = rank; i < size; i += ranks) {
-        rows[b->rows] = &t->train.items[drawn[i].id];
-        add_row(b, rows[b->rows]);
-    }
-    fill(b, rows);
-    return ARES_OK;
 }
 
 /* ------------------------------------------------------------------ the step */
-/* Passes over n micro-batches, which may be none. d_log_prob: of the batch's tokens; loss: is added
- * to */
-static int pass_over(learner *l, const ares_batch *b, const ares_micro_batch *m, int64_t n,
-                     const float *d_log_prob, double *loss)
-{
-    const learner_scoring scoring = { .temperature = 1 };
-    ARES_TRY(learner_add_gradients(l, &scoring, b, m, n, d_log_prob, loss));
-    if (isfinite(*loss)) return ARES_OK;
-    const ares_row *row = b->samples[m->row].row;
-    return ares_fail(ARES_ENUMERIC,
-                     "loss is %g in a micro-batch of %lld rows that begins with %s:%lld; lower "
-                     "the learning rate, or look at these rows",
-                     *loss, (long long)(m[n - 1].end - m->row), row->file, (long long)row->line);
-}
-
-/* The rounds of the step's rows: a micro-batch after the other, or all together. */
+/*
+ * The rounds of the step's rows: one micro-batch after the other, or all together. d_log_prob: of
+ * the batch's tokens; loss: is added to
+ */
 static int all_rounds(sft_trainer *t, const float *d_log_prob, double *loss)
 {
     ares_batch *b = &t->batch;
     learner *l = &t->policy;
+    const learner_scoring scoring = { .temperature = 1 };
     learner_rounds rounds;
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
     ARES_TRY(learner_cut_rounds(l, b, 0, b->rows, false, &b->arena, &rounds));
@@ -717,7 +679,16 @@ static int all_rounds(sft_trainer *t, const float *d_log_prob, double *loss)
         ares_work_expect(ARES_WORK_MICRO_BATCHES, n);
         do { /* once where there is no row, too: all ranks make the same passes */
             int64_t k = learner_micro_batches_per_round(l, NULL, n - i);
-            rc = pass_over(l, b, plan + i, k, d_log_prob, loss);
+            const ares_micro_batch *m = plan + i;
+            rc = learner_add_gradients(l, &scoring, b, m, k, d_log_prob, loss);
+            if (rc == ARES_OK && !isfinite(*loss)) {
+                const ares_row *row = b->samples[m->row].row;
+                rc = ares_fail(ARES_ENUMERIC,
+                               "loss is %g in a micro-batch of %lld rows that begins with "
+                               "%s:%lld; lower the learning rate, or look at these rows",
+                               *loss, (long long)(m[k - 1].end - m->row), row->file,
+                               (long long)row->line);
+            }
             i += k;
         } while (i < n && rc == ARES_OK);
         ARES_TRY(learner_end_round(l, rc));
@@ -763,11 +734,19 @@ static int step_sft(training *run, ares_metrics *m)
 {
     sft_trainer *t = trainer_of(run);
     learner *l = &t->policy;
+    ares_batch *b = &t->batch;
+    int64_t size = t->cfg.sft.batch_size, ranks = ares_world_size(t->run.world), n = 0;
     char what[64];
     step_sums sums;
     double norm = NAN, lr = learner_lr(l), started = ares_now_s();
     ares_work_begin("update");
-    ARES_TRY(next_batch(t, &t->batch));
+    ares_batch_clear(b);
+    ares_drawn *drawn = ares_arena_alloc(&b->arena, (size_t)size * sizeof *drawn);
+    const sft_row **rows = ares_arena_alloc(&b->arena, (size_t)size * sizeof *rows);
+    ARES_TRY(ares_source_next(&t->run.source, size, &b->arena, drawn));
+    for (int64_t i = ares_world_rank(t->run.world); i < size; i += ranks) /* this rank's rows */
+        rows[n++] = &t->train.items[drawn[i].id];
+    fill(b, rows, n);
     ares_metrics_set(m, "timing_s/data", ares_now_s() - started);
     started = ares_now_s();
     snprintf(what, sizeof what, "sft: step %lld", (long long)l->step + 1);
@@ -783,7 +762,7 @@ static int step_sft(training *run, ares_metrics *m)
     ares_metrics_set(m, "actor/lr", lr);
     ares_metrics_set(m, "perf/total_num_tokens", sums.tokens);
     if (l->features) ares_features_trim(l->features);
-    return media_report(l, NULL, &t->batch, m);
+    return media_report(l, NULL, b, m);
 }
 
 /* ------------------------------------------------------------------ validation */
@@ -797,12 +776,11 @@ static int score(sft_trainer *t, int64_t first, int64_t stride, double sums[2])
 {
     ares_batch *b = &t->batch;
     const sft_row *rows[VALIDATED_AT_ONCE];
+    int64_t n = 0;
     ares_batch_clear(b);
-    for (int64_t i = first; i < t->val.count && b->rows < VALIDATED_AT_ONCE; i += stride) {
-        rows[b->rows] = &t->val.items[i];
-        add_row(b, rows[b->rows]);
-    }
-    fill(b, rows);
+    for (int64_t i = first; i < t->val.count && n < VALIDATED_AT_ONCE; i += stride)
+        rows[n++] = &t->val.items[i];
+    fill(b, rows, n);
     float *log_probs = ares_arena_alloc(&b->arena, (size_t)(b->tokens + 1) * sizeof *log_probs);
     const learner_scoring scoring = learner_scoring_of(&t->cfg);
     ARES_TRY(learner_log_probs(&t->policy, &scoring, b, 0, b->rows, log_probs, NULL));

@@ -24,24 +24,23 @@
  */
 #define LOCAL(expr) ares_world_share_error(t->run.world, (expr))
 
-/* Shaping adds to the score of a whole response, which scores of turns take the place of. */
-static int refuse_turn_scores(const ares_batch *b)
-{
-    if (!b->turn_scores) return ARES_OK;
-    return ares_fail(ARES_ECONFIG,
-                     "train: the turns of a response have scores of their own, to which no reward "
-                     "adds by difficulty; leave the reward aepo out, or the scores of turns "
-                     "(env.use_turn_scores)");
-}
-
 /*
- * The score of a response goes to the last token that the policy wrote, those of single turns to
- * where they end. A response without any such token is counted in a metric.
+ * The score of a response goes to the last token that the policy wrote; scores of single turns go
+ * to the ends of their turns. A response without a token of the policy is counted in a metric.
  */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
-    if (ares_reward_shapes(t->reward)) ARES_TRY(LOCAL(refuse_turn_scores(b)));
+    if (ares_reward_shapes(t->reward)) {
+        /* shaping adds to the score of a whole response, which scores of turns take the place of */
+        int rc = ARES_OK;
+        if (b->turn_scores)
+            rc = ares_fail(ARES_ECONFIG,
+                           "train: the turns of a response have scores of their own, to which no "
+                           "reward adds by difficulty; leave the reward aepo out, or the scores of "
+                           "turns (env.use_turn_scores)");
+        ARES_TRY(LOCAL(rc));
+    }
     ares_reward_shape(t->reward, b);
     ARES_PUT(b, token_level_scores);
     for (int64_t r = 0; r < b->rows; r++) {
@@ -56,7 +55,7 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-/* Rewards are scores, minus the KL to the reference where that is part of the reward. */
+/* Token rewards are scores, minus the KL to the reference where that is part of the reward. */
 static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "shape", token_level_scores));

@@ -89,15 +89,6 @@ int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *worl
     return ARES_OK;
 }
 
-static void sharing_close(sharing_groups *g)
-{
-    for (int i = 0; i < g->n; i++) {
-        ares_group_close(g->cut[i].replicas);
-        ares_group_close(g->cut[i].group);
-    }
-    ares_group_close(g->all);
-}
-
 int64_t sharing_bytes(const sharing_groups *g)
 {
     int64_t bytes = ares_group_bytes(g->all) + (g->tp ? ares_group_bytes(g->tp) : 0);
@@ -106,7 +97,7 @@ int64_t sharing_bytes(const sharing_groups *g)
     return bytes;
 }
 
-/* Where nothing is shared, gradients are summed over all ranks, too. */
+/* How a model is shared. Where nothing is, gradients are still summed over all ranks. */
 static ares_model_share share_of(const ares_json *full_shard, const char *why_not,
                                  int64_t fsdp_size, const sharing_groups *g)
 {
@@ -162,24 +153,20 @@ ares_dtype training_storage(const ares_train_config *c)
     return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
 }
 
-/* Activations have the type of the actor's weights; the CPU's native table keeps f32. */
-static int open_device(training *t)
+int training_open_device(training *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
+    /* activations have the type of the actor's weights; the CPU's native table keeps f32 */
     ares_dtype act = training_storage(t->cfg);
     int threads = c->threads == ARES_NULL_I64 ? ares_world_threads(t->world) : (int)c->threads;
     char card[32];
     /* a process per card */
     snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world));
-    ARES_TRY(ares_device_open_table(strcmp(c->device, "cuda") == 0 ? card : c->device, c->kernels,
-                                    act, threads, &t->device));
-    ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
-    return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
-}
-
-int training_open_device(training *t)
-{
-    ARES_TRY(ares_world_share_error(t->world, open_device(t)));
+    int rc = ares_device_open_table(strcmp(c->device, "cuda") == 0 ? card : c->device, c->kernels,
+                                    act, threads, &t->device);
+    if (rc == ARES_OK) rc = ares_model_find(t->cfg->actor.model_path, &t->model_dir);
+    if (rc == ARES_OK) rc = ares_model_fingerprint(t->model_dir.data, &t->model_weights);
+    ARES_TRY(ares_world_share_error(t->world, rc));
     return sharing_open(&t->groups, t->cfg, t->world, &t->device, ares_world_size(t->world));
 }
 
@@ -271,7 +258,11 @@ void training_close(training *t)
     step_begin_fini(&t->begun);
     ares_str_fini(&t->run_dir);
     ares_str_fini(&t->model_dir);
-    sharing_close(&t->groups);
+    for (int i = 0; i < t->groups.n; i++) {
+        ares_group_close(t->groups.cut[i].replicas);
+        ares_group_close(t->groups.cut[i].group);
+    }
+    ares_group_close(t->groups.all);
     ares_device_close(&t->device);
 }
 
@@ -308,17 +299,7 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
     return rc;
 }
 
-/* Environments instead of data sets. */
-static int open_environments(ares_trainer *t)
-{
-    const ares_train_config *c = t->run.cfg;
-    if (c->agents_val.tags.count) ARES_TRY(agents_source(&t->agents->val, &t->run.val));
-    if (c->trainer.val_only) return ARES_OK;
-    t->run.total_steps = c->trainer.max_steps;
-    return agents_source(&t->agents->train, &t->run.source);
-}
-
-/* Whether a row has images or videos. */
+/* The first row with images or videos; NULL: none has. */
 static const ares_row *first_seen(const ares_source *s)
 {
     for (int64_t i = 0; i < ares_source_count(s); i++)
@@ -354,7 +335,12 @@ static int open_data(ares_trainer *t, ares_config *cfg)
 {
     const ares_train_config *c = t->run.cfg;
     ARES_TRY(training_open_encoder(&t->run, &c->data, &t->run.encoder));
-    if (t->agents) return open_environments(t);
+    if (t->agents) { /* environments instead of data sets */
+        if (c->agents_val.tags.count) ARES_TRY(agents_source(&t->agents->val, &t->run.val));
+        if (c->trainer.val_only) return ARES_OK;
+        t->run.total_steps = c->trainer.max_steps;
+        return agents_source(&t->agents->train, &t->run.source);
+    }
     if (!c->trainer.val_only) {
         int64_t drawn = oversampling_wanted(c) ? 1
                         : c->data.mini_rollout_batch_size == ARES_NULL_I64
@@ -528,18 +514,6 @@ bool trainer_needs_reference(const ares_train_config *c)
     return ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE || vapor_wanted(c);
 }
 
-/* A frozen tower is the policy's and the reference's alike: what it makes of an image is made once.
- */
-static int let_reference_see(ares_trainer *t)
-{
-    const ares_train_config *c = t->run.cfg;
-    if (t->run.features && ares_features_trained(t->run.features))
-        ARES_TRY(ares_features_new(t->ref->learner.model, &t->run.row_media.processor,
-                                   (size_t)(c->data.vision_cache_gb * 1e9), &t->ref->features));
-    t->ref->learner.features = t->ref->features ? t->ref->features : t->run.features;
-    return ARES_OK;
-}
-
 /* weights: the policy's in a checkpoint; a reference that has moved lies beside them. */
 int trainer_open_reference(ares_trainer *t, const char *weights)
 {
@@ -566,12 +540,17 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     int rc = reference_open(t->ref, c, &t->run.device, t->run.world, &t->run.groups,
                             moves ? path.data : NULL);
     if (moves) t->run.moved_reference = t->ref->learner.model;
-    if (rc == ARES_OK) rc = let_reference_see(t);
+    /* a frozen tower is the policy's and the reference's alike: images go through it only once */
+    if (rc == ARES_OK && t->run.features && ares_features_trained(t->run.features))
+        rc = ares_features_new(t->ref->learner.model, &t->run.row_media.processor,
+                               (size_t)(c->data.vision_cache_gb * 1e9), &t->ref->features);
+    if (rc == ARES_OK)
+        t->ref->learner.features = t->ref->features ? t->ref->features : t->run.features;
     ares_str_fini(&path);
     return rc;
 }
 
-/* Who trains, and who it is compared with. */
+/* Opens policy, controls, critic and reference. */
 static int open_roles(ares_trainer *t, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;

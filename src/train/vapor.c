@@ -40,21 +40,6 @@ static void vapor_cache_clear(vapor *v)
     }
 }
 
-/* Takes what another rank has told: a row, its log-probs, the next row. */
-static void take(vapor *v, const char *data, size_t len)
-{
-    for (size_t at = 0; at < len;) {
-        int64_t row;
-        memcpy(&row, data + at, sizeof row);
-        at += sizeof row;
-        float *x = ares_malloc((size_t)tokens_of(v, row) * sizeof *x);
-        memcpy(x, data + at, (size_t)tokens_of(v, row) * sizeof *x);
-        at += (size_t)tokens_of(v, row) * sizeof *x;
-        vapor_cache_fill(v, row, x);
-        ares_free(x);
-    }
-}
-
 static int vapor_cache_share(vapor *v, ares_world *w)
 {
     ares_str mine = { 0 }, all = { 0 };
@@ -66,7 +51,16 @@ static int vapor_cache_share(vapor *v, ares_world *w)
                      (size_t)tokens_of(v, row) * sizeof *v->ref[row]);
     }
     int rc = ares_world_gather_all(w, mine.data, mine.len, &all, NULL);
-    if (rc == ARES_OK) take(v, all.data, all.len);
+    for (size_t at = 0; rc == ARES_OK && at < all.len;) {
+        int64_t row; /* then its log-probs, then the next row; in bytes, which are not aligned */
+        memcpy(&row, all.data + at, sizeof row);
+        size_t bytes = (size_t)tokens_of(v, row) * sizeof(float);
+        float *x = ares_malloc(bytes);
+        memcpy(x, all.data + at + sizeof row, bytes);
+        vapor_cache_fill(v, row, x);
+        ares_free(x);
+        at += sizeof row + bytes;
+    }
     ares_str_fini(&mine);
     ares_str_fini(&all);
     return rc;
@@ -75,7 +69,8 @@ static int vapor_cache_share(vapor *v, ares_world *w)
 /* ---------------------------------------------------------------- in a checkpoint */
 enum { NAME = 40 };
 
-static uint64_t hash_of(const vapor *v, int64_t row)
+/* The row, and a hash of the reference and the two answers. */
+static void name_of(const vapor *v, int64_t row, char name[static NAME])
 {
     const ares_stored_answer *answers[] = { &v->pairs.pair[row].chosen,
                                             &v->pairs.pair[row].rejected };
@@ -86,12 +81,7 @@ static uint64_t hash_of(const vapor *v, int64_t row)
         h = ares_fnv1a(h, sizes, sizeof sizes);
         h = ares_fnv1a(h, a->ids, (size_t)(a->prompt_len + a->n) * sizeof *a->ids);
     }
-    return h;
-}
-
-static void name_of(const vapor *v, int64_t row, char name[static NAME])
-{
-    snprintf(name, NAME, "%lld.%016llx", (long long)row, (unsigned long long)hash_of(v, row));
+    snprintf(name, NAME, "%lld.%016llx", (long long)row, (unsigned long long)h);
 }
 
 int vapor_save(const vapor *v, const char *path)
@@ -177,15 +167,6 @@ static void say_counts(const ares_vapor_config *cfg, const ares_pair_counts *c, 
                  (long long)c->merged);
 }
 
-/* A reference that moves is read from the checkpoint that holds what it said. */
-static uint64_t hash_of_reference(const ares_trainer *t)
-{
-    const char *dtype = t->run.cfg->ref.dtype ? t->run.cfg->ref.dtype : "";
-    uint64_t h = ares_fnv1a(ARES_FNV1A, &t->run.model_weights, sizeof t->run.model_weights);
-    bool moves = t->run.cfg->vapor.sync_ref_model;
-    return ares_fnv1a(ares_fnv1a(h, dtype, strlen(dtype) + 1), &moves, sizeof moves);
-}
-
 int vapor_open(ares_trainer *t, vapor **out)
 {
     const ares_vapor_config *c = &t->run.cfg->vapor;
@@ -203,7 +184,11 @@ int vapor_open(ares_trainer *t, vapor **out)
     ARES_TRY(ares_pairs_encode(&t->run.source, t->run.encoder, &o, t->run.device.pool, &v->pairs));
     v->ref = ares_calloc((size_t)v->pairs.n + 1, sizeof *v->ref);
     v->fresh = ares_calloc((size_t)v->pairs.n + 1, sizeof *v->fresh);
-    v->reference = hash_of_reference(t);
+    /* a reference that moves is read from the checkpoint that holds what it said */
+    const char *dtype = t->run.cfg->ref.dtype ? t->run.cfg->ref.dtype : "";
+    bool moves = c->sync_ref_model;
+    uint64_t h = ares_fnv1a(ARES_FNV1A, &t->run.model_weights, sizeof t->run.model_weights);
+    v->reference = ares_fnv1a(ares_fnv1a(h, dtype, strlen(dtype) + 1), &moves, sizeof moves);
     say_counts(c, &v->pairs.counts, v->pairs.n);
     return ARES_OK;
 }
@@ -246,10 +231,10 @@ static const float *kept(const vapor *v, int64_t group)
 }
 
 /*
- * Log-probs of the answers that the reference has not seen yet. All ranks ask, or none, since they
- * may hold its weights in parts.
+ * The reference's log-probs of a step's answers: it is asked for those that it has not seen yet.
+ * All ranks ask, or none, since they may hold its weights in parts.
  */
-static int ask_reference(vapor *v, reference *ref, float *out)
+static int reference_log_probs_of(vapor *v, reference *ref, float *out)
 {
     ares_batch *b = &v->batch;
     learner_scoring scoring = learner_scoring_of(v->cfg);
@@ -261,15 +246,8 @@ static int ask_reference(vapor *v, reference *ref, float *out)
     }
     most = n;
     ARES_TRY(ares_world_max_i64(ref->learner.world, &most, 1));
-    if (!most) return ARES_OK;
     scoring.temperature = v->second.temperature;
-    return learner_log_probs_of(&ref->learner, &scoring, b, runs, n, out);
-}
-
-static int reference_log_probs_of(vapor *v, reference *ref, float *out)
-{
-    const ares_batch *b = &v->batch;
-    ARES_TRY(ask_reference(v, ref, out));
+    if (most) ARES_TRY(learner_log_probs_of(&ref->learner, &scoring, b, runs, n, out));
     for (int64_t g = 0; g < b->groups; g++) {
         int64_t row = b->group_start[g], from = b->row_start[row];
         size_t bytes = (size_t)(b->row_start[b->group_start[g + 1]] - from) * sizeof *out;
@@ -360,14 +338,7 @@ bool vapor_span(const ares_vapor_config *cfg, const ares_tokenizer *t, ares_traj
  * that the caller gives (docs/update.md#a-second-batch). Micro-batches and packing are the batch's.
  */
 
-static bool all_zero(const float *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (x[i] != 0) return false;
-    return true;
-}
-
-/* Their rows [*first, *last); none: *first == *last. */
+/* The second batch's rows [*first, *last) that go with rows [row, end); none: *first == *last. */
 static void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first,
                         int64_t *last)
 {
@@ -390,9 +361,12 @@ static int add_rows(actor *a, const actor_second *s, const learner_scoring *scor
     int64_t n = ares_pack_plan(b, first, last, scoring->max_token_len, scoring->share_prompts,
                                plan),
             kept = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (!all_zero(s->d_log_prob + b->row_start[plan[i].row], plan[i].out))
-            plan[kept++] = plan[i];
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = s->d_log_prob + b->row_start[plan[i].row];
+        bool matters = false;
+        for (int64_t k = 0; k < plan[i].out; k++) matters = matters || x[k] != 0;
+        if (matters) plan[kept++] = plan[i];
+    }
     int rc = learner_add_gradients(&a->learner, scoring, b, plan, kept, s->d_log_prob, NULL);
     ares_arena_fini(&arena);
     return rc;
@@ -460,7 +434,7 @@ static int64_t learns(const ares_batch *b, int64_t row)
     return n;
 }
 
-/* The group of rows [row, end) as a prompt; the stored pair is added by add_pairs. */
+/* The group of rows [row, end) as a prompt; the stored pair is added by pair_loss. */
 static ares_vapor_prompt prompt_of(const update *u, int64_t row, int64_t end, double totals[3])
 {
     ares_batch *b = u->batch;
@@ -478,23 +452,10 @@ static ares_vapor_prompt prompt_of(const update *u, int64_t row, int64_t end, do
     return p;
 }
 
-static void add_pairs(const update *u, const int64_t *group_row, ares_vapor_prompt *prompts,
-                      int64_t n)
-{
-    const actor_second *s = u->second;
-    for (int64_t g = 0, i = 0; s && g < s->batch->groups; g++) {
-        while (i < n && group_row[i] < s->row[g]) i++;
-        if (i == n || group_row[i] != s->row[g]) continue;
-        int64_t row = s->batch->group_start[g];
-        prompts[i].chosen = text_of(s->batch, row, s->log_prob, s->ref_log_prob, s->d_log_prob);
-        prompts[i].rejected =
-            text_of(s->batch, row + 1, s->log_prob, s->ref_log_prob, s->d_log_prob);
-    }
-}
-
 int pair_loss(update *u, int64_t row, int64_t end)
 {
     const actor *a = u->actor;
+    const actor_second *s = u->second;
     const ares_vapor_config *cfg = &a->cfg->vapor;
     ares_batch *b = u->batch;
     float *derivatives = u->host.c_log_prob + b->row_start[row];
@@ -511,7 +472,13 @@ int pair_loss(update *u, int64_t row, int64_t end)
         group_row[n] = first;
         prompts[n++] = prompt_of(u, first, b->group_start[g + 1], totals);
     }
-    add_pairs(u, group_row, prompts, n);
+    for (int64_t g = 0, i = 0; s && g < s->batch->groups; g++) { /* both ascend by row */
+        while (i < n && group_row[i] < s->row[g]) i++;
+        if (i == n || group_row[i] != s->row[g]) continue;
+        int64_t r = s->batch->group_start[g];
+        prompts[i].chosen = text_of(s->batch, r, s->log_prob, s->ref_log_prob, s->d_log_prob);
+        prompts[i].rejected = text_of(s->batch, r + 1, s->log_prob, s->ref_log_prob, s->d_log_prob);
+    }
     for (int64_t i = 0; i < n; i++) totals[2] += ares_vapor_has_pair(&prompts[i]);
     ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 3));
     ares_vapor_sums sums;

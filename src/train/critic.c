@@ -355,6 +355,7 @@ static int explained_variance(const critic *c, const ares_batch *b, ares_metrics
     return ARES_OK;
 }
 
+/* ppo_epochs passes over the mini-batches. */
 static int train(value_update *u, const mini_batches *minis)
 {
     const critic *c = u->critic;

@@ -32,15 +32,6 @@ int dc_open(device_columns *c, ares_device *d, const char *role, size_t bytes, i
                             "lower data.rollout_batch_size or data.max_response_length");
 }
 
-/* a zeroed one, too */
-static void dc_close(device_columns *c)
-{
-    if (c->block) c->device->k->release(c->device, c->block, c->bytes);
-    if (c->staged) c->device->k->release(c->device, c->staged, c->staged_bytes);
-    ares_free(c->host_staged);
-    *c = (device_columns){ 0 };
-}
-
 void *dc_place(device_columns *c, void *host, size_t bytes)
 {
     if (dc_shared(c) || !host) return host;
@@ -195,9 +186,14 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
 
 static void close_columns(learner *l)
 {
-    dc_close(&l->targets);
-    dc_close(&l->stats);
-    dc_close(&l->columns);
+    device_columns *all[] = { &l->targets, &l->stats, &l->columns };
+    for (int i = 0; i < ARES_COUNT(all); i++) { /* some of them may never have been opened */
+        device_columns *c = all[i];
+        if (c->block) c->device->k->release(c->device, c->block, c->bytes);
+        if (c->staged) c->device->k->release(c->device, c->staged, c->staged_bytes);
+        ares_free(c->host_staged);
+        *c = (device_columns){ 0 };
+    }
 }
 
 void learner_close(learner *l)

@@ -622,34 +622,32 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
     return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, total, width, weight);
 }
 
-/* Each micro-batch of a round forward, loss and backward: one after the other, or together. */
-static int pass_over(update *u, const ares_micro_batch *round)
-{
-    const ares_actor_config *c = &u->actor->cfg->actor;
-    int64_t row = round->row, end = round->end, i = 0;
-    ares_micro_batch *plan =
-        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
-    do {
-        int64_t k = learner_micro_batches_per_round(&u->actor->learner,
-                                                    actor_exact_kl_reference(u->actor), n - i);
-        round_pass p;
-        ARES_TRY(forward(u, plan + i, k, true, &p));
-        ARES_TRY(visit(u, &p, head_and_loss));
-        ARES_TRY(learner_backward_round(&u->actor->learner, p.rows, k));
-        i += k;
-    } while (i < n);
-    return ARES_OK;
-}
-
+/*
+ * Forward, loss and backward of rows [row, end), round after round: one micro-batch after the
+ * other, or all of a round together.
+ */
 static int in_one_pass(update *u, int64_t row, int64_t end)
 {
-    const learner *l = &u->actor->learner;
+    const ares_actor_config *c = &u->actor->cfg->actor;
+    learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
+    ares_arena *arena = &u->batch->arena;
+    ares_micro_batch *plan = ares_arena_alloc(arena, (size_t)(end - row + 1) * sizeof *plan);
     learner_rounds rounds;
-    ARES_TRY(learner_cut_rounds(l, u->batch, row, end, u->actor->cfg->actor.share_prompts,
-                                &u->batch->arena, &rounds));
-    for (int64_t i = 0; i < rounds.n; i++)
-        ARES_TRY(learner_end_round(l, pass_over(u, &rounds.round[i])));
+    ARES_TRY(learner_cut_rounds(l, u->batch, row, end, c->share_prompts, arena, &rounds));
+    for (int64_t r = 0; r < rounds.n; r++) {
+        int64_t i = 0, n = ares_pack_plan(u->batch, rounds.round[r].row, rounds.round[r].end,
+                                          c->max_token_len, c->share_prompts, plan);
+        round_pass p;
+        int rc;
+        do { /* once where there is no row, too: all ranks make the same passes */
+            int64_t k = learner_micro_batches_per_round(l, ref, n - i);
+            rc = forward(u, plan + i, k, true, &p);
+            if (rc == ARES_OK) rc = visit(u, &p, head_and_loss);
+            if (rc == ARES_OK) rc = learner_backward_round(l, p.rows, k);
+            i += k;
+        } while (i < n && rc == ARES_OK);
+        ARES_TRY(learner_end_round(l, rc));
+    }
     return ARES_OK;
 }
 
@@ -721,13 +719,18 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     return ARES_OK;
 }
 
-/* Columns of one number per token, and what all mini-batches of an update have in common. */
-
-/* The columns on the host: of the batch, and in its arena those that this update computes. */
-static void host_columns(update *u, bool kl, bool exact)
+int update_prepare(update *u)
 {
-    const actor *a = u->actor;
+    actor *a = u->actor;
     ares_batch *b = u->batch;
+    const ares_train_config *cfg = a->cfg;
+    bool kl = kl_in_loss(a), exact = exact_kl(a);
+    if (exact && !a->ref)
+        return ares_fail(
+            ARES_ESTATE,
+            "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
+    if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
+    /* the columns on the host: the batch's, and those that this update computes, in its arena */
     update_columns *c = &u->host;
     size_t n = (size_t)b->tokens + 1;
     float **const wanted[] = { &c->weight, &c->log_prob,   &c->entropy,
@@ -744,28 +747,14 @@ static void host_columns(update *u, bool kl, bool exact)
         *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     if (kl) c->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
     if (a->loss->choose) c->chosen = ares_arena_calloc(&b->arena, n, 1);
-    if (strcmp(a->cfg->loss.rollout_is, "none") != 0)
+    if (strcmp(cfg->loss.rollout_is, "none") != 0)
         c->rollout_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
-}
-
-int update_prepare(update *u)
-{
-    actor *a = u->actor;
-    ares_batch *b = u->batch;
-    const ares_train_config *cfg = a->cfg;
-    bool kl = kl_in_loss(a), exact = exact_kl(a);
-    if (exact && !a->ref)
-        return ares_fail(
-            ARES_ESTATE,
-            "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
-    if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
-    host_columns(u, kl, exact);
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     ares_agg_count(b, 0, b->rows, &u->rollout);
     double totals[2] = { u->rollout.tokens, u->rollout.rows };
     ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
-    if (u->host.rollout_weight)
-        ARES_TRY(ares_rollout_weights(&cfg->loss, b, 0, b->rows, u->host.rollout_weight, &u->sums));
+    if (c->rollout_weight)
+        ARES_TRY(ares_rollout_weights(&cfg->loss, b, 0, b->rows, c->rollout_weight, &u->sums));
     return update_card_open(u);
 }

@@ -204,26 +204,6 @@ void vapor_close(vapor *v)
     ares_free(v);
 }
 
-static void add_answer(ares_batch *b, const ares_stored_answer *a, int32_t index,
-                       const ares_sample *of)
-{
-    ares_batch_add_row(b,
-                       &(ares_sample){ .draw = of->draw,
-                                       .index = index,
-                                       .row = of->row,
-                                       .prompt = a->ids,
-                                       .prompt_len = a->prompt_len,
-                                       .row_media = of->row->row_media,
-                                       .span = a->span,
-                                       .span_end = a->span_end },
-                       a->n);
-}
-
-static void put_ids(ares_batch *b, int64_t row, const ares_stored_answer *a)
-{
-    memcpy(b->responses + b->row_start[row], a->ids + a->prompt_len, (size_t)a->n * sizeof *a->ids);
-}
-
 /* What the reference has said of a group of the second batch; NULL: nothing yet. */
 static const float *kept(const vapor *v, int64_t group)
 {
@@ -257,6 +237,9 @@ static int reference_log_probs_of(vapor *v, reference *ref, float *out)
     return ARES_OK;
 }
 
+/* The second batch of a step: a group of a chosen and a rejected answer to each prompt that has
+ * them.
+ */
 static int make_pairs(vapor *v, reference *ref, ares_batch *b)
 {
     ares_batch *s = &v->batch;
@@ -270,15 +253,23 @@ static int make_pairs(vapor *v, reference *ref, ares_batch *b)
         if (!p->chosen.n) continue;
         row[s->groups] = b->group_start[g];
         ares_batch_begin_group(s);
-        add_answer(s, &p->chosen, 0, of);
-        add_answer(s, &p->rejected, 1, of);
+        const ares_stored_answer *const answers[] = { &p->chosen, &p->rejected };
+        for (int32_t i = 0; i < ARES_COUNT(answers); i++)
+            ares_batch_add_row(s,
+                               &(ares_sample){ .draw = of->draw,
+                                               .index = i,
+                                               .row = of->row,
+                                               .prompt = answers[i]->ids,
+                                               .prompt_len = answers[i]->prompt_len,
+                                               .row_media = of->row->row_media,
+                                               .span = answers[i]->span,
+                                               .span_end = answers[i]->span_end },
+                               answers[i]->n);
     }
     ARES_PUT(s, responses);
-    for (int64_t g = 0; g < s->groups; g++) {
-        const ares_pair *p = &v->pairs.pair[s->samples[s->group_start[g]].row->id];
-        put_ids(s, s->group_start[g], &p->chosen);
-        put_ids(s, s->group_start[g] + 1, &p->rejected);
-    }
+    for (int64_t r = 0; r < s->rows; r++) /* a stored answer follows its prompt */
+        memcpy(s->responses + s->row_start[r], s->samples[r].prompt + s->samples[r].prompt_len,
+               (size_t)(s->row_start[r + 1] - s->row_start[r]) * sizeof *s->responses);
     float **const columns[] = { &v->second.log_prob, &v->second.d_log_prob };
     for (int i = 0; i < ARES_COUNT(columns); i++)
         *columns[i] = ares_arena_calloc(&s->arena, (size_t)s->tokens + 1, sizeof(float));

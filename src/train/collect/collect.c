@@ -501,6 +501,7 @@ static int choose_groups(ares_trainer *t, step_draws *r, step_groups *c, int64_t
 /* attempts at a batch of which a group is left; RAGEN's number (docs/filters.md#no-group-left) */
 enum { EMPTY_ROUNDS = 10 };
 
+/* Reads the options of the rounds into *r. */
 static int open_rounds(const ares_train_config *cfg, step_draws *r)
 {
     int64_t limit = cfg->trainer.max_try_make_batch, drawn = cfg->data.mini_rollout_batch_size;

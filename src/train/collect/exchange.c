@@ -67,6 +67,16 @@ typedef struct wire_group {
     int64_t place, bytes;
 } wire_group;
 
+static void write_group(const ares_group *g, ares_str *out)
+{
+    wire_group head = { .place = g->place };
+    size_t at = out->len;
+    ares_str_add(out, (const char *)&head, sizeof head);
+    ares_group_write(g, out);
+    head.bytes = (int64_t)(out->len - at - sizeof head); /* known only now */
+    memcpy(out->data + at, &head, sizeof head);
+}
+
 /* Adds this rank's groups, out of all that ranks have given away. */
 static int read_groups(const ares_trainer *t, ares_view in, const int64_t *rank, step_groups *c)
 {
@@ -107,12 +117,6 @@ static int64_t work_of(const ares_trainer *t, const ares_group *g)
     return train_work(&t->run.model->cfg, tokens, squares);
 }
 
-/* Groups of a mini-batch, n answers each; 1 where a mini-batch may end inside a group. */
-static int64_t groups_of(mini_batch_size size, int64_t n)
-{
-    return !size.rows ? size.count : size.count % n == 0 ? size.count / n : 1;
-}
-
 /*
  * Groups are divided among ranks chunk by chunk: the greatest size that divides the mini-batches of
  * the actor and of the critic. Mini-batches of rows may leave no such size that gives every rank a
@@ -121,14 +125,20 @@ static int64_t groups_of(mini_batch_size size, int64_t n)
 static int64_t chunk_of(const ares_trainer *t)
 {
     const ares_train_config *cfg = t->run.cfg;
-    int64_t ranks = ares_world_size(t->run.world),
-            a = groups_of(mini_batch_size_of_actor(cfg), cfg->rollout.n), b = a;
-    if (t->critic) b = groups_of(mini_batch_size_of_critic(cfg), cfg->rollout.n);
-    for (int64_t rest; b; b = rest) {
-        rest = a % b;
-        a = b;
+    const mini_batch_size sizes[] = { mini_batch_size_of_actor(cfg),
+                                      mini_batch_size_of_critic(cfg) };
+    int64_t ranks = ares_world_size(t->run.world), n = cfg->rollout.n, chunk = 0;
+    for (int i = 0; i < (t->critic ? 2 : 1); i++) {
+        /* groups of a mini-batch; 1 where it may end inside a group of n answers */
+        int64_t groups = !sizes[i].rows            ? sizes[i].count
+                         : sizes[i].count % n == 0 ? sizes[i].count / n
+                                                   : 1;
+        for (int64_t rest; groups; groups = rest) { /* Euclid's algorithm; of 0 and x it is x */
+            rest = chunk % groups;
+            chunk = groups;
+        }
     }
-    return a % ranks ? ranks : a;
+    return chunk % ranks ? ranks : chunk;
 }
 
 typedef struct wire_place {
@@ -172,14 +182,7 @@ int exchange_groups(ares_trainer *t, step_groups *c, int64_t count)
     for (int64_t g = 0; g < c->count; g++) {
         ares_group group = c->items[g];
         if (rank[group.place] == me) c->items[kept++] = group;
-        else {
-            wire_group head = { .place = group.place };
-            size_t at = out.len;
-            ares_str_add(&out, (const char *)&head, sizeof head);
-            ares_group_write(&group, &out);
-            head.bytes = (int64_t)(out.len - at - sizeof head); /* known only now */
-            memcpy(out.data + at, &head, sizeof head);
-        }
+        else write_group(&group, &out);
     }
     c->count = kept;
     int rc = ares_world_gather_all(t->run.world, out.data, out.len, &all, NULL);

@@ -620,15 +620,15 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
 int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words);
 /*
- * What a run would say of the files that it reads, weights apart: of the first rows of each, its
- * tokenizer and template, and of trainer.load_checkpoint_path. Rows and a model that are not on
- * this machine are warned of: the configuration may be another's. (run/start.c)
+ * Checks the files that a run reads, weights apart: the first rows of each data file, tokenizer and
+ * chat template, and trainer.load_checkpoint_path. Where rows or the model are not on this machine
+ * it only warns: the configuration may be meant for another one. (run/start.c)
  */
 int ares_train_check_files(ares_config *cfg, const ares_train_config *c);
 
 /*
- * Starts each program of the user's once, a reward with the first row and an environment with a
- * reset. ARES_ECHILD: one does not work. (run/start.c)
+ * Starts each of the user's programs once: a reward program with the first row, an environment with
+ * a reset. ARES_ECHILD: one does not work. (run/start.c)
  */
 int ares_train_try_programs(ares_config *cfg, const ares_train_config *c);
 
@@ -669,10 +669,10 @@ void ares_run_path(const ares_train_config *c, ares_str *path);
 int ares_run_inspect(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
                      ares_str *changed);
 /*
- * A collective, before anything depends on the options: fails on all ranks where one was not
- * started as rank 0 was, with another program, command (the verb and what it is to do) or
- * configuration, and names rank, option and both values. Paths of models and trainer.threads may
- * differ. A run compares itself what its models and files hold. (run/start.c)
+ * A collective, called before anything depends on the options. Fails on all ranks where a rank was
+ * started with another program, command (the verb and what it is to do) or configuration than rank
+ * 0; names the rank, the option and both values. Paths of models and trainer.threads may differ.
+ * What models and files hold is compared later, by the run. (run/start.c)
  */
 int ares_train_same_start(const ares_config *cfg, const char *command, ares_world *world);
 /* Trains from a checked configuration until done, stopped or failed. */
@@ -682,7 +682,7 @@ int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *worl
                   const char *output);
 
 /*
- * ---------------- supervised fine-tuning (sft/)
+ * ---------------- supervised fine-tuning (sft.c)
  *
  * Rows of {prompt, response} or {messages}. The loss is the mean of -log p over all tokens of the
  * step that the assistant wrote, its end token included. Its own options are sft.*; those of data,
@@ -691,6 +691,6 @@ int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *worl
 /* The options sft.*, besides those of ares_train_config_declare. */
 void ares_sft_declare(ares_config *cfg, ares_train_config *out);
 int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world);
-int ares_sft_check_files(ares_config *cfg, const ares_train_config *c); /* as for the other runs */
+int ares_sft_check_files(ares_config *cfg, const ares_train_config *c); /* as for runs by reward */
 int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
 #endif

@@ -75,11 +75,13 @@ int actor_log_probs(actor *a, ares_batch *b)
     return ARES_OK;
 }
 
+/* Metrics of an update over all ranks. grad_norm: sum of the norms of its mini-batches */
 static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics *m)
 {
     ares_world *world = a->learner.world;
     const ares_batch *b = u->batch;
     ares_loss_sums *s = &u->sums;
+    /* largest difference of rollout and training, and whether there was a token to compare */
     double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
     double passes = u->mini_batches;
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS; /* such a loss has a KL of its own */
@@ -164,7 +166,7 @@ static int train(update *u, const mini_batches *minis, double *norms)
             ARES_TRY(mini_batch(u, row, end, &idle, &norm));
             if (idle || isnan(norm)) continue;
             *norms += norm;
-            u->compare = false; /* from here on the weights are not those of the rollout */
+            u->compare = false; /* from here on the weights are no longer those of the rollout */
             if (u->host.seen_kl) ares_kl_record_rows(b, row, end, u->host.seen_kl, u->passed);
             else /* KL in the reward: every row has one */
                 ares_kl_record_rows(b, row, end, b->kl, NULL);
@@ -277,6 +279,7 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
     ares_device *d = policy->model->device;
     ares_micro_set *sets;
     int64_t n_sets;
+    /* of each token: kl, log_prob, entropy, lse, ref_lse, the order of compare */
     size_t n = (size_t)b->tokens, bytes = (5 * n + 1) * sizeof(float);
     float *stats = ares_arena_alloc(&b->arena, bytes);
     int rc = ares_pack_sets(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts,
@@ -298,7 +301,7 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
     ARES_TRY(learner_sync(&r->learner));
     for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
         ares_pack_scatter(b, &sets[i], stats + at, 0, b->kl);
-    for (int64_t t = 0; t < b->tokens; t++)
+    for (int64_t t = 0; t < b->tokens; t++) /* tokens that the policy did not write */
         if (!b->response_mask[t]) b->kl[t] = 0;
     return ARES_OK;
 }

@@ -1,4 +1,8 @@
-/* Controls are opened together and called in the order of their table. */
+/*
+ * Controls: methods with a memory, such as AEPO's buckets or an adaptive KL. A run opens those that
+ * its options ask for, and calls them in the order of their table at fixed moments of a step. Their
+ * states are saved as one JSON object with a key per control.
+ */
 #include "trainer.h"
 
 #include <stdio.h>
@@ -13,10 +17,10 @@ typedef struct open_control {
     void *state;
 } open_control;
 struct controls {
-    ares_control_env env;
-    ares_map *gids;
-    train_origin origin; /* part of the saved state */
-    bool force;          /* load states of another origin, too */
+    ares_control_env env; /* what controls may read of the run */
+    ares_map *gids;       /* from a prompt's id to its row; NULL: no control asks for it */
+    train_origin origin;  /* part of the saved state: which data and model it belongs to */
+    bool force;           /* load states of another origin, too */
     open_control *items;
     int n;
 };
@@ -27,6 +31,7 @@ void controls_declare(ares_config *cfg, ares_train_config *out)
     const ares_control *const *list = ares_control_list(&n);
     ARES_ASSERT(n <= ARES_COUNT(out->controls));
     for (int i = 0; i < n; i++) {
+        /* each control has a struct of options of its own, which only it can read */
         out->controls[i] = ares_config_alloc(cfg, list[i]->options_size);
         for (int s = 0; s < ARES_CONTROL_SECTIONS && list[i]->sections[s].options; s++)
             ares_config_add_options(cfg, list[i]->sections[s].section, list[i]->sections[s].options,
@@ -89,6 +94,7 @@ int controls_open(const ares_trainer *t, controls **out)
         if (!list[i]->wanted(cfg->controls[i], &c->env)) continue;
         if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && ares_source_count(source) && !c->gids)
             ARES_TRY(ares_source_gids(source, &c->gids));
+        /* forced: the state may be of other prompts, so that it is not checked against these */
         c->env.gids = c->force ? NULL : c->gids;
         ARES_TRY(list[i]->open(cfg->controls[i], &c->env, &c->items[c->n].state));
         c->items[c->n++].control = list[i];
@@ -109,6 +115,11 @@ void controls_close(controls *c)
 #define EACH(c, k)                                                                           \
     for (const open_control *k = (c) ? (c)->items : NULL, *end_##k = k + ((c) ? (c)->n : 0); \
          k < end_##k; k++)
+
+/*
+ * The moments, in the order of a step: generated (each draw), provisional (shaped scores for
+ * filters), observe (the batch), stop, adapt (after the update), skip.
+ */
 
 int controls_observe(controls *c, ares_batch *b, ares_metrics *m)
 {
@@ -183,7 +194,7 @@ int64_t controls_bootstrap(const controls *c, int64_t *done)
     EACH(c, k)
     {
         int64_t size = k->control->bootstrap ? k->control->bootstrap(k->state, done) : 0;
-        if (size) return size;
+        if (size) return size; /* one pass serves all controls that ask for it */
     }
     return 0;
 }
@@ -256,6 +267,7 @@ int controls_load(controls *c, const ares_json *json, const char *path)
     return ARES_OK;
 }
 
+/* As controls_load, but lenient: a validation may use other controls than the run that saved. */
 int controls_look(controls *c, const ares_json *json, const char *path)
 {
     for (int i = 0; c && i < c->n; i++) {

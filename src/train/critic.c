@@ -14,6 +14,7 @@
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
                 const sharing_groups *groups, int64_t total_steps, const char *weights)
 {
+    /* in the order of preference: the run's own critic, the named one, the starting policy */
     const char *path = weights                  ? weights
                        : cfg->critic.model_path ? cfg->critic.model_path
                                                 : cfg->actor.model_path;
@@ -70,7 +71,10 @@ static size_t value_bytes(const critic *c, int32_t rows)
     return (size_t)rows * ares_dtype_bytes(c->learner.model->device->k->act);
 }
 
-/* The forward of a round, and memory: *value for the values of the largest micro-batch. */
+/*
+ * The forward of a round. *value: scratch for the values of its largest micro-batch; with keep, the
+ * passes also get their d_hidden.
+ */
 static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, int64_t n, bool keep,
                    learner_pass *p, void **value)
 {
@@ -123,7 +127,7 @@ int critic_values(critic *c, ares_batch *b)
     ARES_TRY(learner_sync(l));
     for (int64_t i = 0, at = 0; i < n; at += sets[i++].out)
         ares_pack_scatter(b, &sets[i], values + at, 0, b->values);
-    for (int64_t t = 0; t < b->tokens; t++)
+    for (int64_t t = 0; t < b->tokens; t++) /* tokens that the policy did not write have no value */
         if (!b->response_mask[t]) b->values[t] = 0;
     return ARES_OK;
 }
@@ -153,6 +157,7 @@ typedef struct value_update {
     double norms; /* of the gradients, summed over the steps taken */
 } value_update;
 
+/* The columns on the host and their places on the device, with those that are read copied there. */
 static int open_columns(value_update *u)
 {
     learner *l = &u->critic->learner;
@@ -181,7 +186,7 @@ static int open_columns(value_update *u)
     return ARES_OK;
 }
 
-/* Of rows [row, end), in these columns. */
+/* The arguments of the loss over rows [row, end). c: u->host or u->col */
 static ares_value_args args_of(value_update *u, const critic_columns *c, int64_t row, int64_t end)
 {
     const ares_batch *b = u->batch;
@@ -216,7 +221,7 @@ static int value_loss(value_update *u, const ares_micro_batch *m, const learner_
     value_of(c, p, value, u->col.value + a.first);
     ARES_TRY(dc_sync_if_host(&l->columns));
     ARES_TRY(ares_value_loss_on(d, &a));
-    d->k->convert(d, value, d->k->act, a.d_value, ARES_F32, n);
+    d->k->convert(d, value, d->k->act, a.d_value, ARES_F32, n); /* value is scratch by now */
     ares_linear_backward_args back = { .m = n,
                                        .dy = value,
                                        .lddy = 1,
@@ -231,7 +236,10 @@ static int value_loss(value_update *u, const ares_micro_batch *m, const learner_
     return ARES_OK;
 }
 
-/* A card's sums of rows [row, end), in one wait, or the error that names a fault. */
+/*
+ * After the losses of rows [row, end) on a card: adds their sums, in one wait, or fails with the
+ * CPU's message where the loss has met a number that it cannot compute with.
+ */
 static int finish(value_update *u, int64_t row, int64_t end)
 {
     learner *l = &u->critic->learner;
@@ -332,7 +340,7 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, bool fills)
 /* 1 - var(returns - values) / (var(returns) + 1e-5), over the tokens of all ranks, as in verl. */
 static int explained_variance(const critic *c, const ares_batch *b, ares_metrics *m)
 {
-    double s[5] = { 0 };
+    double s[5] = { 0 }; /* tokens; sums of returns and errors; their squared deviations */
     for (int64_t t = 0; t < b->tokens; t++) {
         if (!b->response_mask[t]) continue;
         s[0]++;
@@ -340,6 +348,7 @@ static int explained_variance(const critic *c, const ares_batch *b, ares_metrics
         s[2] += (double)b->returns[t] - (double)b->values[t];
     }
     ARES_TRY(ares_world_sum_f64(c->learner.world, s, 3));
+    /* a second pass, around the means: differences of large sums would lose digits */
     double target = s[1] / s[0], error = s[2] / s[0];
     for (int64_t t = 0; t < b->tokens; t++) {
         if (!b->response_mask[t]) continue;

@@ -22,7 +22,7 @@ int dc_open(device_columns *c, ares_device *d, const char *role, size_t bytes, i
 {
     c->device = d;
     c->used = 0;
-    bytes += (size_t)arrays * ALIGN;
+    bytes += (size_t)arrays * ALIGN; /* each array may be padded */
     if (dc_shared(c) || c->bytes >= bytes) return ARES_OK;
     d->k->release(d, c->block, c->bytes);
     c->block = d->k->alloc(d, bytes);
@@ -63,6 +63,7 @@ void dc_download(device_columns *c, const column_part *part, int n)
         for (int i = 0; i < n; i++) k->copy_out(d, part[i].host, part[i].device, part[i].bytes);
         return;
     }
+    /* gathered on the card, so that the host waits for one copy only */
     for (int i = 0; i < n; at += aligned(part[i++].bytes))
         k->copy(d, c->staged + at, part[i].device, part[i].bytes);
     k->copy_out(d, c->host_staged, c->staged, bytes);
@@ -78,6 +79,7 @@ int dc_sync_if_host(const device_columns *c)
 
 /* Images and videos in the passes of a learner. */
 
+/* Whether gradients go back through the vision tower. */
 static bool trained(const learner *l)
 {
     return l->features && ares_features_trained(l->features);
@@ -174,6 +176,7 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
     *l = (learner){ .role = o->role, .model = m, .features = o->features, .world = o->world };
     if (o->round_tokens != ARES_NULL_I64)
         l->scored_tokens = ARES_MIN(o->round_tokens, (int64_t)LEARNER_SCORED);
+    /* weights that stay as they are: no pass is followed by a backward */
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
     l->round_tokens = o->round_tokens == ARES_NULL_I64 ? 0 : o->round_tokens;
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
@@ -213,7 +216,7 @@ static int learner_reserve(learner *l, size_t bytes)
     ares_device *d = l->model->device;
     l->scratch_bytes = ARES_MAX(l->scratch_bytes, bytes);
     if (ares_phase_take(d, ARES_PHASE_TRAIN, &l->scratch, l->scratch_bytes)) return ARES_OK;
-    l->scratch_bytes = 0;
+    l->scratch_bytes = 0; /* a smaller round may still fit */
     char remedy[80];
     snprintf(remedy, sizeof remedy, "lower worker.%s.max_token_len_per_device", l->role);
     return ares_device_full(d, l->role, "derivatives of a round", bytes, false, remedy);
@@ -256,6 +259,7 @@ int learner_cut_scored(const learner *l, const learner *with, const ares_micro_s
     most = ++rounds;
     if (meet) ARES_TRY(ares_world_max_i64(l->world, &most, 1));
     *out = (learner_scored){ most, ares_arena_alloc(arena, (size_t)(most + 1) * sizeof *first) };
+    /* where other ranks have more rounds, empty ones follow */
     for (int64_t i = 0; i <= most; i++) out->first[i] = i < rounds ? first[i] : n;
     return ARES_OK;
 }
@@ -271,7 +275,7 @@ int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64
     if (l->round_tokens) ARES_TRY(ares_world_max_i64(l->world, &most, 1));
     ares_micro_batch *all = ares_arena_alloc(arena, (size_t)(most + 1) * sizeof *all);
     most = ARES_MAX(most, 1);
-    for (int64_t i = 0; i < most; i++)
+    for (int64_t i = 0; i < most; i++) /* where other ranks have more rounds, empty ones follow */
         all[i] = i < n ? own[i] : (ares_micro_batch){ .row = end, .end = end };
     *out = (learner_rounds){ most, all };
     return ARES_OK;
@@ -302,7 +306,7 @@ static int pack_round(learner *l, const ares_batch *b, const ares_micro_set *set
 {
     const int32_t **targets = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *targets);
     size_t bytes = 0;
-    ARES_TRY(ares_signal_poll());
+    ARES_TRY(ares_signal_poll()); /* between rounds is where a run can stop */
     for (int64_t i = 0; i < n; i++) {
         out[i] = (learner_pass){ 0 };
         ares_pack_build(b, &sets[i], share_prompts, &l->arena, &out[i].packed, &targets[i]);
@@ -318,7 +322,7 @@ static int pack_round(learner *l, const ares_batch *b, const ares_micro_set *set
     return ARES_OK;
 }
 
-/* The passes that have a response token, as the model takes them. */
+/* The passes that have a response token, as the model takes them; returns how many. */
 static int packed_of(learner *l, const learner_pass *p, int64_t n, ares_packed **packed)
 {
     int present = 0;
@@ -430,7 +434,7 @@ void learner_head_backward(const learner *l, const learner_pass *p, ares_head_ar
 int learner_sync(const learner *l)
 {
     ares_model *m = l->model;
-    bool gathered = m->share.how == ARES_SHARE_ALL;
+    bool gathered = m->share.how == ARES_SHARE_ALL; /* weights come from other ranks */
     if (m->tp) ARES_TRY(ares_group_sync(m->tp));
     return gathered ? ares_model_sync(m) : m->device->k->sync(m->device);
 }
@@ -487,7 +491,7 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
     ARES_TRY(agree(l, dc_open(&l->stats, d, l->role, bytes, 1)));
     float *on = dc_place(&l->stats, stats, bytes), *at = on;
     learner_scored rounds;
-    bool meet = l->model->share.how == ARES_SHARE_ALL;
+    bool meet = l->model->share.how == ARES_SHARE_ALL; /* ranks gather weights in each round */
     ARES_TRY(learner_cut_scored(l, NULL, sets, n_sets, meet, arena, &rounds));
     for (int64_t r = 0; r < rounds.n; r++) {
         int64_t i = rounds.first[r], end = rounds.first[r + 1];
@@ -503,11 +507,15 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
         learner_drop_head(l);
         ARES_TRY(dc_sync_if_host(&l->stats));
     }
+    /* the log-sum-exps stay behind: only the head needs them */
     dc_download(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
     return learner_sync(l);
 }
 
-/* All runs in one pass over their sets. The columns' first number is the batch's token `first`. */
+/*
+ * Log-probs and entropies of all runs, in one pass over their sets. log_probs, entropies (NULL: not
+ * wanted): their first number is of the batch's token `first`.
+ */
 static int score_runs(learner *l, const learner_scoring *s, const ares_batch *b,
                       const learner_rows *runs, int64_t n_runs, int64_t first, float *log_probs,
                       float *entropies)
@@ -556,6 +564,7 @@ int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *featur
                          const ares_train_config *cfg, const ares_batch *b, int64_t row,
                          int64_t end, float *log_probs, float *entropies)
 {
+    /* not opened: the caller has the workspace, and no optimizer is wanted */
     learner l = { .role = "actor", .model = m, .workspace = w, .features = features };
     learner_scoring s = learner_scoring_of(cfg);
     int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
@@ -570,6 +579,7 @@ typedef struct linear_loss {
     const float *d_log_prob;
 } linear_loss;
 
+/* Called by the head for a chunk of rows: the derivatives are given, whatever the log-probs. */
 static void linear_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
                           const float *entropy, float *c_log_prob, float *c_entropy)
 {
@@ -615,7 +625,7 @@ static int add_gradients(learner *l, const learner_scoring *s, const ares_batch 
     ares_arena arena = { 0 };
     int rc =
         learner_forward_round(l, b, learner_sets_of(m, n, &arena), n, s->share_prompts, true, p);
-    ares_arena_fini(&arena);
+    ares_arena_fini(&arena); /* the sets; what the passes need is in the learner's arena */
     ARES_TRY(rc);
     linear_columns c;
     rc = linear_open(l, b, m, n, d_log_prob, &c);

@@ -125,16 +125,17 @@ typedef struct learner {
     ares_model *model;
     ares_workspace *workspace;
     ares_features *features; /* of images and videos, borrowed; NULL: rows are text */
-    ares_keep tower_keep;    /* in a pass back through a trained tower */
-    double features_off;     /* most that the update's differ from the rollout's, since a report */
-    ares_world *world;       /* the ranks whose gradients are summed; NULL: this process alone */
-    optim optim;             /* of a model that is trained */
-    int64_t round_tokens;    /* fed for a round on a rank at most; 0: a mini-batch is one round */
-    int64_t scored_tokens;   /* the same of passes without a backward; 0: LEARNER_SCORED */
-    int64_t step;            /* training steps it has been updated in: the clock of its schedule */
-    /* of a micro-batch, in memory of training's phase: derivatives of hidden states, at least */
+    ares_keep tower_keep;    /* what a trained tower keeps of a forward pass for the backward */
+    /* largest difference between features in an update and in the rollout, since the last report */
+    double features_off;
+    ares_world *world;     /* the ranks whose gradients are summed; NULL: this process alone */
+    optim optim;           /* of a model that is trained */
+    int64_t round_tokens;  /* of a round on a rank at most; 0: a mini-batch is one round */
+    int64_t scored_tokens; /* the same for passes without a backward; 0: LEARNER_SCORED */
+    int64_t step;          /* training steps it has been updated in: the clock of its schedule */
+    /* memory of training's phase, for a round: derivatives of hidden states, at least */
     ares_held scratch;
-    size_t scratch_bytes;   /* the most that it has held */
+    size_t scratch_bytes;   /* most that was ever asked for: it is taken that large again */
     device_columns targets; /* of a pass */
     device_columns stats;   /* what the head finds, of a scoring */
     device_columns columns; /* of an update */
@@ -157,9 +158,12 @@ int learner_check_storage(const char *role, ares_dtype storage, const ares_devic
 /* The model stays the caller's: whoever loaded it frees it after the learner is closed. */
 int learner_open(learner *l, ares_model *m, const learner_options *o);
 void learner_close(learner *l); /* a zeroed one, too */
-/* For the derivatives of n passes' hidden states, so many rows each, and `more` bytes. */
+/*
+ * Takes scratch for the derivatives of n passes' hidden states, so many rows each, and `more`
+ * bytes.
+ */
 int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more);
-/* The scratch is taken so large at once from now on; what it takes of training's phase. */
+/* From now on the scratch is taken that large at once. Returns its bytes of training's phase. */
 size_t learner_expect_backward(learner *l, int32_t rows, int64_t n, size_t more);
 
 /* Some rows of a batch after their forward pass. It lives until the learner's next round. */
@@ -176,12 +180,15 @@ bool learner_by_region(const learner *l, const learner *with);
  * where weights come region by region; else one, whose activations stay in cache.
  */
 int64_t learner_micro_batches_per_round(const learner *l, const learner *with, int64_t n);
-/* Of n micro-batches of so many tokens, those of a pass without a backward (learner_cut_scored). */
+/*
+ * How many of the next n micro-batches, of so many tokens each, are a round of a pass without a
+ * backward (learner_cut_scored).
+ */
 int64_t learner_scored_together(const learner *l, const learner *with, int64_t n, int64_t tokens);
 /*
- * Sets of passes without a backward as rounds: those of round i are [first[i], first[i + 1]). At
- * least one round, which may be empty, as the last rounds may where ranks meet in them: then all
- * ranks have the same number, and it is a collective.
+ * Sets of passes without a backward as rounds: round i has sets [first[i], first[i + 1]). There is
+ * at least one round, maybe empty. meet: the passes are collectives, so that all ranks get the same
+ * number of rounds, the last ones maybe empty; the call is a collective then.
  */
 typedef struct learner_scored {
     int64_t n;
@@ -202,11 +209,11 @@ typedef struct learner_rounds {
 int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64_t end, bool share,
                        ares_arena *arena, learner_rounds *out);
 /*
- * What became of this rank's part, before a round ends: the same on every rank where a mini-batch
- * may be several rounds, whose ends are collectives; else rc.
+ * Before a round ends. Where a mini-batch may be several rounds, whose ends are collectives: the
+ * first failure of any rank, the same on all; else this rank's rc.
  */
 int learner_share_round_error(const learner *l, int rc);
-/* After the passes of each round, which gave rc: agrees on it, and sums. */
+/* After the passes of each round, which gave rc: shares the error, and sums the gradients. */
 int learner_end_round(const learner *l, int rc);
 /* The forward passes of a round. sets, out: [n], which may be none. keep: for a backward */
 int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
@@ -230,14 +237,14 @@ void learner_drop_head(const learner *l);
 ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature);
 /* Adds what the head's backward needs besides: dx, which is d_hidden, and the gradient dw. */
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h);
-/* Waits for what was launched; where weights are gathered, also the first failure of that. */
+/* Waits for what was launched; where weights are gathered, a failure of that comes out here. */
 int learner_sync(const learner *l);
 /*
- * What became of this rank's part, before passes that may be collectives: the same on every rank
- * where weights come region by region, else rc.
+ * Before passes that may be collectives. Where weights come region by region: the first failure of
+ * any rank, the same on all; else this rank's rc.
  */
 int learner_share_error(const learner *l, const learner *with, int rc);
-/* Before the passes of an optimizer step, which goes over both models where `with` is given. */
+/* Before the passes of an optimizer step. with: a model that its passes go over, too, or NULL */
 int learner_zero_grad(const learner *l, const learner *with);
 /* Adds the gradients of a round, whose passes have their d_hidden. */
 int learner_backward_round(learner *l, const learner_pass *p, int64_t n);
@@ -273,10 +280,10 @@ int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch
                           double *sum);
 
 /*
- * The optimizer step of a mini-batch whose gradients are there. rc is what computing them gave, the
- * same on every rank; ARES_ENUMERIC, a loss that is no finite number, leaves the update out as a
- * gradient does that is none. *norm: of the gradient before clipping; NaN where the update was left
- * out, on every rank. what begins warnings and errors: "actor: step 5".
+ * The optimizer step of a mini-batch whose gradients are there. rc: what computing them gave, the
+ * same on every rank. The update is left out where a gradient is not finite, or a loss is not
+ * (ARES_ENUMERIC). *norm: of the gradient before clipping; NaN where the update was left out, on
+ * every rank. what: begins warnings and errors, such as "actor: step 5".
  */
 int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm);
 double learner_lr(const learner *l); /* of the training step at hand */

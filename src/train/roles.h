@@ -29,7 +29,8 @@ void actor_close(actor *a);
  * computed again (docs/design.md#old-log-probs).
  */
 int actor_log_probs(actor *a, ares_batch *b);
-/* The reference where it goes over the rows of the update, too; NULL: it does not. */
+/* The reference where the loss has an exact KL, for which it goes over the update's rows; else
+ * NULL. */
 learner *actor_exact_kl_reference(const actor *a);
 /*
  * Rows that are no part of the batch and learn with it, such as preference pairs
@@ -106,17 +107,17 @@ typedef struct update {
     ares_agg_counts rollout; /* of the whole step over all ranks */
     ares_loss_sums sums;
     ares_vapor_sums pairs; /* of a loss of pairs */
-    bool *passed;          /* by row: the loss of the current mini-batch has seen it */
+    bool *passed;          /* [rows] the loss of the current mini-batch has seen the row */
     bool compare;          /* the weights are still those of the rollout */
     bool fills;            /* the current mini-batch only fills the batch (mini_batches.counted) */
-    bool known;            /* the loss of the current mini-batch needs no forward pass before it */
+    bool known;            /* the loss takes the rollout's log-probs: no forward pass before it */
     /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;
     double compared;     /* 1: there was such a token */
     uint64_t pass;       /* passes over the batch before this one */
-    double mini_batches; /* that gave a gradient: metrics are means over them */
+    double mini_batches; /* number of those that gave a gradient: metrics are means over them */
     double stopped_mini, stopped_micro, empty, skipped;
-    /* of the head's callback: the micro-batch it runs for, and its first failure */
+    /* for the callback of the fused head: its micro-batch, and the first failure */
     const ares_micro_batch *micro;
     int rc;
 } update;
@@ -157,7 +158,7 @@ typedef struct critic {
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
                 const sharing_groups *groups, int64_t total_steps, const char *weights);
 void critic_close(critic *c);
-/* Scratch for a round of n passes, so many outputs each. */
+/* Takes scratch for a round of n passes, so many outputs each. */
 int critic_reserve(critic *c, int32_t rows, int64_t n);
 size_t critic_expect(critic *c, int32_t rows, int64_t n); /* as learner_expect_backward */
 int critic_values(critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
@@ -219,8 +220,8 @@ typedef struct mini_batches {
 int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *world,
                      mini_batches *out);
 /*
- * Tells the progress of the micro-batches to come, in so many passes over all rows. Rounds of
- * ranks may cut them into a few more.
+ * Tells the progress display how many micro-batches are to come, in so many passes over all rows.
+ * Rounds of ranks may cut them into a few more.
  */
 void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_token_len,
                          bool share_prompts);
@@ -228,8 +229,8 @@ void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_toke
 void mini_batches_give_back(const mini_batches *m, ares_batch *b);
 void mini_batches_fini(mini_batches *m);
 /*
- * As mini-batches of rows number them. first [b->groups]: the number of the first row of each of
- * this rank's groups; *total: rows of all ranks. A collective.
+ * Numbers the rows of all ranks as mini-batches of rows do. first [b->groups]: written: the number
+ * of the first row of each of this rank's groups; *total: rows of all ranks. A collective.
  */
 int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t *total);
 #endif

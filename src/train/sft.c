@@ -178,6 +178,7 @@ static int encode_chat(const sft_encoder *e, const ares_json *variables, int64_t
 }
 
 /* ------------------------------------------------------------------ plain text */
+/* A row without chat template: prompt, response, end-of-sequence token. */
 static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view response,
                         ares_arena *kept, slot *s)
 {
@@ -236,6 +237,10 @@ void sft_row_keys(const ares_train_config *c, const char *keys[static 3])
     keys[2] = NULL;
 }
 
+/*
+ * A row in one of its forms: messages; prompt and response, each a text or messages; Alpaca's.
+ * arena: scratch; kept: of what lives as long as the rows
+ */
 static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena, ares_arena *kept,
                   slot *s)
 {
@@ -321,7 +326,10 @@ static bool sees_behind(const ares_row_media *row_media, int64_t tokens)
     return last && last->first + last->n > tokens;
 }
 
-/* keep [rows]: written; the rows of out */
+/*
+ * From slots to the rows of out: leaves out what cannot be seen, drops or cuts what is too long,
+ * and tells how many. keep [rows]: written: whether a row of d is in out
+ */
 static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft_rows *out,
                    bool *keep)
 {
@@ -506,6 +514,7 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
 }
 
 /* ------------------------------------------------------------------ setting up */
+/* Loads and encodes the rows of files, and makes them a source. */
 static int open_rows(sft_trainer *t, const ares_texts *files, const ares_order *order,
                      ares_source *source, sft_rows *rows)
 {
@@ -525,6 +534,7 @@ static int open_rows(sft_trainer *t, const ares_texts *files, const ares_order *
     return rc;
 }
 
+/* Without a chat template in options or tokenizer, rows are plain text. */
 static int open_encoder(sft_trainer *t)
 {
     ares_data_config *data = &t->cfg.data;
@@ -565,6 +575,8 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
                             .round_tokens = c->actor.round_tokens });
 }
 
+/* Temperature 1: the loss is of the model's own distribution, whatever the rollout's options say.
+ */
 static sft_trainer *sft_new(const ares_train_config *c, ares_world *world)
 {
     sft_trainer *t = ares_calloc(1, sizeof *t);
@@ -588,7 +600,7 @@ static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *wo
 
 static sft_trainer *trainer_of(training *t)
 {
-    return (sft_trainer *)(void *)t; /* which it is the first member of */
+    return (sft_trainer *)(void *)t; /* training is its first member */
 }
 
 static void close_sft(training *run)
@@ -603,6 +615,7 @@ static void close_sft(training *run)
 }
 
 /* ------------------------------------------------------------------ --check */
+/* The first rows of a file; they are encoded where model and tokenizer are on this machine. */
 static int check_rows(const sft_trainer *t, const char *path)
 {
     ares_dataset *d;

@@ -24,10 +24,12 @@ static bool is_true(const ares_json *flag)
 
 int sharing_size(int64_t fsdp_size, int ranks)
 {
+    /* more than all: verl's files are written for more cards than there may be */
     bool all = fsdp_size == ARES_NULL_I64 || fsdp_size == -1 || fsdp_size >= ranks;
     return all ? ranks : (int)fsdp_size;
 }
 
+/* fsdp_size and enable_full_shard of one model. why_not (may be NULL): why weights stay whole */
 static void check(ares_config *cfg, const char *section, const ares_json *full_shard,
                   const char *why_not, int64_t fsdp_size, int world)
 {
@@ -83,7 +85,7 @@ int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *worl
         if (size == 1 || size == ranks || cut_of(g, size)) continue;
         sharing_cut *cut = &g->cut[g->n];
         ARES_TRY(ares_group_open(world, d, size, 1, &cut->group));
-        g->n++;
+        g->n++; /* from here on training_close closes it */
         ARES_TRY(ares_group_open(world, d, ranks / size, size, &cut->replicas));
     }
     return ARES_OK;
@@ -133,6 +135,7 @@ ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_gro
 ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g)
 {
     ares_model_share share = share_of(c->ref.full_shard, NULL, c->ref.fsdp_size, g);
+    /* a frozen model has neither gradients nor states: only its weights can be shared */
     if (share.how != ARES_SHARE_ALL) share = (ares_model_share){ 0 };
     share.weights_on_host = c->ref.offload_params;
     return share;
@@ -210,7 +213,7 @@ int training_open_model(training *t, const char *weights)
     ARES_TRY(ares_tokenizer_load(
         c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
     int32_t last = (int32_t)ares_tokenizer_vocab_size(t->tokenizer) - 1;
-    if (last >= t->model->cfg.vocab) {
+    if (last >= t->model->cfg.vocab) { /* such an id would read past the embedding */
         bool named = ares_tokenizer_is_special(t->tokenizer, last);
         ares_view token = ares_tokenizer_token_bytes(t->tokenizer, last);
         return ares_fail(ARES_EFORMAT,
@@ -295,7 +298,7 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
     if (rc == ARES_OK)
         rc = names ? ares_source_of_mixture(d, &t->run.curriculum, order, out)
                    : ares_source_of_dataset(d, order, out);
-    if (rc != ARES_OK) ares_dataset_free(d);
+    if (rc != ARES_OK) ares_dataset_free(d); /* otherwise the source owns it */
     return rc;
 }
 
@@ -331,6 +334,7 @@ int trainer_check_media(const ares_trainer *t)
     return ARES_OK;
 }
 
+/* Encoder, sources of training and validation, and how many steps the run will have. */
 static int open_data(ares_trainer *t, ares_config *cfg)
 {
     const ares_train_config *c = t->run.cfg;
@@ -572,6 +576,10 @@ static int open_roles(ares_trainer *t, const char *weights)
     return trainer_needs_reference(c) ? trainer_open_reference(t, weights) : ARES_OK;
 }
 
+/*
+ * All parts after the device, each after those that it reads: rewards, model and tokenizer, data,
+ * then what trains, and last the rollout, which takes the memory that is left.
+ */
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
@@ -587,14 +595,14 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
         { "top_p", "worker.rollout.top_p", c->rollout.top_p },
         { "top_k", "worker.rollout.top_k", (double)c->rollout.top_k },
     };
-    if (ares_world_rank(t->run.world) == 0)
+    if (ares_world_rank(t->run.world) == 0) /* the model's own sampling may differ: say so once */
         ARES_TRY(ares_model_tell_sampling(t->run.model_dir.data, sampled, ARES_COUNT(sampled)));
     ARES_TRY(open_data(t, cfg));
     t->run.validates = ares_source_count(&t->run.val) || t->evals.n;
     ARES_TRY(triggers_load(t));
     validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
     t->val_longest = validation_longest(c, &t->val_sampling, &t->evals);
-    ARES_TRY(ares_config_finish(cfg));
+    ARES_TRY(ares_config_finish(cfg)); /* faults of options that were bound since the check */
     if (t->agents) {
         t->val_n = c->agents_val.group_size;
         ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t),
@@ -629,7 +637,7 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
     return open_on_device(t, cfg, weights);
 }
 
-/* On a counting device no weight is read, and nothing is computed. */
+/* On a counting device no weight is read and nothing is computed, but everything is opened. */
 int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks)
 {
     ares_trainer *t = ares_calloc(1, sizeof *t);
@@ -641,6 +649,7 @@ int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks)
     return rc;
 }
 
+/* Parts that never were open are zero or NULL, which every close takes. */
 void trainer_close(ares_trainer *t)
 {
     ares_features_free(t->run.features); /* its decoders read the rows of all data sets below */

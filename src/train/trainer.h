@@ -20,11 +20,13 @@
 typedef struct controls controls;
 struct vapor;
 
-/* What a step changes before its update: as it was when the step began, or as it is.
- * (run/checkpoint.c) */
+/*
+ * The state that a step changes before its update: a copy taken when the step began, or of the
+ * present state. (run/checkpoint.c)
+ */
 typedef struct step_begin {
     int64_t rows_skipped, updates, critic_updates, skipped, critic_skipped;
-    ares_str controls; /* as they are saved; on rank 0 */
+    ares_str controls; /* their state as a checkpoint holds it; on rank 0 alone */
     ares_source_snapshot source;
 } step_begin;
 void step_begin_fini(step_begin *b);
@@ -33,17 +35,17 @@ typedef struct training {
     const ares_train_config *cfg;
     ares_world *world;
     ares_device device;
-    sharing_groups groups; /* of the ranks, which train its models together */
+    sharing_groups groups; /* of ranks that train its models together */
     ares_tokenizer *tokenizer;
     ares_prompt_encoder *encoder;
-    ares_curriculum curriculum; /* of the source; n 0: it is one data set, or environments */
+    ares_curriculum curriculum; /* n 0: the source is one data set, or environments */
     ares_source source;         /* of training prompts; closed where the run only validates */
     ares_source val;            /* closed: none */
     bool validates;             /* there are rows to validate on, here or in an evaluation */
     ares_model *model;
     ares_media_rules row_media; /* of a vision model */
-    ares_features *features;    /* that the policy's tower makes; NULL: it reads text alone */
-    learner *policy;            /* of the model; where it is only validated, without an optimizer */
+    ares_features *features;    /* made by the policy's vision tower; NULL: it reads text alone */
+    learner *policy;            /* of the model; without an optimizer in a validation alone */
     learner *critic;            /* NULL: none */
     controls *controls;         /* NULL: none; their state is part of a checkpoint */
     const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
@@ -51,43 +53,44 @@ typedef struct training {
     /* validations are compared by accuracy: a shaper would change what the score means */
     bool best_by_accuracy;
     int64_t step, total_steps; /* steps done */
-    /* of an epoch, at whose end a curriculum is validated and saved, too; 0: epochs end nothing */
+    /* steps of an epoch of a curriculum, at whose end it is also validated and saved; 0: none */
     int64_t epoch_steps;
-    /* of a regular checkpoint, by validation; the higher the better; step -1: none yet */
+    /* highest validation score of a regular checkpoint, and its step; step -1: none yet */
     double best_score;
     int64_t best_step;
-    /* of the latest validation; step -1: none yet */
+    /* score and step of the latest validation; step -1: none yet */
     double validated_score;
     int64_t validated_step;
     bool unjudged; /* the first validation could judge nothing: the run ends, saved */
     step_begin begun;
     ares_str run_dir;
     bool same_files; /* all ranks see the run directory of rank 0 */
-    /*
-     * worker.actor.model.model_path, found: where tokenizer files come from, and the weights that a
-     * run began with
+    /* directory of worker.actor.model.model_path: the weights and tokenizer that the run began with
      */
     ares_str model_dir;
-    uint64_t model_weights; /* their fingerprint */
+    uint64_t model_weights; /* fingerprint of these weights */
 } training;
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world);
-/* Of the actor's weights. */
+/* The type in which the actor's weights are stored. */
 ares_dtype training_storage(const ares_train_config *c);
-/* The longest sequence of a model, where worker.actor.model.override_config says another. */
+/* Sets the model's longest sequence where worker.actor.model.override_config gives one. */
 int training_set_positions(ares_model_config *m, const ares_json *override);
 /* Parts of opening: device, groups, model_dir and its fingerprint. A collective. */
 int training_open_device(training *t);
-/* In its place: a device on which a model has no weights, to look at what a run would open. */
+/*
+ * Instead of training_open_device: a device on which a model has no weights, to find out whether a
+ * run would open.
+ */
 int training_open_counting(training *t, int ranks);
 /*
  * Model and tokenizer, which must belong together. weights: a checkpoint's model/; NULL:
  * worker.actor.model.model_path
  */
 int training_open_model(training *t, const char *weights);
-/* After the model: of options data, whose file may be another's than the run's. */
+/* After the model. data: options of the run, or of another data set, such as an evaluation's. */
 int training_open_encoder(training *t, const ares_data_config *data, ares_prompt_encoder **out);
-/* All but policy, critic and controls, which belong to the kind of run. */
+/* Closes all but policy, critic and controls, which the kind of run closes. */
 void training_close(training *t);
 
 /*
@@ -114,7 +117,7 @@ typedef struct eval_sets {
  * then from worker.rollout.val_override_config, then from training. After resolve.
  */
 void eval_sets_read(ares_config *cfg, const ares_train_config *c, eval_sets *out);
-/* Tokens of an answer at most, of all sets; 0: there is none. */
+/* Tokens of the longest answer that any of the sets allows; 0: there is no set. */
 int64_t eval_sets_longest(const eval_sets *e);
 struct ares_trainer;
 int eval_sets_open(struct ares_trainer *t);
@@ -155,7 +158,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights);
 void trainer_close(ares_trainer *t);
-/* Parts of it that --check does, too: with no part open yet. */
+/* A trainer of which no part is open. --check calls this and the parts that it needs. */
 void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world);
 /*
  * Checks that rows can be judged, and encodes their prompts (encoder NULL: it does not). trained:
@@ -163,9 +166,9 @@ void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world
  */
 int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_encoder *encoder,
                       bool trained);
-/* Refuses by name what rows with images or videos cannot go together with. */
+/* Fails where rows have images or videos, and an option of the run cannot go together with them. */
 int trainer_check_media(const ares_trainer *t);
-/* Empties the engine, whose next samples are the policy's as it is now. */
+/* Empties the engine; its next samples are of the policy as it is now. */
 int trainer_renew_rollout(ares_trainer *t);
 /* Whether training compares with the model it began from. */
 bool trainer_needs_reference(const ares_train_config *c);
@@ -206,7 +209,7 @@ void controls_declare(ares_config *cfg, ares_train_config *out);
 void controls_check(ares_config *cfg, const ares_train_config *c, const ares_reward *reward);
 /* Whether the options ask for control i of ares_control_list. */
 bool controls_wants(const ares_train_config *c, const ares_reward *reward, int i);
-/* Of t, data, reward and world must be open. */
+/* Opens the controls that the options ask for. Data, reward and world of t must be open. */
 int controls_open(const ares_trainer *t, controls **out);
 void controls_close(controls *c);
 int controls_observe(controls *c, ares_batch *b, ares_metrics *m);

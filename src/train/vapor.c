@@ -23,15 +23,17 @@ static int64_t tokens_of(const vapor *v, int64_t row)
     return v->pairs.pair[row].chosen.n + v->pairs.pair[row].rejected.n;
 }
 
+/* Keeps the log-probs of a row's two answers, and notes the row for vapor_cache_share. */
 static void vapor_cache_fill(vapor *v, int64_t row, const float *log_probs)
 {
     size_t bytes = (size_t)tokens_of(v, row) * sizeof *log_probs;
-    if (v->ref[row]) return;
+    if (v->ref[row]) return; /* this rank's own, or two ranks have asked for it */
     v->ref[row] = ares_malloc(bytes);
     memcpy(v->ref[row], log_probs, bytes);
     v->fresh[v->n_fresh++] = row;
 }
 
+/* Forgets all: the reference has moved, or the run ends. */
 static void vapor_cache_clear(vapor *v)
 {
     for (int64_t i = 0; i < v->pairs.n && v->ref; i++) {
@@ -40,6 +42,7 @@ static void vapor_cache_clear(vapor *v)
     }
 }
 
+/* Tells all ranks what this rank was told in the step. A collective. */
 static int vapor_cache_share(vapor *v, ares_world *w)
 {
     ares_str mine = { 0 }, all = { 0 };
@@ -401,6 +404,7 @@ int pair_log_probs(update *u, int64_t row, int64_t end)
                              s->log_prob + token, NULL);
 }
 
+/* A row of a batch as the loss reads it; the columns are the batch's. */
 static ares_vapor_text text_of(const ares_batch *b, int64_t row, const float *log_prob,
                                const float *ref_log_prob, float *d_log_prob)
 {

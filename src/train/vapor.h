@@ -12,8 +12,8 @@ typedef struct vapor {
     const ares_train_config *cfg;
     ares_pairs pairs; /* of the training rows */
     /*
-     * [pairs.n] by row: the reference's log-probs of its answers, chosen first; NULL: not yet.
-     * ref itself is NULL where no pair is read. (vapor.c)
+     * [pairs.n] by row: the reference's log-probs of its answers, chosen first; NULL: not asked
+     * for yet. ref itself is NULL where no pair is read.
      */
     float **ref;
     int64_t *fresh, n_fresh; /* rows of which this step was the first to ask */
@@ -30,14 +30,11 @@ int vapor_open(ares_trainer *t, vapor **out);
 void vapor_close(vapor *v); /* NULL is fine */
 /* Makes the second batch of a step from the stored answers to its prompts. A collective. */
 int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b, ares_metrics *m);
-/* Of the step, with or without a pair; NULL on every rank where no row of the run has one. */
+/* The second batch of the step, maybe without a pair; NULL, on every rank, where no row has one. */
 const actor_second *vapor_second(const vapor *v);
 /* After every ref_model_sync_steps steps: moves the reference towards the policy. */
 int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step);
-/*
- * What the reference said of a row's answers: kept where it is new, told to the other ranks (a
- * collective), forgotten, written into a checkpoint and read again. (vapor.c)
- */
+/* Writes what the reference said of stored answers into a checkpoint; reads it again. */
 int vapor_save(const vapor *v, const char *path);
 int vapor_load(vapor *v, const char *path);
 /* Finds the part of an answer that is judged; *inner: its text, in the arena. */

@@ -80,6 +80,7 @@ int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, 
                              .prompts = prompts,
                              .sampling = p->sampling,
                              .votes = p->key != ANSWER_BOOTSTRAP && p->n > 1,
+                             /* from the top down: steps count from 0, so no key repeats */
                              .key = ares_rng_sub(root, UINT64_MAX - (uint64_t)p->key, 0) };
     *out = ares_arena_calloc(arena, (size_t)k + 1, sizeof **out);
     *count = k;
@@ -148,7 +149,7 @@ void triggers_check(ares_config *cfg, const ares_rollout_config *r)
     else ares_config_fault(cfg, "worker.rollout.trigger_tokens_file", "%s", ares_error_message());
 }
 
-/* Warns of words that no single token spells; fails where that is all of them. */
+/* Warns of words that no single token spells; fails where no word has such a token. */
 static int report(const ares_trainer *t, const char *path, const ares_map *words)
 {
     ares_str some = { 0 };
@@ -222,6 +223,7 @@ int engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sam
     return trainer_renew_rollout(t);
 }
 
+/* Appends to an array that grows in the arena. */
 static void append(ares_arena *arena, queued what, queued **items, int64_t *n, int64_t *capacity)
 {
     if (*n == *capacity) {
@@ -231,6 +233,7 @@ static void append(ares_arena *arena, queued what, queued **items, int64_t *n, i
     (*items)[(*n)++] = what;
 }
 
+/* Queues a request. Errors name the row, whose images may be what cannot be read. */
 static int add_request(engine_queue *q, ares_request *r, queued what)
 {
     const ares_row *row = what.group->row;
@@ -249,6 +252,10 @@ static int add_request(engine_queue *q, ares_request *r, queued what)
     return ARES_OK;
 }
 
+/*
+ * A request for all answers of a group. The sampling key names step, draw and attempt, never a
+ * place in the queue or a rank: so answers depend on no order.
+ */
 static ares_request request_of(const engine_queue *q, const ares_group *g, int64_t start)
 {
     ares_rng_key of_draw = ares_rng_sub(q->key, (uint64_t)g->step, (uint64_t)g->draw);
@@ -301,7 +308,7 @@ int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t
     }
     for (int32_t i = 0; i < g->n; i++) {
         g->items[i] = partial->items[i];
-        if (!g->items[i].cut) continue;
+        if (!g->items[i].cut) continue; /* it ended in an earlier step */
         ARES_TRY(
             add_rest(q, (queued){ .group = g, .partial = &partial->items[i], .item = i }, start));
     }
@@ -397,6 +404,7 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
     ares_view text = y->response;
     if (s->span && !vapor_span(s->span, s->tokenizer, y, s->arena, &text))
         return ARES_OK; /* nothing to judge: the score stays 0, the answer is wrong */
+    /* in the arena: the reward manager reads it while the engine goes on */
     judged *x = ares_arena_calloc(s->arena, 1, sizeof *x);
     *x = (judged){ .item = { .in = { .response = text,
                                      .ground_truth = row->ground_truth,
@@ -472,6 +480,7 @@ static int ask(engine_queue *q, const answer_job *job, scoring *scores, ares_gro
     return ARES_OK;
 }
 
+/* The answer of generate_single_turn (generator.answer). */
 static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
 {
     engine_queue q;
@@ -482,7 +491,7 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     scores.votes = job->votes;
     int rc = ask(&q, job, &scores, out);
     while (active && rc == ARES_OK) rc = step(&q, &scores, &active);
-    rc = ares_rollout_finish(t->rollout, rc);
+    rc = ares_rollout_finish(t->rollout, rc); /* others of its group may still decode */
     scoring_close(&scores, job->metrics);
     return rc == ARES_OK ? ares_signal_poll() : rc;
 }

@@ -261,8 +261,7 @@ static int finish(value_update *u, int64_t row, int64_t end)
     return ares_value_fault(&a);
 }
 
-/* Forward, loss and backward of rows [row, end): one micro-batch after the other, or all together.
- */
+/* Forward, loss and backward of rows [row, end): micro-batch by micro-batch, or all together. */
 static int pass_over(value_update *u, int64_t row, int64_t end)
 {
     critic *c = u->critic;

@@ -152,8 +152,7 @@ typedef struct learner_options {
     int64_t round_tokens; /* worker.*.round_tokens, which may be null; 0: the same */
 } learner_options;
 
-/* Refuses fp32 storage by name where the device computes in bf16, whose products take bf16 alone.
- */
+/* Refuses fp32 storage by name where the products of the device take bf16 alone. */
 int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d);
 /* The model stays the caller's: whoever loaded it frees it after the learner is closed. */
 int learner_open(learner *l, ares_model *m, const learner_options *o);

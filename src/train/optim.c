@@ -211,8 +211,7 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
         if (apart) ares_region_load_own(m, i);
         while (ares_states_next(m, i, &s)) step_stretch(o, m, r, &s, lr, scale);
         if (m->share.how != ARES_SHARE_NONE && !r->in_parts && r->decay) {
-            /* each rank has written its part; on a card all travel while AdamW does the next region
-             */
+            /* on a card the parts of all ranks travel while AdamW does the next region */
             ares_ticket t = ares_group_gather(m->share.group, r->own_weights, r->weights,
                                               (size_t)r->own * ares_dtype_bytes(r->dtype));
             /* weights that go on to the host wait here, the others at the end of the step */

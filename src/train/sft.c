@@ -575,8 +575,7 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
                             .round_tokens = c->actor.round_tokens });
 }
 
-/* Temperature 1: the loss is of the model's own distribution, whatever the rollout's options say.
- */
+/* Temperature 1: the loss is of the model's own distribution, whatever the options say. */
 static sft_trainer *sft_new(const ares_train_config *c, ares_world *world)
 {
     sft_trainer *t = ares_calloc(1, sizeof *t);

@@ -65,8 +65,7 @@ typedef struct training {
     step_begin begun;
     ares_str run_dir;
     bool same_files; /* all ranks see the run directory of rank 0 */
-    /* directory of worker.actor.model.model_path: the weights and tokenizer that the run began with
-     */
+    /* worker.actor.model.model_path, found: the run began with its weights and tokenizer */
     ares_str model_dir;
     uint64_t model_weights; /* fingerprint of these weights */
 } training;

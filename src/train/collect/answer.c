@@ -322,8 +322,7 @@ int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t
     X(entropies, entropies)         \
     X(entropies_1, entropies_1)
 
-/* Makes an answer of the tokens it had before and those that the engine holds until its next clear.
- */
+/* Makes an answer of its earlier tokens and those that the engine holds until its next clear. */
 static void take_answer(const engine_queue *q, const ares_completion *c, const ares_row *row,
                         const ares_trajectory *partial, ares_trajectory *y)
 {

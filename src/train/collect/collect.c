@@ -403,8 +403,7 @@ static int plan_batch(ares_trainer *t, step_draws *r, ares_arena *arena, batch_p
 {
     const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
     int64_t missing = r->draws.target - r->draws.kept, ranks = ares_world_size(t->run.world);
-    /* a prompt that was answered again is among the dropped more than once: its last answers count
-     */
+    /* a prompt that is answered again is dropped more than once: its last answers count */
     const int64_t *dropped =
         r->dropped +
         (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->draws) - missing : 0);

@@ -25,13 +25,14 @@ int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, 
                  ares_metrics *m);
 
 /*
- * Who answers prompts. A generator turns prompts into groups of trajectories with their scores; a
- * step, the validation and the bootstrap pass know no more of it. (answer.c)
+ * Who answers prompts. A generator turns prompts into groups of trajectories with their scores. A
+ * step, a validation and the bootstrap pass use it through this struct alone: in one turn by the
+ * policy (answer.c), or as episodes in environments (agents/agents.c).
  */
 
 typedef struct answer_prompt {
     const ares_row *row;
-    int64_t draw; /* its number, part of the sampling key */
+    int64_t draw; /* number of the draw, part of the sampling key */
     /* what was answered before: whole answers stay, those that were cut go on; NULL: nothing */
     const ares_group *partial;
     /* of a mixture of data sets: as ares_drawn has them */
@@ -73,19 +74,20 @@ void answer_sampling(const ares_train_config *c, ares_sampling *out);
 /* Whether answers that could not be judged, or whose environments failed, are discarded. */
 bool answer_discards_failures(const ares_trainer *t);
 /*
- * Marks answers that algorithm.mask_truncated or worker.reward.max_length discard, or that failed.
+ * Marks answers as discarded: those that algorithm.mask_truncated or worker.reward.max_length
+ * discard and, where answer_discards_failures says so, those that failed.
  */
 void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count);
 /*
- * Answers to rows of a source outside of a step's batch, at another key: a pass never shifts what
- * training samples.
+ * Answers to rows of a source outside of a step's batch. Each kind of pass has a sampling key of
+ * its own, so that it never changes what training samples.
  */
-enum { ANSWER_VALIDATION, ANSWER_BOOTSTRAP, ANSWER_EVALUATION /* and on: one per data set */ };
+enum { ANSWER_VALIDATION, ANSWER_BOOTSTRAP, ANSWER_EVALUATION /* + i: of data set i */ };
 typedef struct answer_pass {
     const ares_source *source;
     const ares_sampling *sampling;
-    int64_t n; /* answers to each prompt */
-    int64_t key;
+    int64_t n;   /* answers to each prompt */
+    int64_t key; /* ANSWER_* */
 } answer_pass;
 /* Tells the progress display how many answers are to come: n to each prompt of this rank. */
 void answer_expect(const ares_trainer *t, int64_t prompts, int64_t n);
@@ -110,7 +112,7 @@ int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ra
 /* The groups that a rank has in a step. (collect.c) */
 
 typedef struct step_groups {
-    ares_group *items; /* as their arrays and texts, in the step's arena */
+    ares_group *items; /* [count] in the step's arena, with their arrays and texts */
     int64_t count, capacity;
     ares_arena *arena;
 } step_groups;
@@ -234,8 +236,7 @@ ares_trajectory *engine_queue_next(engine_queue *q, ares_group **of);
  */
 int exchange_groups(ares_trainer *t, step_groups *c, int64_t count);
 
-/* The groups of a step that are answered at the same time, and the clock they share. (oversample.c)
- */
+/* Groups of a step that are answered at the same time, and their common clock. (oversample.c) */
 
 /* A group that this rank answers. */
 typedef struct own_group {
@@ -289,8 +290,7 @@ typedef struct in_flight_set {
  */
 int oversample(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *m);
 
-/* Answers that go on in a later step: what they may still write, and what is trained. (answer.c)
- */
+/* Answers that continue in a later step: what they may write, what is trained. (answer.c) */
 
 /* Tokens that an answer may still write; 0: it is cut off by length. */
 int32_t partial_budget(int32_t max_response_length, int32_t had);

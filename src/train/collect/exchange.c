@@ -95,8 +95,7 @@ static int read_groups(const ares_trainer *t, ares_view in, const int64_t *rank,
     return ARES_OK;
 }
 
-/* The work of a group's forward pass, as the update packs it: a prompt shared by rows counts once.
- */
+/* The work of a group's forward pass as the update packs it: a shared prompt counts once. */
 static int64_t work_of(const ares_trainer *t, const ares_group *g)
 {
     int64_t tokens = 0, squares = 0;
@@ -242,8 +241,7 @@ static int take_rows(const ares_train_config *cfg, ares_world *world, int64_t st
     ares_rng_key key = ares_rng_sub(ares_rng_root((uint64_t)cfg->rollout.seed, ARES_RNG_ADJUST),
                                     (uint64_t)step, 0);
     int64_t change = target > total ? target - total : total - target;
-    /* times: how often each row is in the new batch; ids: of the rows that are copied or left out
-     */
+    /* times: of each row in the new batch; ids: of rows that are copied or left out */
     int64_t *times = ares_arena_alloc(&b->arena, ((size_t)total + 1) * sizeof *times),
             *ids = ares_arena_alloc(&b->arena, (size_t)(ARES_MAX(total, target) + 1) * sizeof *ids),
             *first = ares_arena_alloc(&b->arena, ((size_t)b->groups + 1) * sizeof *first), n = 0,

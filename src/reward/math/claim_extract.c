@@ -8,6 +8,7 @@
 
 #include "math.h"
 
+/* Part of a word, as \w of Python; every character outside ASCII counts. */
 static bool word(char c)
 {
     return edit_letter(c) || edit_digit(c) || c == '_' || (unsigned char)c >= 0x80;
@@ -21,12 +22,6 @@ static char lower(char c)
     return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
 }
 
-static bool at(ares_view t, size_t i, const char *z)
-{
-    if (i >= t.len || t.data[i] != z[0]) return false;
-    size_t n = strlen(z);
-    return t.len - i >= n && memcmp(t.data + i, z, n) == 0;
-}
 static size_t blanks(ares_view t, size_t i)
 {
     while (i < t.len && blank(t.data[i])) i++;
@@ -46,7 +41,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
     size_t limit = t.len, last_start = 0;
     for (size_t i = t.len; i-- > 0 && n < MOST;) {
         if (t.data[i] != '\\') continue;
-        size_t open = at(t, i, "\\boxed") ? i + 6 : at(t, i, "\\fbox") ? i + 5 : 0;
+        size_t open = edit_at(t, i, "\\boxed") ? i + 6 : edit_at(t, i, "\\fbox") ? i + 5 : 0;
         if (open == 0) continue;
         open = blanks(t, open);
         if (open >= limit) break;
@@ -67,7 +62,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
             bool separated = false;
             for (size_t k = 0; k < between.len && between.len < 70; k++) {
                 bool start = k == 0 || !word(between.data[k - 1]);
-                size_t bytes = at(between, k, "and") ? 3 : at(between, k, "or") ? 2 : 0;
+                size_t bytes = edit_at(between, k, "and") ? 3 : edit_at(between, k, "or") ? 2 : 0;
                 separated |= between.data[k] == ',' || between.data[k] == ';' ||
                              (start && bytes &&
                               (k + bytes == between.len || !word(between.data[k + bytes])));
@@ -95,20 +90,20 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
 }
 
 /* ------------------------------------------------------------------ candidates */
-/* start and end include the signs around the text */
 typedef struct match {
-    size_t start, end;
+    size_t start, end; /* with the signs around the text and a percent sign after it */
     ares_view text;
     bool percent;
 } match;
 
+/* The index after a percent sign or word that follows i; i when there is none. */
 static size_t percent_behind(ares_view t, size_t i, bool *percent)
 {
     static const char *const words[] = { "\\%",     "%",       "percentage", "Percentage",
                                          "percent", "Percent", "pct",        "Pct" };
     size_t j = blanks(t, i);
     for (int k = 0; k < ARES_COUNT(words); k++)
-        if (at(t, j, words[k])) return *percent = true, j + strlen(words[k]);
+        if (edit_at(t, j, words[k])) return *percent = true, j + strlen(words[k]);
     return i;
 }
 
@@ -124,11 +119,11 @@ static bool latex_at(ares_view t, size_t i, match *m)
     if (t.data[i] != '$' && t.data[i] != '\\') return false;
     if (i && t.data[i - 1] == '\\') return false;
     for (int k = 0; k < ARES_COUNT(signs); k++) {
-        if (!at(t, i, signs[k].open) || (k == 2 && i && edit_digit(t.data[i - 1]))) continue;
+        if (!edit_at(t, i, signs[k].open) || (k == 2 && i && edit_digit(t.data[i - 1]))) continue;
         size_t from = i + strlen(signs[k].open);
         for (size_t j = from; j < t.len && j - from <= MATH_MAX_BYTES; j++) {
             if (t.data[j] == '\n' && !signs[k].lines) break;
-            if (j == from || !at(t, j, signs[k].close) || t.data[j - 1] == '\\') continue;
+            if (j == from || !edit_at(t, j, signs[k].close) || t.data[j - 1] == '\\') continue;
             *m = (match){ .start = i, .text = { t.data + from, j - from } };
             m->end = percent_behind(t, j + strlen(signs[k].close), &m->percent);
             return true;
@@ -137,32 +132,22 @@ static bool latex_at(ares_view t, size_t i, match *m)
     return false;
 }
 
-/*
- * The index where a second LaTeX answer begins that a comma, "and" or "or" joins to the first one,
- * which ends at i; 0 when nothing joins.
- */
-static size_t joint(ares_view t, size_t i)
-{
-    size_t j = blanks(t, i), comma = j < t.len && t.data[j] == ',';
-    size_t n = at(t, j + comma, "and") ? 3 : at(t, j + comma, "or") ? 2 : 0;
-    return comma + n ? blanks(t, j + comma + n) : 0;
-}
-
 /* Joins $2$, $3$ and $4$ to one answer, up to six of them. */
 static void join_latex(ares_view t, match *m, ares_arena *arena)
 {
-    match next = { 0 };
-    size_t from;
-    for (int i = 1; i < 6 && m->end < t.len && (from = joint(t, m->end)) && from < t.len &&
-                    latex_at(t, from, &next);
-         i++) {
+    for (int i = 1; i < 6 && m->end < t.len; i++) {
+        match next = { 0 };
+        /* a comma, "and" or "or", or a comma and one of these */
+        size_t j = blanks(t, m->end), comma = j < t.len && t.data[j] == ',';
+        size_t n = edit_at(t, j + comma, "and") ? 3 : edit_at(t, j + comma, "or") ? 2 : 0;
+        size_t from = comma + n ? blanks(t, j + comma + n) : t.len;
+        if (from == t.len || !latex_at(t, from, &next)) return;
         if (m->text.len + next.text.len + 1 > MATH_MAX_BYTES) return;
         char *both = ares_arena_alloc(arena, m->text.len + next.text.len + 1);
         memcpy(both, m->text.data, m->text.len);
         both[m->text.len] = ',';
         memcpy(both + m->text.len + 1, next.text.data, next.text.len);
         *m = (match){ m->start, next.end, { both, m->text.len + next.text.len + 1 }, false };
-        next = (match){ 0 };
     }
 }
 
@@ -170,7 +155,7 @@ static void join_latex(ares_view t, match *m, ares_arena *arena)
 static bool fraction_at(ares_view t, size_t i, match *m)
 {
     size_t j = i + (t.data[i] == '-');
-    if (!at(t, j, "\\frac{")) return false;
+    if (!edit_at(t, j, "\\frac{")) return false;
     j += 5;
     for (int k = 0; k < 2; k++) {
         if (j >= t.len || t.data[j] != '{') return false;
@@ -239,6 +224,7 @@ static bool number_at(ares_view t, size_t i, match *m)
     return true;
 }
 
+/* Whether the words, in lower case, stand at i in any case. */
 static bool says(ares_view t, size_t i, const char *words)
 {
     for (; *words; words++, i++)
@@ -264,7 +250,7 @@ static int trust(ares_view t, const match *m)
                 size_t after = m->end;
                 if (after < t.len && t.data[after] == '.') after++;
                 if (after < t.len && blank(t.data[after])) after++;
-                best = ARES_MIN(best, end == i + 15 && at(t, after, "I hope") ? 0 : 50);
+                best = ARES_MIN(best, end == i + 15 && edit_at(t, after, "I hope") ? 0 : 50);
             }
         }
         if (says(t, i, "answer") && m->start - i <= 57) {
@@ -375,18 +361,19 @@ static size_t conjunction(ares_view t, size_t i)
     bool inside = i && edit_letter(t.data[i - 1]);
     if (j < t.len && t.data[j] == ',') j++;
     j = blanks(t, j);
-    if (at(t, j, "\\text{")) {
+    if (edit_at(t, j, "\\text{")) {
         size_t k = blanks(t, j + 6);
-        k += at(t, k, "and") ? 3 : at(t, k, "or") ? 2 : 0;
+        k += edit_at(t, k, "and") ? 3 : edit_at(t, k, "or") ? 2 : 0;
         if (k > j + 6 && edit_letter(t.data[k - 1])) {
             k = blanks(t, k);
             if (k < t.len && t.data[k] == '}') return k + 1 - i;
         }
     }
-    size_t n = at(t, j, "and") ? 3 : at(t, j, "or") ? 2 : 0;
+    size_t n = edit_at(t, j, "and") ? 3 : edit_at(t, j, "or") ? 2 : 0;
     return n && !inside && (j + n >= t.len || !edit_letter(t.data[j + n])) ? j + n - i : 0;
 }
 
+/* Bytes of white space and "percent" or its like at i, as a word; 0 when there are none. */
 static size_t percent_word(ares_view t, size_t i)
 {
     static const char *const words[] = { "percentage", "percent", "pct" };
@@ -394,7 +381,7 @@ static size_t percent_word(ares_view t, size_t i)
     if (j < t.len && j == i && i && word(t.data[i - 1])) return 0;
     for (int k = 0; k < ARES_COUNT(words); k++) {
         size_t n = strlen(words[k]);
-        if (at(t, j, words[k]) && (j == 0 || !word(t.data[j - 1])) &&
+        if (edit_at(t, j, words[k]) && (j == 0 || !word(t.data[j - 1])) &&
             (j + n == t.len || !word(t.data[j + n])))
             return j + n - i;
     }
@@ -404,18 +391,18 @@ static size_t percent_word(ares_view t, size_t i)
 /* Bytes of \left or \right before a delimiter at i, which are deleted; 0 when there are none. */
 static size_t sized(ares_view t, size_t i)
 {
-    size_t n = at(t, i, "\\left")     ? 5
-               : at(t, i, "\\mleft")  ? 6
-               : at(t, i, "\\right")  ? 6
-               : at(t, i, "\\mright") ? 7
-                                      : 0;
+    size_t n = edit_at(t, i, "\\left")     ? 5
+               : edit_at(t, i, "\\mleft")  ? 6
+               : edit_at(t, i, "\\right")  ? 6
+               : edit_at(t, i, "\\mright") ? 7
+                                           : 0;
     static const char *const delimiters[] = {
         "(",       ")",        "[",        "]",        "|",        "{",        "}",       "\\{",
         "\\}",     "\\|",      "\\lfloor", "\\rfloor", "\\lceil",  "\\rceil",  "\\vert",  "\\lvert",
         "\\rvert", "\\langle", "\\rangle", "\\lbrace", "\\rbrace", "\\lbrack", "\\rbrack"
     };
     for (int k = 0; n && k < ARES_COUNT(delimiters); k++)
-        if (at(t, i + n, delimiters[k])) return n;
+        if (edit_at(t, i + n, delimiters[k])) return n;
     return 0;
 }
 
@@ -428,7 +415,7 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
     if ((edit_letter(t.data[i]) && !strchr("aiop", t.data[i])) || edit_digit(t.data[i])) return 0;
     if ((n = sized(t, i))) return n;
     for (int k = 0; k < ARES_COUNT(plain_rules); k++) {
-        if (!at(t, i, plain_rules[k].from)) continue;
+        if (!edit_at(t, i, plain_rules[k].from)) continue;
         *to = plain_rules[k].to;
         n = strlen(plain_rules[k].from);
         return plain_rules[k].from[1] == '!' ? blanks(t, i + n) - i : n;
@@ -447,7 +434,7 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
     if ((n = percent_word(t, i))) return *to = "\\%", n;
     if (c == '\\' && i + 1 < t.len && blank(t.data[i + 1]) && !(i && t.data[i - 1] == '\\'))
         return *to = " ", 2;
-    if (at(t, i, "inf") && !(i && t.data[i - 1] == '\\')) return *to = "\\infty", 3;
+    if (edit_at(t, i, "inf") && !(i && t.data[i - 1] == '\\')) return *to = "\\infty", 3;
     if (c == '\\' && i + 2 < t.len && t.data[i + 1] == '\\' && edit_letter(t.data[i + 2]) &&
         ares_view_find(t, ARES_VIEW("matrix"), 0) < 0)
         return *to = "\\", 2;
@@ -467,7 +454,7 @@ static ares_view without_text_tail(ares_view t)
         end -= 4;
     if (end == 0 || t.data[end - 1] != '}') return t;
     for (size_t i = 0; i < end; i++) {
-        if (!at(t, i, "\\text{") && !at(t, i, "\\mbox{")) continue;
+        if (!edit_at(t, i, "\\text{") && !edit_at(t, i, "\\mbox{")) continue;
         ares_view head = ares_view_trim((ares_view){ t.data, i });
         return head.len ? head : t;
     }
@@ -614,6 +601,7 @@ static const char *const units[] = {
     "inch",
 };
 
+/* Whether the text is a unit of the list, or its plural. */
 static bool unit(ares_view t)
 {
     if (t.len == 0 || edit_digit(t.data[0])) return false;

@@ -68,6 +68,10 @@ void claim_book_fini(claim_book *b)
     b->nodes = NULL;
 }
 
+/*
+ * The number of a variable: its letter in lower case, or CLAIM_FIRST_NAME + the index of prefix and
+ * name in the book's list, where they are added when they are new.
+ */
 static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
 {
     if (name.len == 1 && edit_letter(name.data[0]) && !prefix[0]) return lower(name.data[0]);
@@ -86,6 +90,7 @@ static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
 }
 
 /* ------------------------------------------------------------------ scanning */
+/* Skips blanks and the LaTeX words that only set space or style. */
 static void skip(reader *r)
 {
     static const char *const spaces[] = { "\\,",     "\\;", "\\:",      "\\!",           "\\quad",
@@ -195,6 +200,7 @@ static int64_t gcd(int64_t a, int64_t b)
 {
     return b ? gcd(b, a % b) : a < 0 ? -a : a;
 }
+/* What is known of a / b. */
 static operand fraction(operand a, operand b)
 {
     if (a.kind != WHOLE || b.kind != WHOLE || b.n == 0) return (operand){ .kind = OTHER };
@@ -204,12 +210,6 @@ static operand fraction(operand a, operand b)
     b.n /= g;
     return (operand){ b.n == 1 ? WHOLE : FRACTION, a.n, b.n };
 }
-static operand negated(operand o)
-{
-    o.n = -o.n;
-    return o;
-}
-
 /* Parses a whole span as one expression. */
 static bool span(reader *r, value_program *p, size_t from, size_t to, operand *o)
 {
@@ -228,6 +228,7 @@ static bool argument(reader *r, value_program *p, operand *o)
     return argument_span(r, &from, &to) && span(r, p, from, to, o);
 }
 
+/* The expression between the bracket at `open` and the one that closes it, escaped or not. */
 static bool bracketed(reader *r, value_program *p, size_t open, operand *o)
 {
     size_t close = closing(r, open);
@@ -241,17 +242,15 @@ static bool bracketed(reader *r, value_program *p, size_t open, operand *o)
     return true;
 }
 
+/* A number with what may follow it: the base as an index, a percent sign. */
 static bool number(reader *r, value_program *p, operand *o)
 {
     size_t n = value_emit_number(p, (ares_view){ r->text.data, r->end }, r->at, false);
     if (n == 0 || p->failed || r->text.data[r->at + n - 1] == '.') return false;
     value_op last = p->ops[p->count - 1];
-    bool pointed = memchr(r->text.data + r->at, '.', n) != NULL;
-    *o = pointed                      ? (operand){ .kind = DECIMAL }
-         : last.kind == VALUE_INTEGER ? (operand){ WHOLE, last.argument, 1 }
-                                      : (operand){ .kind = WHOLE, .n = 1, .d = 0 };
-    /* a long whole number is one number, but no part of a mixed one */
-    if (o->kind == WHOLE && o->d == 0) *o = (operand){ .kind = DECIMAL };
+    /* a long whole number counts as a decimal: it is no part of a mixed number */
+    *o = last.kind == VALUE_INTEGER ? (operand){ WHOLE, last.argument, 1 }
+                                    : (operand){ .kind = DECIMAL };
     r->at += n;
     size_t from, to;
     if (peek(r) == '_') { /* the base of a number is ignored */
@@ -297,6 +296,7 @@ static const struct {
     { "arcsin", VALUE_ARCSIN }, { "arccos", VALUE_ARCCOS }, { "arctan", VALUE_ARCTAN },
     { "ln", VALUE_LN },         { "log", VALUE_LOG_BASE },  { "exp", VALUE_EXP },
 };
+/* Index of the function whose name stands here; -1: none. */
 static int function_here(reader *r)
 {
     ares_view c = command(r);
@@ -418,18 +418,9 @@ static bool styled_variable(reader *r, value_program *p, const char *prefix)
     return n && variable(r, p, prefix, (ares_view){ name, n });
 }
 
-static bool is_word(ares_view name, const char *const *words, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (ares_view_is(name, words[i])) return true;
-    return false;
-}
-
 /* What a control word begins: a function, a fraction, a root, ... or a variable of that name. */
 static bool named(reader *r, value_program *p, operand *o)
 {
-    static const char *const fractions[] = { "frac", "dfrac", "tfrac", "cfrac" };
-    static const char *const binomials[] = { "binom", "dbinom", "tbinom" };
     static const struct {
         const char *word, *prefix;
     } styles[] = {
@@ -452,9 +443,9 @@ static bool named(reader *r, value_program *p, operand *o)
     int f = function_here(r);
     if (f >= 0) return function(r, p, f);
     r->at += c.len + 1;
-    if (is_word(c, fractions, ARES_COUNT(fractions))) return fraction_arguments(r, p, o);
+    if (LATEX_IS(c, "frac", "dfrac", "tfrac", "cfrac")) return fraction_arguments(r, p, o);
     if (ares_view_is(c, "sqrt")) return root_arguments(r, p);
-    if (is_word(c, binomials, ARES_COUNT(binomials))) {
+    if (LATEX_IS(c, "binom", "dbinom", "tbinom")) {
         operand a, b;
         if (!argument(r, p, &a) || !argument(r, p, &b)) return false;
         value_emit(p, VALUE_BINOMIAL, 0);
@@ -467,7 +458,7 @@ static bool named(reader *r, value_program *p, operand *o)
     if (ares_view_is(c, "{")) return bracketed(r, p, r->at - 1, o);
     for (int i = 0; i < ARES_COUNT(styles); i++)
         if (ares_view_is(c, styles[i].word)) return styled_variable(r, p, styles[i].prefix);
-    if (is_word(c, no_variables, ARES_COUNT(no_variables))) return false;
+    if (latex_is(c, no_variables, ARES_COUNT(no_variables))) return false;
     if (c.len < 2 || !edit_letter(c.data[0]) || (r->at < r->end && r->text.data[r->at] == '{'))
         return false;
     return variable(r, p, "\\", c);
@@ -512,6 +503,7 @@ static bool degree(reader *r)
     return false;
 }
 
+/* An atom with its factorials and powers. */
 static bool factor(reader *r, value_program *p, operand *o)
 {
     if (!atom(r, p, o)) return false;
@@ -538,6 +530,7 @@ static bool factor(reader *r, value_program *p, operand *o)
     }
 }
 
+/* Whether another factor follows without a sign of multiplication. */
 static bool factor_ahead(reader *r)
 {
     static const char *const stops[] = {
@@ -550,10 +543,8 @@ static bool factor_ahead(reader *r)
         return true;
     if (c == '|') return !r->in_bars;
     if (c != '\\') return false;
-    ares_view word = command(r);
-    for (int i = 0; i < ARES_COUNT(stops); i++)
-        if (ares_view_is(word, stops[i])) return false;
-    return !(r->in_argument && function_here(r) >= 0);
+    return !latex_is(command(r), stops, ARES_COUNT(stops)) &&
+           !(r->in_argument && function_here(r) >= 0);
 }
 
 /*
@@ -591,7 +582,7 @@ static bool signed_factors(reader *r, value_program *p, operand *o)
     if (!factors(r, p, o)) return false;
     if (negative) {
         value_emit(p, VALUE_NEG, 0);
-        *o = negated(*o);
+        o->n = -o->n;
     }
     return true;
 }
@@ -629,6 +620,7 @@ static bool sum(reader *r, value_program *p, operand *o)
 /* ------------------------------------------------------------------ sets, relations, lists */
 static claim_node *elements(reader *r, size_t from, size_t to, claim_kind kind);
 
+/* The span as one expression; NULL when it is none. */
 static claim_node *expression(reader *r, size_t from, size_t to)
 {
     claim_node *n = claim_new(r->book, CLAIM_EXPRESSION);
@@ -645,6 +637,7 @@ static void trim(const reader *r, size_t *from, size_t *to)
     while (*from < *to && blank(r->text.data[*to - 1])) --*to;
 }
 
+/* The matrix that fills the span, or NULL. */
 static claim_node *read_matrix(reader *r, size_t from, size_t to)
 {
     ares_view t = { r->text.data + from, to - from };
@@ -698,6 +691,7 @@ static claim_node *read_matrix(reader *r, size_t from, size_t to)
     return NULL;
 }
 
+/* Whether b <= a (strict: b < a), so that no number lies between them. */
 static bool below_or_equal(reader *r, const claim_node *a, const claim_node *b, bool strict)
 {
     value_names none = { .count = 0 };
@@ -715,7 +709,10 @@ static bool below_or_equal(reader *r, const claim_node *a, const claim_node *b, 
     return strict ? mpfr_less_p(y.v, x.v) : mpfr_lessequal_p(y.v, x.v);
 }
 
-/* Sets *node when the span from..to is one bracket with a comma inside, one {...}, or \emptyset. */
+/*
+ * Whether the span is one bracket with a comma inside, one {...}, or \emptyset; then *node is the
+ * set, tuple or interval, or NULL when its inside is not understood.
+ */
 static bool set_atom(reader *r, size_t from, size_t to, claim_node **node)
 {
     ares_view t = { r->text.data + from, to - from };
@@ -890,7 +887,7 @@ static claim_node *element(reader *r, size_t from, size_t to)
         start = i + bytes;
         if (i < to) i += bytes - 1;
     }
-    /* of an approximation the left side counts; after a single letter, the right side */
+    /* of a \approx b, a is the answer; of x \approx b with a single letter x, b is */
     if (chain->count == 2 && chain->signs[0] == '~') {
         claim_node *left = chain->items[0];
         return left->kind == CLAIM_EXPRESSION && left->expression.count == 1 &&

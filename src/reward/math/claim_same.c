@@ -133,6 +133,7 @@ static bool same_expression(claim_book *b, const claim_node *gold, const claim_n
 }
 
 /* ------------------------------------------------------------------ sets */
+/* Whether the node has elements, by which it is compared. */
 static bool set_like(const claim_node *n)
 {
     return n->kind == CLAIM_SET || n->kind == CLAIM_TUPLE || n->kind == CLAIM_INTERVAL ||
@@ -187,7 +188,8 @@ static bool same_sets(claim_book *b, const claim_node *gold, const claim_node *g
     if (gold->kind == CLAIM_UNION || given->kind == CLAIM_UNION)
         return gold->kind == given->kind &&
                same_in_any_order(b, gold->items, gold->count, given->items, given->count, depth);
-    /* an open interval is a pair, anything else alone a set of one */
+    /* from here on an open interval (a, b) counts as the pair a, b, and one value as a set of one
+     */
     claim_node *x = (claim_node *)gold, *y = (claim_node *)given;
     claim_node *const *a = set_like(gold) ? gold->items : &x, *const *c = set_like(given)
                                                                               ? given->items
@@ -216,6 +218,7 @@ static bool equation(const claim_node *n)
     return true;
 }
 
+/* Whether the node is made of names alone, as the left side of x = 5 or (x, y) = (1, 2). */
 static bool letters_only(const claim_node *n)
 {
     if (n->kind == CLAIM_TUPLE || n->kind == CLAIM_INTERVAL) {
@@ -236,6 +239,7 @@ static bool assignment(const claim_node *n)
     return equation(n) && letters_only(n->items[0]);
 }
 
+/* left - right; NULL when one of them is no expression. */
 static claim_node *difference(claim_book *b, const claim_node *left, const claim_node *right)
 {
     if (left->kind != CLAIM_EXPRESSION || right->kind != CLAIM_EXPRESSION) return NULL;
@@ -279,11 +283,16 @@ static bool proportional(claim_book *b, const value_program *x, const value_prog
     return valid >= 3;
 }
 
+/* The sign after both sides have changed places. */
 static char flipped(char sign)
 {
     return sign == '<' ? '>' : sign == '>' ? '<' : sign == 'l' ? 'g' : sign == 'g' ? 'l' : sign;
 }
 
+/*
+ * Whether the relations gl gs gr (gold) and hl hs hr (given) say the same: their differences are
+ * equal or proportional, sides in either order.
+ */
 static bool same_relation(claim_book *b, const claim_node *gl, const claim_node *gr, char gs,
                           const claim_node *hl, const claim_node *hr, char hs, int depth)
 {
@@ -342,15 +351,6 @@ static const claim_node *shortened(claim_book *b, const claim_node *n)
     return out;
 }
 
-static bool same_matrix(claim_book *b, const claim_node *gold, const claim_node *given)
-{
-    if (gold->kind != given->kind || gold->columns != given->columns || gold->count != given->count)
-        return false;
-    for (int i = 0; i < gold->count; i++)
-        if (!same_expression(b, gold->items[i], given->items[i])) return false;
-    return true;
-}
-
 static bool same(claim_book *b, const claim_node *gold, const claim_node *given, int depth)
 {
     if (depth > MATH_MAX_DEPTH || !value_spend(b->budget, 8)) return false;
@@ -381,18 +381,16 @@ static bool same(claim_book *b, const claim_node *gold, const claim_node *given,
         return same_in_order(b, gold->items, 2, given->items, 2, depth + 1);
     }
     if (set_like(gold) || set_like(given)) return same_sets(b, gold, given, depth + 1);
-    if (gold->kind == CLAIM_MATRIX || given->kind == CLAIM_MATRIX)
-        return same_matrix(b, gold, given);
+    if (gold->kind == CLAIM_MATRIX || given->kind == CLAIM_MATRIX) {
+        if (gold->kind != given->kind || gold->columns != given->columns ||
+            gold->count != given->count)
+            return false;
+        for (int i = 0; i < gold->count; i++)
+            if (!same_expression(b, gold->items[i], given->items[i])) return false;
+        return true;
+    }
     if (gold->kind != CLAIM_EXPRESSION || given->kind != CLAIM_EXPRESSION) return false;
     return same_expression(b, gold, given);
-}
-
-/* ------------------------------------------------------------------ claim_same.c */
-static bool claim_same(claim_book *b, const claim_node *gold, const claim_node *given)
-{
-    bool equal = same(b, gold, given, 0);
-    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE);
-    return equal && !b->budget->exhausted;
 }
 
 /*
@@ -437,18 +435,19 @@ bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_
     ares_view gold_text, given_text, raw, unused;
     const claim_node *truth = first_claim(&book, gold, true, &gold_text, &unused),
                      *given = first_claim(&book, response, false, &given_text, &raw);
-    bool same = false;
+    bool equal = false;
     *decided_by = "no";
     *extracted = raw.len ? raw : (ares_view){ NULL, 0 };
     if (given_text.len == 0) {
         *decided_by = "none";
     } else if (ares_view_eq(gold_text, given_text)) {
-        same = true;
+        equal = true;
         *decided_by = "text";
-    } else if (truth && given && claim_same(&book, truth, given)) {
-        same = true;
+    } else if (truth && given && same(&book, truth, given, 0) && !budget->exhausted) {
+        equal = true;
         *decided_by = "value";
     }
     claim_book_fini(&book);
-    return same && !budget->exhausted;
+    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* a thread that ends would leak the cache */
+    return equal && !budget->exhausted;
 }

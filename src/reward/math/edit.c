@@ -6,6 +6,8 @@
 
 bool edit_at(ares_view t, size_t i, const char *literal)
 {
+    /* most places differ in the first character: callers try many literals at each of them */
+    if (i < t.len && literal[0] && t.data[i] != literal[0]) return false;
     size_t n = strlen(literal);
     return i <= t.len && n <= t.len - i && memcmp(t.data + i, literal, n) == 0;
 }
@@ -21,6 +23,7 @@ size_t edit_space(ares_view t, size_t i)
 {
     uint32_t p;
     int n = ares_utf8_next(t.data + i, t.data + t.len, &p);
+    /* as str.isspace of Python, which counts the separators U+001C to U+001F */
     if (p < 0x80) return (p >= 9 && p <= 13) || (p >= 28 && p <= 32);
     bool space = p == 0x85 || p == 0xa0 || p == 0x1680 || (p >= 0x2000 && p <= 0x200a) ||
                  p == 0x2028 || p == 0x2029 || p == 0x202f || p == 0x205f || p == 0x3000;

@@ -343,7 +343,7 @@ static bool argument(reader *r, ares_view t, size_t *i, ares_view *out)
     return true;
 }
 
-/* ---------------- shapes of converted arguments */
+/* ---------------- shapes of converted arguments, which decide whether they need brackets */
 
 static size_t skip_number(ares_view t, size_t i)
 {
@@ -351,6 +351,7 @@ static size_t skip_number(ares_view t, size_t i)
     return i;
 }
 
+/* U+0340 to U+03FF in UTF-8. */
 static bool greek_letter(ares_view t, size_t i)
 {
     return (unsigned char)t.data[i] >= 0xcd && (unsigned char)t.data[i] <= 0xcf &&
@@ -376,26 +377,11 @@ static bool one_root(ares_view t, size_t i)
     return i + 1 == t.len;
 }
 
-static bool single_factor(ares_view t)
-{
-    size_t i = skip_number(t, t.len && t.data[0] == '-');
-    return letters_only(t, i) || one_root(t, i);
-}
-
 static bool single_atom(ares_view t)
 {
     bool letter = t.len && letters_only(t, 0) && edit_char(t, 0) == t.len;
     return letter || (t.len && skip_number(t, 0) == t.len) || one_root(t, 0) ||
            ares_view_is(t, "pi");
-}
-
-static bool integers_over(ares_view t)
-{
-    size_t i = 0, from;
-    while (i < t.len && edit_digit(t.data[i])) i++;
-    if (!i || i == t.len || t.data[i] != '/') return false;
-    for (from = ++i; i < t.len && edit_digit(t.data[i]);) i++;
-    return i == t.len && i > from;
 }
 
 static void add_grouped(edit_out *out, ares_view t, bool bare)
@@ -413,21 +399,28 @@ static void add_grouped(edit_out *out, ares_view t, bool bare)
 static void add_fraction(edit_out *out, ares_view a, ares_view b, ares_arena *arena)
 {
     edit_out piece = { .arena = arena };
-    add_grouped(&piece, a, single_factor(a));
+    size_t letters = skip_number(a, a.len && a.data[0] == '-');
+    add_grouped(&piece, a, letters_only(a, letters) || one_root(a, letters)); /* -2ab, 3sqrt(2) */
     edit_add_z(&piece, "/");
     add_grouped(&piece, b, single_atom(b));
-    size_t end = out->len, from;
+    ares_view p = edit_view(&piece);
+    size_t end = out->len, from, over = 0, under;
+    while (over < p.len && edit_digit(p.data[over])) over++;
+    for (under = over + 1; under < p.len && edit_digit(p.data[under]);) under++;
+    bool integers =
+        over && over < p.len && p.data[over] == '/' && under == p.len && under > over + 1;
     while (end && out->data[end - 1] == ' ') end--;
     for (from = end; from && edit_digit(out->data[from - 1]);) from--;
     bool number =
         from < end && (!from || (out->data[from - 1] != '.' && out->data[from - 1] != '^'));
-    if (number && integers_over(edit_view(&piece))) {
+    if (number && integers) {
         ares_view whole = { ares_arena_copy(arena, out->data + from, end - from), end - from };
         out->len = from;
-        add_grouped(out, edit_join(whole, ARES_VIEW("+"), edit_view(&piece), arena), false);
-    } else edit_add(out, edit_view(&piece));
+        add_grouped(out, edit_join(whole, ARES_VIEW("+"), p, arena), false);
+    } else edit_add(out, p);
 }
 
+/* Converts \sqrt[n]{x}, whose name ends at *i, to root(x,n) or sqrt(x). */
 static bool root(reader *r, ares_view t, size_t *i, edit_out *out)
 {
     ares_view index = { NULL, 0 }, x;
@@ -486,6 +479,7 @@ static bool function(reader *r, ares_view name, ares_view t, size_t *i, edit_out
     return true;
 }
 
+/* Converts what follows a "^"; a degree sign (^\circ) vanishes. */
 static bool power(reader *r, ares_view t, size_t *i, edit_out *out)
 {
     ares_view x;
@@ -507,6 +501,7 @@ static bool power(reader *r, ares_view t, size_t *i, edit_out *out)
     return true;
 }
 
+/* Converts the control word `name`, which ends at *i, with its arguments. */
 static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *out)
 {
     ares_view a, b;
@@ -547,15 +542,6 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
     return true;
 }
 
-static void sign(char c, edit_out *out)
-{
-    if (c == '{') edit_add_z(out, "{");
-    else if (c == '}') edit_add_z(out, "}");
-    else if (strchr(",;: ", c)) edit_add_z(out, " ");
-    else if (c == '\\') edit_add_z(out, ";");
-    else if (strchr("&#_|", c)) edit_add(out, (ares_view){ &c, 1 });
-}
-
 static bool convert(reader *r, ares_view t, edit_out *out)
 {
     r->budget->steps -= (int64_t)t.len + 1;
@@ -570,9 +556,11 @@ static bool convert(reader *r, ares_view t, edit_out *out)
             ok = power(r, t, &i, out);
         } else if (t.data[i] == '\\') {
             i += latex_control(t, i, &name);
-            if (!name.len) ok = true; /* a backslash at the end */
-            else if (edit_letter(name.data[0])) ok = word(r, name, t, &i, out);
-            else if (name.data[0]) sign(name.data[0], out);
+            char c = name.len ? name.data[0] : 0; /* 0: a backslash at the end */
+            if (edit_letter(c)) ok = word(r, name, t, &i, out);
+            else if (c == '\\') edit_add_z(out, ";");
+            else if (c && strchr(",;: ", c)) edit_add_z(out, " ");
+            else if (c && strchr("{}&#_|", c)) edit_add(out, edit_cut(name, 0, 1));
         } else {
             edit_add(out, edit_cut(t, i, i + 1));
             i++;
@@ -651,9 +639,7 @@ bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_vie
  * (docs/rewards.md#from-latex-to-text).
  */
 
-/*
- * bytes under one accent: every character gets the mark, so accents within accents double the text
- */
+/* Bytes under one accent. Every character gets the mark, so nested accents double the text. */
 enum { MAX_ACCENTED = 64 };
 
 typedef struct reference_reader {
@@ -696,6 +682,7 @@ static int reference_argument(reference_reader *r, ares_view t, size_t *i, ares_
     return 1;
 }
 
+/* Moves *i after an optional argument, [n] of \sqrt[n]{x}. */
 static void skip_option(ares_view t, size_t *i)
 {
     size_t at = latex_blanks(t, *i);
@@ -705,6 +692,10 @@ static void skip_option(ares_view t, size_t *i)
 
 /* ---------------- letters with style or accent */
 
+/*
+ * Where Unicode has an alphabet's A, a and 0 (0: no digits); the letters in `at` have code points
+ * elsewhere, in exceptions.
+ */
 typedef struct alphabet {
     const char *name;
     int32_t upper, lower, digit;
@@ -753,6 +744,7 @@ static void add_styled(const alphabet *s, ares_view t, edit_out *out)
     }
 }
 
+/* The combining mark that an accent's control word puts on a letter; NULL: it is no accent. */
 static const char *accent(ares_view name)
 {
     static const struct {
@@ -794,21 +786,18 @@ static void add_accented(ares_view t, const char *mark, edit_out *out)
 
 /* ------------------------------------------------------------------ environments */
 
-/*
- * The index of the \end of the environment whose body begins at i; the end of the text when there
- * is none.
- */
-static size_t body_end(ares_view t, size_t i)
+size_t latex_environment_end(ares_view t, size_t i)
 {
     for (size_t depth = 0; i < t.len; i++) {
         if (t.data[i] != '\\') continue;
         if (edit_at(t, i, "\\begin{")) depth++;
         else if (edit_at(t, i, "\\end{") && depth-- == 0) break;
-        else if (i + 1 < t.len) i++;
+        else if (i + 1 < t.len) i++; /* \\ is one sign */
     }
-    return ARES_MIN(i, t.len);
+    return i;
 }
 
+/* Appends the body of a matrix as pylatexenc writes it: [ a b; c d ]. */
 static bool convert_matrix(reference_reader *r, ares_view t, edit_out *out)
 {
     size_t from = 0, braces = 0, inner = 0;
@@ -844,6 +833,7 @@ static bool convert_matrix(reference_reader *r, ares_view t, edit_out *out)
     return true;
 }
 
+/* Converts \begin{name} ... \end{name}; *i stands after \begin. */
 static bool environment(reference_reader *r, ares_view t, size_t *i, edit_out *out)
 {
     size_t at = latex_blanks(t, *i),
@@ -856,7 +846,8 @@ static bool environment(reference_reader *r, ares_view t, size_t *i, edit_out *o
         skip_option(t, &close);
         if (reference_argument(r, t, &close, &ignored) < 0) return false;
     }
-    size_t end = body_end(t, close), behind = end < t.len ? edit_closing_brace(t, end) : end;
+    size_t end = latex_environment_end(t, close),
+           behind = end < t.len ? edit_closing_brace(t, end) : end;
     *i = behind ? behind : t.len;
     ares_view body = edit_cut(t, close, end);
     return array || LATEX_IS(name, "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix",
@@ -867,6 +858,7 @@ static bool environment(reference_reader *r, ares_view t, size_t *i, edit_out *o
 
 /* ------------------------------------------------------------------ control sequences */
 
+/* Converts a control sequence of one character that is no letter. */
 static bool reference_sign(reference_reader *r, char c, ares_view t, size_t *i, edit_out *out)
 {
     ares_view inner;
@@ -886,22 +878,16 @@ static bool reference_sign(reference_reader *r, char c, ares_view t, size_t *i, 
     return true;
 }
 
-/* Names have letters of any alphabet in pylatexenc. */
-static ares_view control_name(ares_view t, size_t *i)
+/* Converts the control sequence at *i. alone: it stands as an argument itself and takes none. */
+static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
 {
-    ares_view name;
+    ares_view a, b, name;
     size_t end = *i + 1;
+    /* in pylatexenc, names have letters of any alphabet */
     while (end < t.len && edit_alpha(t, end)) end += edit_char(t, end);
     if (end == *i + 1) end = *i + latex_control(t, *i, &name);
     name = edit_cut(t, *i + 1, end);
     *i = end;
-    return name;
-}
-
-/* Converts the control sequence at *i. alone: it stands as an argument itself and takes none. */
-static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
-{
-    ares_view a, b, name = control_name(t, i);
     if (!name.len) return true;
     if (!edit_alpha(name, 0) && !accent(name))
         return !name.data[0] || reference_sign(r, name.data[0], t, i, out);

@@ -48,7 +48,7 @@ ares_view math_gsm8k_flexible(ares_view text);
 /* from after the last "Answer:" of the last 300 to the end of its line */
 ares_view math_dapo_answer(ares_view text);
 
-/* ---------------- normal forms: normal_forms.c, normalize.c, normal_forms.c */
+/* ---------------- normal forms: normal_forms.c, normalize.c */
 /* the form of the MATH data set's graders (docs/rewards.md#strings-of-the-math-data-set) */
 ares_view math_mathd(ares_view text, ares_arena *arena);
 /* MathRuler's first form: mathd's without any "%" */
@@ -61,11 +61,12 @@ ares_view math_normalize(ares_view text, math_mode mode, math_budget *budget, ar
  */
 ares_view *math_elements(ares_view text, math_mode mode, ares_arena *arena, int64_t *n);
 bool math_is_fraction(ares_view text);
-/* thousands separators allowed */
+/* Whether the text is a number within 1e-7 of an integer; thousands separators are allowed. */
 bool math_is_integer(ares_view text, math_mode mode, ares_arena *arena);
 ares_view math_strip_thousands(ares_view text, ares_arena *arena);
-/* True for a number within 1e-7 of an integer; *digits is that integer. */
+/* DAPO's form (docs/rewards.md#dapo-gsm8k-and-the-math-data-set) */
 ares_view math_dapo_normal(ares_view text, ares_arena *arena);
+/* Whether the graders of the MATH data set find the texts equal in mathd's form, untrimmed. */
 bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena);
 
 /* ---------------- judgements: normalize.c, value.c */
@@ -88,7 +89,7 @@ bool math_same_value(ares_view a, ares_view b, math_budget *budget, ares_arena *
 bool math_same_value_reference(ares_view given, ares_view truth, math_budget *budget,
                                ares_arena *arena);
 
-/*
+/* ---------------- small edits: edit.c
  * Small edits of texts, character by character. Every function returns a view of its argument or of
  * the arena.
  */
@@ -159,6 +160,12 @@ static inline size_t latex_blanks(ares_view t, size_t i)
     while (i < t.len && (t.data[i] == ' ' || t.data[i] == '\n' || t.data[i] == '\t')) i++;
     return i;
 }
+/*
+ * The index of the \end that closes the environment whose body begins at i; t.len when there is
+ * none.
+ */
+size_t latex_environment_end(ares_view t, size_t i);
+/* Whether the name is one of the words. */
 bool latex_is(ares_view name, const char *const *words, int n);
 #define LATEX_IS(name, ...)                              \
     latex_is(name, (const char *const[]){ __VA_ARGS__ }, \
@@ -174,17 +181,6 @@ bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_vie
  * lost, unknown words vanish.
  */
 bool latex_to_text_reference(ares_view t, math_budget *budget, ares_arena *arena, ares_view *out);
-
-/*
- * Matrix environments in an answer: where they stand, their cells, and the text around them
- * (docs/rewards.md#target-and-reference).
- */
-
-typedef struct matrix {
-    size_t from, to;  /* bytes of the text: from \begin to after \end{..} */
-    ares_view body;   /* cells, trimmed, without a row end after the last row */
-    bool determinant; /* vmatrix, as many rows as columns */
-} matrix;
 
 /*
  * Private to reward: expressions and their values, and the claims of Math-Verify, which use them.
@@ -249,15 +245,15 @@ typedef struct value_program {
     bool failed;        /* not an expression of the grammar, or beyond its limits */
 } value_program;
 
-/* The different variables of two programs, in the order of their code points. */
 enum {
     VALUE_MAX_NAMES = 16,
     VALUE_TRIALS = 8,
-    VALUE_BITS = 113,
+    VALUE_BITS = 113, /* of a float: the precision of IEEE binary128 */
     VALUE_MAX_EXPONENT = 1000,
     VALUE_MAX_FACTORIAL = 30,
-    VALUE_MAX_BITS = 1 << 16
+    VALUE_MAX_BITS = 1 << 16 /* of an exact rational, numerator and denominator together */
 };
+/* The different variables of two programs, in the order of their code points. */
 typedef struct value_names {
     int32_t name[VALUE_MAX_NAMES];
     int count;
@@ -361,15 +357,14 @@ void claim_add(claim_book *b, claim_node *to, claim_node *item, char sign);
  * does.
  */
 ares_view claim_normalize(ares_view text, ares_arena *arena, math_budget *budget);
+typedef struct claim_candidate {
+    ares_view text;
+    bool percent; /* a percent sign follows it */
+} claim_candidate;
 /*
  * Finds what a response may be claiming (boxes, LaTeX between its signs, numbers and arithmetic in
  * prose), the most trusted first; returns how many, at most `most`.
  */
-/* percent: a percent sign follows it */
-typedef struct claim_candidate {
-    ares_view text;
-    bool percent;
-} claim_candidate;
 int claim_candidates(ares_view response, claim_candidate *out, int most, ares_arena *arena,
                      math_budget *budget);
 

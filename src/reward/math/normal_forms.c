@@ -12,10 +12,7 @@
  * \sqrt{[}3]{8}, \frac\pi2 becomes \frac{\}{p}i2.
  */
 
-/*
- * Puts the character after a \sqrt into braces where none stand there. False when nothing follows a
- * \sqrt.
- */
+/* \sqrt2 -> \sqrt{2}; false when nothing follows a \sqrt. */
 static bool brace_roots(ares_view *t, ares_arena *arena)
 {
     if (!edit_count(*t, "\\sqrt")) return true;
@@ -37,10 +34,10 @@ static bool brace_roots(ares_view *t, ares_arena *arena)
     return true;
 }
 
+/* \frac12 -> \frac{1}{2}; false when nothing follows a \frac. */
 static bool brace_fractions(ares_view *t, ares_arena *arena)
 {
-    static const char frac[] = "\\frac";
-    if (!edit_count(*t, frac)) return true;
+    if (!edit_count(*t, "\\frac")) return true;
     edit_out out = { .arena = arena };
     size_t i = 0;
     for (int64_t at; (at = ares_view_find(*t, ARES_VIEW("\\frac"), i)) >= 0;) {
@@ -69,7 +66,7 @@ static bool brace_fractions(ares_view *t, ares_arena *arena)
     return true;
 }
 
-/* Whether the text is an integer as Python writes it. */
+/* Whether the text is an integer as Python writes it: mathd compares it with str(int(text)). */
 static bool canonical(ares_view t)
 {
     size_t i = t.len && t.data[0] == '-';
@@ -80,19 +77,9 @@ static bool canonical(ares_view t)
     return true;
 }
 
-static ares_view slash(ares_view t, ares_arena *arena)
-{
-    if (edit_count(t, "/") != 1) return t;
-    size_t at = (size_t)ares_view_find(t, ARES_VIEW("/"), 0);
-    ares_view a = edit_cut(t, 0, at), b = edit_from(t, at + 1);
-    if (!canonical(a) || !canonical(b)) return t;
-    return edit_join(edit_join(ARES_VIEW("\\frac{"), a, ARES_VIEW("}{"), arena), b, ARES_VIEW("}"),
-                     arena);
-}
-
 /*
- * mathd's steps alone: not trimmed, \text kept. False when one of them fails. percent: also deletes
- * every "%".
+ * The steps of mathd on a text that is trimmed and unwrapped already; false when one of them
+ * fails. percent: also deletes every "%".
  */
 static bool strip_string(ares_view t, bool percent, ares_arena *arena, ares_view *out)
 {
@@ -122,7 +109,14 @@ static bool strip_string(ares_view t, bool percent, ares_arena *arena, ares_view
     t = edit_delete(t, " ", arena);
     if (!brace_fractions(&t, arena)) return false;
     if (ares_view_is(t, "0.5")) t = ARES_VIEW("\\frac{1}{2}");
-    *out = slash(t, arena);
+    *out = t;
+    if (edit_count(t, "/") != 1) return true;
+    /* 3/4 becomes \frac{3}{4}, where both are plain integers */
+    size_t slash = (size_t)ares_view_find(t, ARES_VIEW("/"), 0);
+    ares_view a = edit_cut(t, 0, slash), b = edit_from(t, slash + 1);
+    if (canonical(a) && canonical(b))
+        *out = edit_join(edit_join(ARES_VIEW("\\frac{"), a, ARES_VIEW("}{"), arena), b,
+                         ARES_VIEW("}"), arena);
     return true;
 }
 
@@ -155,23 +149,16 @@ bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena)
  * (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 
-/* The index of the first or the last "}" in the rest of the line; t.len when there is none. */
-static size_t closing_in_line(ares_view t, size_t from, bool last)
-{
-    size_t found = t.len;
-    for (size_t i = from; i < t.len && t.data[i] != '\n' && (last || found == t.len); i++)
-        if (t.data[i] == '}') found = i;
-    return found;
-}
-
 /* \word{x} -> x within a line, up to the first closing brace or the last. */
 static ares_view unwrap(ares_view t, const char *opening, bool last, ares_arena *arena)
 {
     if (!edit_count(t, opening)) return t;
     edit_out out = { .arena = arena };
     for (size_t i = 0; i < t.len;) {
-        size_t from = i + strlen(opening),
-               close = edit_at(t, i, opening) ? closing_in_line(t, from, last) : t.len;
+        size_t from = i + strlen(opening), close = t.len;
+        if (edit_at(t, i, opening))
+            for (size_t k = from; k < t.len && t.data[k] != '\n' && (last || close == t.len); k++)
+                if (t.data[k] == '}') close = k;
         bool found = close < t.len;
         edit_add(&out, found ? edit_cut(t, from, close) : edit_cut(t, i, i + 1));
         i = found ? close + 1 : i + 1;
@@ -225,13 +212,6 @@ static ares_view brace(ares_view t, const char *word, bool two, ares_arena *aren
     return edit_view(&out);
 }
 
-static bool all_digits(ares_view t)
-{
-    for (size_t i = 0; i < t.len; i++)
-        if (!edit_digit(t.data[i])) return false;
-    return t.len > 0;
-}
-
 ares_view math_dapo_normal(ares_view t, ares_arena *arena)
 {
     static const struct {
@@ -268,7 +248,9 @@ ares_view math_dapo_normal(ares_view t, ares_arena *arena)
     t = brace(t, "sqrt", false, arena);
     t = edit_delete(t, "$", arena);
     ares_view plain = edit_delete(t, ",", arena);
-    return edit_trim(all_digits(plain) ? plain : t);
+    size_t digits = 0;
+    while (digits < plain.len && edit_digit(plain.data[digits])) digits++;
+    return edit_trim(plain.len && digits == plain.len ? plain : t); /* 1,234 is 1234 */
 }
 
 /*
@@ -291,16 +273,12 @@ ares_view math_after_think(ares_view t)
 
 /* ------------------------------------------------------------------ GSM8K */
 
-static bool in_number(char c)
-{
-    return edit_digit(c) || c == '.' || c == ',';
-}
-
 /* The end of "-" and a run of digits, points and commas at i; i when there is none. */
 static size_t number_end(ares_view t, size_t i)
 {
     size_t from = i < t.len && t.data[i] == '-' ? i + 1 : i, end = from;
-    while (end < t.len && in_number(t.data[end])) end++;
+    while (end < t.len && (edit_digit(t.data[end]) || t.data[end] == '.' || t.data[end] == ','))
+        end++;
     return end > from ? end : i;
 }
 
@@ -332,34 +310,27 @@ ares_view math_gsm8k_flexible(ares_view t)
 
 /* ------------------------------------------------------------------ DAPO */
 
-/*
- * The index after "answer", white space and ":" at i, in any case; 0 when they do not stand there.
- */
-static size_t answer_colon(ares_view t, size_t i)
-{
-    static const char word[] = "answer";
-    size_t n;
-    for (size_t k = 0; k < 6; k++, i++)
-        if (i >= t.len || (t.data[i] | 32) != word[k]) return 0;
-    while (i < t.len && (n = edit_space(t, i)) > 0) i += n;
-    return i < t.len && t.data[i] == ':' ? i + 1 : 0;
-}
-
 ares_view math_dapo_answer(ares_view t)
 {
     ares_view found = none;
     t = edit_tail(t, 300);
-    for (size_t i = 0, at; i < t.len;) {
-        if (!(at = answer_colon(t, i))) {
+    for (size_t i = 0; i < t.len;) {
+        /* "answer" in any case, white space, ":" */
+        static const char word[] = "answer";
+        size_t from = i, letters = 0, n, last_blank = t.len;
+        while (letters < 6 && from < t.len && (t.data[from] | 32) == word[letters])
+            from++, letters++;
+        while (letters == 6 && from < t.len && (n = edit_space(t, from)) > 0) from += n;
+        if (letters < 6 || from == t.len || t.data[from] != ':') {
             i++;
             continue;
         }
-        size_t from = at, n, last_blank = t.len;
+        from++;
         while (from < t.len && (n = edit_space(t, from)) > 0) {
             if (t.data[from] != '\n') last_blank = from;
             from += n;
         }
-        /* only white space follows: its last character that is no newline is the answer */
+        /* only white space follows: its last character but newlines is the answer */
         if (from == t.len) from = last_blank;
         size_t end = from;
         while (end < t.len && t.data[end] != '\n') end++;

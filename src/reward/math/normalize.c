@@ -35,6 +35,7 @@ typedef struct decimal {
     int64_t exponent;
 } decimal;
 
+/* Reads a whole text as a decimal; false when it is none. */
 static bool read_decimal(ares_view t, ares_arena *arena, decimal *d)
 {
     edit_out all = { .arena = arena }, power = { .arena = arena };
@@ -64,6 +65,7 @@ static bool read_decimal(ares_view t, ares_arena *arena, decimal *d)
     return i == t.len;
 }
 
+/* Whether t is a number within 1e-7 of an integer; *text: that integer. */
 static bool math_integer(ares_view t, math_mode mode, ares_arena *arena, ares_view *text)
 {
     decimal d;
@@ -126,6 +128,10 @@ bool math_is_integer(ares_view t, math_mode mode, ares_arena *arena)
     return math_integer(math_strip_thousands(t, arena), mode, arena, &text);
 }
 
+/*
+ * As the original's regular expression -?[0-9]+.?/0*[1-9][0-9]*.?$ matches, in which each "." is
+ * any character but a newline.
+ */
 bool math_is_fraction(ares_view t)
 {
     size_t i = t.len && t.data[0] == '-', from = i, slash;
@@ -207,15 +213,6 @@ static ares_view delete_unit(ares_view t, const char *unit, ares_arena *arena)
     return edit_view(&out);
 }
 
-static ares_view delete_units(ares_view t, ares_arena *arena)
-{
-    static const char *const units[] = { "degree", "cm",   "centimeter", "meter", "mile",  "second",
-                                         "minute", "hour", "day",        "week",  "month", "year",
-                                         "foot",   "feet", "inch",       "yard" };
-    for (int i = 0; i < ARES_COUNT(units); i++) t = delete_unit(t, units[i], arena);
-    return t;
-}
-
 static size_t blanks(ares_view t, size_t i)
 {
     while (i < t.len && t.data[i] == ' ') i++;
@@ -287,6 +284,7 @@ static bool shift_point(ares_view number, int places, edit_out *out)
     return true;
 }
 
+/* "1.5 million" becomes 1500000. */
 static ares_view fold_scale_words(ares_view t, ares_arena *arena)
 {
     static const struct {
@@ -353,6 +351,9 @@ static ares_view group_negative_mixed(ares_view t, ares_arena *arena)
 
 ares_view math_normalize(ares_view t, math_mode mode, math_budget *budget, ares_arena *arena)
 {
+    static const char *const units[] = { "degree", "cm",   "centimeter", "meter", "mile",  "second",
+                                         "minute", "hour", "day",        "week",  "month", "year",
+                                         "foot",   "feet", "inch",       "yard" };
     bool target = mode == MATH_TARGET;
     ares_view text;
     budget->steps -= 64 * (int64_t)t.len;
@@ -369,7 +370,7 @@ ares_view math_normalize(ares_view t, math_mode mode, math_budget *budget, ares_
         t = edit_replace(t, "billion", "*10^9", arena);
         t = edit_replace(t, "trillion", "*10^12", arena);
     }
-    t = delete_units(t, arena);
+    for (int i = 0; i < ARES_COUNT(units); i++) t = delete_unit(t, units[i], arena);
     t = delete_spaced(t, "^", "\\circ", false, arena);
     if (target) t = edit_delete(t, "^{\\circ}", arena);
     if (t.len > 1 && t.data[0] == '{' && t.data[t.len - 1] == '}') t = edit_cut(t, 1, t.len - 1);
@@ -404,21 +405,6 @@ static bool bracket(char c)
     return c == '(' || c == ')' || c == '[' || c == ']';
 }
 
-/*
- * Whether the inside of brackets can be split at commas: the reference wants no brackets in it, the
- * target balanced ones.
- */
-static bool splits(ares_view inside, math_mode mode)
-{
-    int64_t depth = 0;
-    for (size_t i = 0; i < inside.len && depth >= 0; i++) {
-        if (!bracket(inside.data[i])) continue;
-        if (mode == MATH_REFERENCE) return false;
-        depth += inside.data[i] == '(' || inside.data[i] == '[' ? 1 : -1;
-    }
-    return depth == 0;
-}
-
 ares_view *math_elements(ares_view t, math_mode mode, ares_arena *arena, int64_t *n)
 {
     t = math_strip_thousands(t, arena);
@@ -431,12 +417,18 @@ ares_view *math_elements(ares_view t, math_mode mode, ares_arena *arena, int64_t
                      (mode == MATH_REFERENCE ? bracket(t.data[0]) && bracket(t.data[last])
                                              : (t.data[0] == '(' || t.data[0] == '[') &&
                                                    (t.data[last] == ')' || t.data[last] == ']'));
-    if (!bracketed || !splits(edit_cut(t, 1, last), mode)) {
+    int64_t depth = 0;
+    /* inside them, the reference wants no brackets, the target balanced ones */
+    for (size_t i = 1; bracketed && i < last; i++) {
+        if (!bracket(t.data[i])) continue;
+        depth += t.data[i] == '(' || t.data[i] == '[' ? 1 : -1;
+        if (mode == MATH_REFERENCE || depth < 0) bracketed = false;
+    }
+    if (!bracketed || depth) {
         out[(*n)++] = t;
         return out;
     }
     size_t from = 1;
-    int64_t depth = 0;
     for (size_t i = 1; i <= last; i++) {
         if (i == last || (t.data[i] == ',' && depth == 0)) {
             out[(*n)++] = edit_trim(edit_cut(t, from, i));
@@ -450,6 +442,12 @@ ares_view *math_elements(ares_view t, math_mode mode, ares_arena *arena, int64_t
  * pmatrix and bmatrix are read alike, because delimiters are a matter of style. Bars are not: they
  * mean the determinant. A vmatrix that is not square has no determinant and is a matrix.
  */
+
+typedef struct matrix {
+    size_t from, to;  /* bytes of the text: from \begin to after \end{..} */
+    ares_view body;   /* cells, trimmed, without a row end after the last row */
+    bool determinant; /* vmatrix, as many rows as columns */
+} matrix;
 
 /* After the bracket group at i ([t] of an array, [r] of pmatrix*), or i when there is none. */
 static size_t skip_option(ares_view t, size_t i)
@@ -466,78 +464,6 @@ static bool names_matrix(ares_view name, bool *bars)
     if (name.len && strchr("pbBvV", name.data[0])) name = edit_from(name, 1);
     if (edit_at(name, 0, "small")) name = edit_from(name, 5);
     return ares_view_is(name, "matrix");
-}
-
-/* The index of the \end of the environment whose body begins at i; t.len when there is none. */
-static size_t find_end(ares_view t, size_t i)
-{
-    for (size_t depth = 1; i < t.len; i++) {
-        if (t.data[i] != '\\') continue;
-        if (edit_at(t, i, "\\begin{")) depth++;
-        else if (edit_at(t, i, "\\end{") && --depth == 0) return i;
-        else i++; /* \\ is one sign */
-    }
-    return t.len;
-}
-
-static bool matrix_cell(ares_view t, size_t *i, ares_view *cell, bool *row);
-
-static bool square(ares_view body)
-{
-    int64_t rows = 0, columns = 0, cells = 0;
-    size_t i = 0;
-    ares_view cell;
-    for (bool row; matrix_cell(body, &i, &cell, &row);) {
-        cells++;
-        if (!row) continue;
-        if (rows++ && cells != columns) return false;
-        columns = cells;
-        cells = 0;
-    }
-    return rows == columns;
-}
-
-/* The matrix that begins at i. */
-static bool read_at(ares_view t, size_t i, matrix *m)
-{
-    if (!edit_at(t, i, "\\begin{")) return false;
-    size_t body = edit_closing_brace(t, i + 6), end;
-    bool bars = false;
-    if (!body) return false;
-    ares_view name = edit_cut(t, i + 7, body - 1);
-    bool array = ares_view_is(name, "array");
-    if (!array && !names_matrix(name, &bars)) return false;
-    end = find_end(t, body);
-    ares_view closing = edit_from(t, ARES_MIN(end + 5, t.len)); /* name} */
-    if (!ares_view_starts(closing, name) || closing.len == name.len ||
-        closing.data[name.len] != '}')
-        return false;
-    if (array || name.data[name.len - 1] == '*') body = skip_option(t, body);
-    if (array) /* skips its column specification */
-        body = body < end && t.data[body] == '{' ? edit_closing_brace(t, body) : 0;
-    if (!body || body > end) return false;
-    *m = (matrix){ .from = i,
-                   .to = end + 5 + name.len + 1,
-                   .body = edit_trim(edit_cut(t, body, end)) };
-    if (m->body.len >= 2 && edit_at(m->body, m->body.len - 2, "\\\\"))
-        m->body = edit_trim(edit_cut(m->body, 0, m->body.len - 2));
-    m->determinant = bars && square(m->body);
-    return true;
-}
-
-/*
- * The outermost matrix environments of a text, left to right: matrix, pmatrix, bmatrix, Bmatrix,
- * vmatrix, Vmatrix, the same with "small" before "matrix" or a star after it, and array.
- */
-static matrix *matrix_all(ares_view t, ares_arena *arena, int64_t *n)
-{
-    matrix *list = ares_arena_alloc(arena, ((size_t)edit_count(t, "\\begin{") + 1) * sizeof *list);
-    *n = 0;
-    for (size_t i = 0; i < t.len;) {
-        if (read_at(t, i, &list[*n])) i = list[(*n)++].to;
-        else i += t.data[i] == '\\' && !edit_at(t, i, "\\begin{") ? 2 : 1;
-    }
-    return list;
 }
 
 /* Skips what may follow a row's double backslash: a star, a length such as [4pt]. */
@@ -578,6 +504,65 @@ static bool matrix_cell(ares_view t, size_t *i, ares_view *cell, bool *row)
     *cell = edit_trim(edit_from(t, from));
     *i = t.len + 1;
     return true;
+}
+
+/* Whether a matrix has as many rows as columns. */
+static bool square(ares_view body)
+{
+    int64_t rows = 0, columns = 0, cells = 0;
+    size_t i = 0;
+    ares_view cell;
+    for (bool row; matrix_cell(body, &i, &cell, &row);) {
+        cells++;
+        if (!row) continue;
+        if (rows++ && cells != columns) return false;
+        columns = cells;
+        cells = 0;
+    }
+    return rows == columns;
+}
+
+/* Reads the matrix that begins at i; false when none does. */
+static bool read_at(ares_view t, size_t i, matrix *m)
+{
+    if (!edit_at(t, i, "\\begin{")) return false;
+    size_t body = edit_closing_brace(t, i + 6), end;
+    bool bars = false;
+    if (!body) return false;
+    ares_view name = edit_cut(t, i + 7, body - 1);
+    bool array = ares_view_is(name, "array");
+    if (!array && !names_matrix(name, &bars)) return false;
+    end = latex_environment_end(t, body);
+    ares_view closing = edit_from(t, ARES_MIN(end + 5, t.len)); /* name} */
+    if (!ares_view_starts(closing, name) || closing.len == name.len ||
+        closing.data[name.len] != '}')
+        return false;
+    if (array || name.data[name.len - 1] == '*') body = skip_option(t, body);
+    if (array) /* skips its column specification */
+        body = body < end && t.data[body] == '{' ? edit_closing_brace(t, body) : 0;
+    if (!body || body > end) return false;
+    *m = (matrix){ .from = i,
+                   .to = end + 5 + name.len + 1,
+                   .body = edit_trim(edit_cut(t, body, end)) };
+    if (m->body.len >= 2 && edit_at(m->body, m->body.len - 2, "\\\\"))
+        m->body = edit_trim(edit_cut(m->body, 0, m->body.len - 2));
+    m->determinant = bars && square(m->body);
+    return true;
+}
+
+/*
+ * The outermost matrix environments of a text, left to right: matrix, pmatrix, bmatrix, Bmatrix,
+ * vmatrix, Vmatrix, the same with "small" before "matrix" or a star after it, and array.
+ */
+static matrix *matrix_all(ares_view t, ares_arena *arena, int64_t *n)
+{
+    matrix *list = ares_arena_alloc(arena, ((size_t)edit_count(t, "\\begin{") + 1) * sizeof *list);
+    *n = 0;
+    for (size_t i = 0; i < t.len;) {
+        if (read_at(t, i, &list[*n])) i = list[(*n)++].to;
+        else i += t.data[i] == '\\' && !edit_at(t, i, "\\begin{") ? 2 : 1;
+    }
+    return list;
 }
 
 /*
@@ -628,6 +613,7 @@ static bool same_element(judge *j, ares_view given, ares_view truth)
            math_same_value(given, truth, j->budget, j->arena);
 }
 
+/* As many elements on both sides, the same brackets around them, and each the same. */
 static bool same_elements(judge *j, ares_view given, ares_view truth)
 {
     int64_t n_truth, n_given;
@@ -660,23 +646,6 @@ static bool same_matrix(judge *j, const matrix *given, const matrix *truth)
         if (!more_x) return true;
         if (row_x != row_y || !equal(j, x, y, NULL)) return false;
     }
-}
-
-/*
- * n letters that neither text uses outside its matrices; false when there are too few. e, i and u
- * are left out: they have meanings of their own.
- */
-static bool free_letters(ares_view a, ares_view b, int64_t n, char letters[24])
-{
-    int64_t found = 0;
-    for (const char *c = "qwzvkhjgybtrmnpfsalxcdo"; *c && found < n; c++) {
-        const char both[] = { *c, (char)(*c - 32) };
-        bool used = false;
-        for (int k = 0; k < 2; k++)
-            used = used || memchr(a.data, both[k], a.len) || memchr(b.data, both[k], b.len);
-        if (!used) letters[found++] = *c;
-    }
-    return found == n;
 }
 
 /*
@@ -721,15 +690,24 @@ static bool same_with_matrices(judge *j, ares_view given, const matrix *a, ares_
     memset(dots, '.', sizeof dots);
     ares_view x = matrix_outside(given, a, n, dots, j->arena),
               y = matrix_outside(truth, b, n, dots, j->arena);
-    if (!free_letters(x, y, n, letters)) return false;
+    /* letters that neither text uses; e, i and u have meanings of their own */
+    int64_t found = 0;
+    for (const char *c = "qwzvkhjgybtrmnpfsalxcdo"; *c && found < n; c++) {
+        char upper = (char)(*c - 32);
+        if (!memchr(x.data, *c, x.len) && !memchr(x.data, upper, x.len) &&
+            !memchr(y.data, *c, y.len) && !memchr(y.data, upper, y.len))
+            letters[found++] = *c;
+    }
+    if (found < n) return false;
     given = matrix_outside(given, a, n, letters, j->arena);
     truth = matrix_outside(truth, b, n, letters, j->arena);
     return ares_view_eq(dropped_words(j, given), dropped_words(j, truth)) &&
            equal(j, given, truth, NULL);
 }
 
-/* ------------------------------------------------------------------ */
+/* ------------------------------------------------------------------ the verdict */
 
+/* The forms are tried from the cheapest on; *by: the one that decided. */
 static bool decide(judge *j, ares_view given, ares_view truth, const char **by)
 {
     ares_view (*form)(ares_view, ares_arena *) = j->mathruler ? math_mathruler_a : math_mathd;

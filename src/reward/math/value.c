@@ -51,17 +51,13 @@ int value_infinity(const value_program *p)
 }
 
 /* ------------------------------------------------------------------ exact */
+/* Size of numerator and denominator together. */
 static int64_t bits(mpq_srcptr q)
 {
     return (int64_t)(mpz_sizeinbase(mpq_numref(q), 2) + mpz_sizeinbase(mpq_denref(q), 2));
 }
 
-/* Multiplying and reducing cost at most the product of the sizes in words. */
-static int64_t cost(mpq_srcptr a, mpq_srcptr b)
-{
-    return 4 + (bits(a) / 64 + 1) * (bits(b) / 64 + 1) / 8;
-}
-
+/* Whether q is an integer that fits into a long. */
 static bool small(mpq_srcptr q, long *n)
 {
     if (mpz_cmp_ui(mpq_denref(q), 1) != 0 || !mpz_fits_slong_p(mpq_numref(q))) return false;
@@ -134,7 +130,8 @@ static value_status exact_two(value_kind kind, mpq_ptr a, mpq_srcptr b, math_bud
     if (kind == VALUE_ROOT || kind == VALUE_LOG_BASE) return VALUE_INEXACT;
     if (kind == VALUE_DIV && mpq_sgn(b) == 0) return VALUE_INVALID;
     if (bits(a) + bits(b) > VALUE_MAX_BITS) return VALUE_INEXACT;
-    if (!value_spend(budget, cost(a, b))) return VALUE_INVALID;
+    /* multiplying and reducing cost at most the product of the sizes in words */
+    if (!value_spend(budget, 4 + (bits(a) / 64 + 1) * (bits(b) / 64 + 1) / 8)) return VALUE_INVALID;
     (kind == VALUE_ADD   ? mpq_add
      : kind == VALUE_SUB ? mpq_sub
      : kind == VALUE_MUL ? mpq_mul
@@ -142,17 +139,16 @@ static value_status exact_two(value_kind kind, mpq_ptr a, mpq_srcptr b, math_bud
     return VALUE_DONE;
 }
 
-static bool rational_kind(value_kind kind)
-{
-    return kind <= VALUE_LITERAL || (kind >= VALUE_NEG && kind <= VALUE_CEIL) ||
-           (kind >= VALUE_ADD && kind <= VALUE_POW) || kind == VALUE_BINOMIAL;
-}
-
 value_status value_exact(const value_program *p, math_budget *budget, mpq_t out)
 {
     if (p->failed || p->count == 0) return VALUE_INVALID;
-    for (int i = 0; i < p->count; i++)
-        if (!rational_kind(p->ops[i].kind)) return VALUE_INEXACT;
+    /* the kinds that keep a rational rational; checked first, so that no work is done in vain */
+    for (int i = 0; i < p->count; i++) {
+        value_kind kind = p->ops[i].kind;
+        if (kind > VALUE_LITERAL && (kind < VALUE_NEG || kind > VALUE_CEIL) &&
+            (kind < VALUE_ADD || kind > VALUE_POW) && kind != VALUE_BINOMIAL)
+            return VALUE_INEXACT;
+    }
     if (!value_spend(budget, 2 * p->count)) return VALUE_INVALID;
     mpq_t *stack = ares_arena_alloc(p->arena, (size_t)p->max_depth * sizeof *stack);
     for (int i = 0; i < p->max_depth; i++) mpq_init(stack[i]);
@@ -172,22 +168,16 @@ value_status value_exact(const value_program *p, math_budget *budget, mpq_t out)
 
 /* ------------------------------------------------------------------ floats */
 #define RN MPFR_RNDN
-/* the range of IEEE binary128 */
-enum { FLOAT_STEPS = 4, FUNCTION_STEPS = 200, MAX_FLOAT_EXPONENT = 16384 };
+enum {
+    FLOAT_STEPS = 4,           /* cost of one operation in steps */
+    FUNCTION_STEPS = 200,      /* cost of a sine or a logarithm */
+    MAX_FLOAT_EXPONENT = 16384 /* the range of IEEE binary128 */
+};
 
 void value_float_init(value_float *f)
 {
     mpfr_custom_init(f->limbs, VALUE_BITS);
     mpfr_custom_init_set(f->v, MPFR_ZERO_KIND, 0, VALUE_BITS, f->limbs);
-}
-
-static void set_variable(mpfr_ptr out, const value_names *names, int32_t name, int trial)
-{
-    int k = 0;
-    while (k < names->count && names->name[k] != name) k++;
-    long hundredths = 37 + 61 * k + 113 * trial;
-    mpfr_set_si(out, trial % 2 ? -hundredths : hundredths, RN);
-    mpfr_div_ui(out, out, 100, RN);
 }
 
 /* ln, sin and the other functions of one argument; false outside their domain. */
@@ -300,11 +290,6 @@ static bool float_two(value_kind kind, mpfr_ptr a, mpfr_srcptr b, math_budget *b
     }
 }
 
-static bool finite(mpfr_srcptr a)
-{
-    return mpfr_zero_p(a) || (mpfr_number_p(a) && mpfr_get_exp(a) <= MAX_FLOAT_EXPONENT);
-}
-
 value_status value_at(const value_program *p, const value_names *names, int trial,
                       math_budget *budget, value_float *out)
 {
@@ -319,7 +304,15 @@ value_status value_at(const value_program *p, const value_names *names, int tria
         switch (op.kind) {
         case VALUE_INTEGER: mpfr_set_si(stack[n++].v, op.argument, RN); break;
         case VALUE_LITERAL: mpfr_set_q(stack[n++].v, p->literals[op.argument], RN); break;
-        case VALUE_VARIABLE: set_variable(stack[n++].v, names, op.argument, trial); break;
+        case VALUE_VARIABLE: {
+            int k = 0;
+            while (k < names->count && names->name[k] != op.argument) k++;
+            long hundredths = 37 + 61 * k + 113 * trial;
+            mpfr_set_si(stack[n].v, trial % 2 ? -hundredths : hundredths, RN);
+            mpfr_div_ui(stack[n].v, stack[n].v, 100, RN);
+            n++;
+            break;
+        }
         case VALUE_PI: mpfr_const_pi(stack[n++].v, RN); break;
         case VALUE_E:
             mpfr_set_ui(stack[n].v, 1, RN);
@@ -331,26 +324,14 @@ value_status value_at(const value_program *p, const value_names *names, int tria
             if (op.kind < VALUE_ADD) valid = float_one(op.kind, stack[n - 1].v, budget);
             else n--, valid = float_two(op.kind, stack[n - 1].v, stack[n].v, budget);
         }
-        if (!valid || !finite(stack[n - 1].v)) return VALUE_INVALID;
-        if (!mpfr_zero_p(stack[n - 1].v) && mpfr_get_exp(stack[n - 1].v) < -MAX_FLOAT_EXPONENT)
-            mpfr_set_zero(stack[n - 1].v, 1);
+        if (!valid) return VALUE_INVALID;
+        mpfr_ptr top = stack[n - 1].v;
+        if (mpfr_zero_p(top)) continue;
+        if (!mpfr_number_p(top) || mpfr_get_exp(top) > MAX_FLOAT_EXPONENT) return VALUE_INVALID;
+        if (mpfr_get_exp(top) < -MAX_FLOAT_EXPONENT) mpfr_set_zero(top, 1);
     }
     mpfr_set(out->v, stack[0].v, RN);
     return VALUE_DONE;
-}
-
-/* |a - b| <= 1e-24 max(1, |a|, |b|); a is overwritten. */
-static bool close(mpfr_ptr a, mpfr_ptr b)
-{
-    value_float bound;
-    value_float_init(&bound);
-    mpfr_set_ui(bound.v, 1, RN);
-    if (mpfr_cmpabs(a, bound.v) > 0) mpfr_abs(bound.v, a, RN);
-    if (mpfr_cmpabs(b, bound.v) > 0) mpfr_abs(bound.v, b, RN);
-    mpfr_div_ui(bound.v, bound.v, 1000000000000, RN);
-    mpfr_div_ui(bound.v, bound.v, 1000000000000, RN);
-    mpfr_sub(a, a, b, RN);
-    return mpfr_cmpabs(a, bound.v) <= 0;
 }
 
 /*
@@ -362,15 +343,22 @@ static bool same_at_trials(const value_program *a, const value_program *b, const
 {
     int valid = 0, trials = names->count ? VALUE_TRIALS : 1;
     bool same = true;
-    value_float x, y;
+    value_float x, y, bound;
     value_float_init(&x);
     value_float_init(&y);
+    value_float_init(&bound);
     for (int j = 0; j < trials && same; j++) {
         if (value_at(a, names, j, budget, &x) != VALUE_DONE ||
             value_at(b, names, j, budget, &y) != VALUE_DONE)
             continue;
         valid++;
-        same = close(x.v, y.v);
+        mpfr_set_ui(bound.v, 1, RN);
+        if (mpfr_cmpabs(x.v, bound.v) > 0) mpfr_abs(bound.v, x.v, RN);
+        if (mpfr_cmpabs(y.v, bound.v) > 0) mpfr_abs(bound.v, y.v, RN);
+        mpfr_div_ui(bound.v, bound.v, 1000000000000, RN); /* 1e24 fits no unsigned long */
+        mpfr_div_ui(bound.v, bound.v, 1000000000000, RN);
+        mpfr_sub(x.v, x.v, y.v, RN);
+        same = mpfr_cmpabs(x.v, bound.v) <= 0;
     }
     mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* a thread that ends would leak the cache */
     return same && !budget->exhausted && valid >= (names->count ? 3 : 1);
@@ -564,6 +552,7 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
 }
 
 /* ------------------------------------------------------------------ the grammar */
+/* The current character; 0 at the end. */
 static char peek(const parser *s)
 {
     return s->at < s->text.len ? s->text.data[s->at] : 0;
@@ -575,6 +564,7 @@ static bool fail(parser *s)
 }
 static bool sum(parser *s);
 
+/* "(", operands with commas between them, ")" */
 static bool bracketed(parser *s, int operands)
 {
     if (peek(s) != '(' || ++s->depth > MATH_MAX_DEPTH) return fail(s);
@@ -620,6 +610,7 @@ static const word *name_here(const parser *s, size_t *bytes)
     return NULL;
 }
 
+/* Reads a name that sympy does not know as the product of its letters and numbers. */
 static bool letters_of_name(parser *s, size_t bytes)
 {
     ares_view name = { s->text.data + s->at, bytes };
@@ -698,21 +689,13 @@ static bool signs(parser *s)
     return negative;
 }
 
-static bool power_sign(const parser *s, size_t *bytes)
-{
-    *bytes = peek(s) == '^'                                                                ? 1
-             : peek(s) == '*' && s->at + 1 < s->text.len && s->text.data[s->at + 1] == '*' ? 2
-                                                                                           : 0;
-    return *bytes != 0;
-}
-
 static bool power(parser *s)
 {
-    size_t n;
     if (!primary(s)) return false;
     for (; peek(s) == '!'; s->at++) value_emit(s->p, VALUE_FACTORIAL, 0);
-    if (!power_sign(s, &n)) return true;
-    s->at += n;
+    if (edit_at(s->text, s->at, "**")) s->at++; /* Python's sign of a power */
+    else if (peek(s) != '^') return true;
+    s->at++;
     bool negative = signs(s);
     if (++s->depth > MATH_MAX_DEPTH || !power(s)) return fail(s);
     s->depth--;
@@ -842,6 +825,10 @@ static void round_literals(value_program *p, mpfr_ptr rounded)
     }
 }
 
+/*
+ * Whether x and y round to the same float of as many digits as their literals have; *decided:
+ * false when they are no rationals.
+ */
 static bool same_rounded(value_program *x, value_program *y, math_budget *budget, bool *decided)
 {
     int digits = ARES_MAX(x->decimal_digits, y->decimal_digits);

@@ -33,12 +33,8 @@ static bool word(reader *r, const char *z)
     return true;
 }
 
-static bool hex(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-static bool string(reader *r) /* after its opening quote */
+/* The rest of a string after its opening quote. */
+static bool string(reader *r)
 {
     while (r->p < r->end) {
         unsigned char c = (unsigned char)*r->p++;
@@ -50,7 +46,7 @@ static bool string(reader *r) /* after its opening quote */
         if (escape == 'u') {
             if (r->end - r->p < 4) return false;
             for (int i = 0; i < 4; i++)
-                if (!hex(*r->p++)) return false;
+                if (!memchr("0123456789abcdefABCDEF", *r->p++, 22)) return false;
         } else if (!memchr("\"\\/bfnrt", escape, 8)) {
             return false;
         }
@@ -98,6 +94,7 @@ static bool scalar(reader *r)
     }
 }
 
+/* A string and the colon after it. */
 static bool key(reader *r)
 {
     space(r);
@@ -180,17 +177,12 @@ bool ifeval_check_number_placeholders(ifeval_args *a)
     return at_least(a, "num_placeholders", found);
 }
 
-static size_t skip_one(ares_view t, size_t i)
-{
-    return t.len - ifeval_skip_one_space(ifeval_from(t, i)).len;
-}
-
 /* Whether `p\.\s?s\.` or, doubled, `p\.\s?p\.\s?s` stands at i; the text is in lower case. */
 static bool is_postscript(ares_view t, size_t i, bool doubled)
 {
     for (int letters = doubled ? 2 : 1; letters; letters--) {
         if (i + 1 >= t.len || t.data[i] != 'p' || t.data[i + 1] != '.') return false;
-        i = skip_one(t, i + 2);
+        i = t.len - ifeval_skip_one_space(ifeval_from(t, i + 2)).len;
     }
     return i < t.len && t.data[i] == 's' && (doubled || (i + 1 < t.len && t.data[i + 1] == '.'));
 }
@@ -412,11 +404,6 @@ bool ifeval_check_line_indent(ifeval_args *a)
     return true;
 }
 
-static bool is_margin(char c) /* a digit, or punctuation other than the quote */
-{
-    return c != '"' && ((c >= '0' && c <= '9') || (c > 0 && ifeval_is_punct((uint32_t)c)));
-}
-
 bool ifeval_check_quote_unquote(ifeval_args *a)
 {
     ares_view text = ifeval_replace(a->text, ARES_VIEW("'\"'"), ARES_VIEW(""), a->arena);
@@ -425,7 +412,11 @@ bool ifeval_check_quote_unquote(ifeval_args *a)
     for (int64_t i = 0; i < words.n; i++) w = mempcpy(w, words.items[i].data, words.items[i].len);
     ares_view v = { joined, (size_t)(w - joined) };
     if (ifeval_has(v, "\"\"")) return false;
-    while (v.len && is_margin(v.data[v.len - 1])) v.len--;
+    while (v.len) { /* digits and punctuation after the last quote do not count */
+        unsigned char c = (unsigned char)v.data[v.len - 1];
+        if (c == '"' || c >= 0x80 || !ifeval_is(c, IFEVAL_DIGIT | IFEVAL_PUNCT)) break;
+        v.len--;
+    }
     return !v.len || v.data[v.len - 1] != '"';
 }
 
@@ -611,13 +602,6 @@ bool ifeval_check_character_reverse(ifeval_args *a)
     return ifeval_has(ifeval_lower(a->text, a->arena), "elgae dlab");
 }
 
-static int compare(ares_view a, ares_view b)
-{
-    size_t n = ARES_MIN(a.len, b.len);
-    int c = n ? memcmp(a.data, b.data, n) : 0;
-    return c ? c : ARES_CMP(a.len, b.len);
-}
-
 bool ifeval_check_reverse_newline(ifeval_args *a)
 {
     ifeval_list lines = ifeval_split(a->text, ARES_VIEW("\n"), a->arena);
@@ -628,7 +612,9 @@ bool ifeval_check_reverse_newline(ifeval_args *a)
         ares_view line = ifeval_strip(lines.items[i]);
         if (!line.len || (n == 0 && !ifeval_has(line, "Zimbabwe"))) continue;
         line = ifeval_ascii(line, a->arena);
-        if (n++) sorted = sorted && compare(before, line) >= 0;
+        size_t both = ARES_MIN(before.len, line.len);
+        int order = both ? memcmp(before.data, line.data, both) : 0;
+        if (n++) sorted = sorted && (order > 0 || (order == 0 && before.len >= line.len));
         before = line;
     }
     return n >= 52 && sorted;
@@ -693,15 +679,6 @@ static ares_view behind_label(ares_view v)
     return v.len && memchr(".|):;", v.data[0], 5) ? ifeval_from(v, 1) : v;
 }
 
-/* [A-Ea-e][.|)]\s*\w at the beginning of a line */
-static bool is_option(ares_view line)
-{
-    if (line.len < 3 || !memchr("ABCDEabcde", line.data[0], 10) || !memchr(".|)", line.data[1], 3))
-        return false;
-    ares_view answer = ifeval_trim_left(ifeval_from(line, 2));
-    return answer.len && ifeval_is_word(ifeval_first(answer));
-}
-
 /*
  * Characters of the question before its options, its lines joined by blanks; -1 unless it has five
  * options.
@@ -712,7 +689,11 @@ static int64_t question_length(ares_view question, ares_arena *arena)
     int64_t options = 0, n = 0, blanks = 0;
     for (int64_t i = 0; i < lines.n; i++) {
         ares_view line = ifeval_trim(lines.items[i]);
-        if (is_option(line)) options++;
+        /* [A-Ea-e][.|)]\s*\w at the beginning of the line */
+        if (line.len > 2 && memchr("ABCDEabcde", line.data[0], 10) &&
+            memchr(".|)", line.data[1], 3) &&
+            ifeval_is_word(ifeval_first(ifeval_trim_left(ifeval_from(line, 2)))))
+            options++;
         else if (!options && line.len) n += (n ? blanks + 1 : 0) + ifeval_length(line), blanks = 0;
         else if (!options) blanks++; /* a blank line adds a blank, unless nothing follows */
     }

@@ -14,45 +14,35 @@
  * negative, the reference draws a random number; here it is a fault.
  */
 
-static const ares_json nothing = { .type = ARES_JSON_OBJECT };
-
-static ares_json without_nulls(const ares_json *v, ares_arena *arena)
-{
-    if (!v || v->type != ARES_JSON_OBJECT) return nothing;
-    ares_json_member *kept = ares_arena_alloc(arena, ((size_t)v->count + 1) * sizeof *kept);
-    ares_json out = { .type = ARES_JSON_OBJECT, .members = kept };
-    for (int64_t i = 0; i < v->count; i++)
-        if (v->members[i].value->type != ARES_JSON_NULL) kept[out.count++] = v->members[i];
-    return out;
-}
-
 const ares_json *ifeval_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena)
 {
     bool list = kwargs && kwargs->type == ARES_JSON_ARRAY;
     int64_t have = list ? ARES_MIN(kwargs->count, n) : ARES_MIN(n, 1);
     ares_json *items = ares_arena_alloc(arena, ((size_t)n + 1) * sizeof *items),
               *out = ares_arena_calloc(arena, 1, sizeof *out);
-    for (int64_t i = 0; i < n; i++)
-        items[i] = i < have ? without_nulls(list ? &kwargs->items[i] : kwargs, arena)
-                   : have   ? items[have - 1]
-                            : nothing;
+    for (int64_t i = 0; i < n; i++) {
+        /* the last object counts for all instructions after it */
+        items[i] = have && i >= have ? items[have - 1] : (ares_json){ .type = ARES_JSON_OBJECT };
+        const ares_json *v = i >= have ? NULL : list ? &kwargs->items[i] : kwargs;
+        if (!v || v->type != ARES_JSON_OBJECT) continue;
+        ares_json_member *kept = ares_arena_alloc(arena, ((size_t)v->count + 1) * sizeof *kept);
+        items[i].members = kept;
+        for (int64_t k = 0; k < v->count; k++)
+            if (v->members[k].value->type != ARES_JSON_NULL) kept[items[i].count++] = v->members[k];
+    }
     *out = (ares_json){ .type = ARES_JSON_ARRAY, .count = n, .items = items };
     return out;
 }
 
-/* false when none are left */
-static bool ifeval_take(ifeval_budget *b, int64_t steps)
+bool ifeval_spend(ifeval_args *a, int64_t steps)
 {
+    ifeval_budget *b = a->budget;
     if (b->steps < steps) b->exhausted = true;
     else b->steps -= steps;
     return !b->exhausted;
 }
 
-bool ifeval_spend(ifeval_args *a, int64_t steps)
-{
-    return ifeval_take(a->budget, steps);
-}
-
+/* Notes the first argument that is wrong; false, for the caller to return. */
 static bool fault(ifeval_args *a, const char *key)
 {
     if (!a->fault) a->fault = key;
@@ -102,7 +92,7 @@ bool ifeval_arg_texts(ifeval_args *a, const char *key, const ares_json **out)
 }
 
 bool ifeval_arg_relation(ifeval_args *a, const char *relation_key, const char *number_key,
-                         double count, bool *holds)
+                         double count)
 {
     ares_view relation = { 0 };
     double n = 0;
@@ -110,8 +100,7 @@ bool ifeval_arg_relation(ifeval_args *a, const char *relation_key, const char *n
         return false;
     bool less = ares_view_is(relation, "less than");
     if (!less && !ares_view_is(relation, "at least")) return fault(a, relation_key);
-    *holds = less ? count < n : count >= n;
-    return true;
+    return less ? count < n : count >= n;
 }
 
 /*
@@ -143,24 +132,13 @@ int ifeval_check_find(ares_view id)
     return -1;
 }
 
-/* ---------------------------------------------------------------- once per id */
-static atomic_bool warned[ARES_COUNT(table)];
+/* ---------------------------------------------------------------- warnings, once per id */
+static atomic_bool warned[ARES_COUNT(table)]; /* of an argument */
 
-static void warn_argument(int i, const char *fault)
-{
-    if (!atomic_exchange(&warned[i], true))
-        ares_warn("reward: instruction '%s': '%s' is missing or wrong in its kwargs; counted as "
-                  "not followed",
-                  table[i].id.data, fault);
-}
-
-/*
- * Unknown ids come from data and can be many: hashes of the first ones warned of; no warnings
- * beyond them.
- */
+/* Unknown ids come from the data and can be many, so only the first 32 are named. */
 static void warn_unknown(ares_view id)
 {
-    static _Atomic uint64_t seen[32];
+    static _Atomic uint64_t seen[32]; /* hashes of the ids named */
     uint64_t hash = 1469598103934665603u;
     for (size_t i = 0; i < id.len; i++) hash = (hash ^ (unsigned char)id.data[i]) * 1099511628211u;
     hash |= 1; /* 0 is a free place */
@@ -176,7 +154,7 @@ static void warn_unknown(ares_view id)
 }
 
 /* ---------------------------------------------------------------- judging */
-/* the memory for one large text is not kept */
+/* Frees what a check has made; the memory of a large text goes back to the system. */
 static void forget(ares_arena *scratch)
 {
     if (scratch->used > (size_t)1 << 20) ares_arena_fini(scratch);
@@ -186,17 +164,21 @@ static void forget(ares_arena *scratch)
 static bool judge(int i, const ares_json *kwargs, ares_view text, ifeval_budget *budget,
                   ares_arena *scratch)
 {
+    ifeval_args a = { .text = text, .kwargs = kwargs, .arena = scratch, .budget = budget };
     if (text.len > IFEVAL_TEXT_MAX) budget->exhausted = true;
-    if (budget->exhausted || !ifeval_take(budget, 64 + (int64_t)text.len * table[i].cost) ||
+    if (budget->exhausted || !ifeval_spend(&a, 64 + (int64_t)text.len * table[i].cost) ||
         ifeval_is_blank(text))
         return false;
-    ifeval_args a = { .text = text, .kwargs = kwargs, .arena = scratch, .budget = budget };
     bool holds = table[i].holds(&a);
     forget(scratch);
-    if (a.fault) warn_argument(i, a.fault);
+    if (a.fault && !atomic_exchange(&warned[i], true))
+        ares_warn("reward: instruction '%s': '%s' is missing or wrong in its kwargs; counted as "
+                  "not followed",
+                  table[i].id.data, a.fault);
     return holds && !a.fault && !budget->exhausted;
 }
 
+/* Index of a check; -1, with a warning, when the id is unknown. */
 static int find(ares_view id)
 {
     int i = ifeval_check_find(id);
@@ -216,6 +198,7 @@ const char *ifeval_check_fault(ares_view id, const ares_json *kwargs)
     int i = ifeval_check_find(id);
     ares_arena own = { 0 };
     ifeval_budget budget = { .steps = IFEVAL_STEPS };
+    /* a check reads its arguments before it judges, so any text will do that is not blank */
     ifeval_args a = { .text = ARES_VIEW("One two, three. Four five six!\n\nSeven?"),
                       .arena = &own,
                       .budget = &budget,
@@ -226,12 +209,6 @@ const char *ifeval_check_fault(ares_view id, const ares_json *kwargs)
 }
 
 /* ---------------------------------------------------------------- loose */
-static ares_view without_first_line(ares_view v)
-{
-    const char *end = v.len ? memchr(v.data, '\n', v.len) : NULL;
-    return end ? ifeval_from(v, (size_t)(end - v.data) + 1) : (ares_view){ "", 0 };
-}
-
 static ares_view without_last_line(ares_view v)
 {
     const char *end = v.len ? memrchr(v.data, '\n', v.len) : NULL;
@@ -247,7 +224,8 @@ bool ifeval_check_loose(ares_view id, const ares_json *kwargs, ares_view text,
         budget->exhausted = true;
         return false;
     }
-    ares_view tail = without_first_line(text);
+    const char *line = text.len ? memchr(text.data, '\n', text.len) : NULL;
+    ares_view tail = line ? ifeval_from(text, (size_t)(line - text.data) + 1) : ARES_VIEW("");
     const ares_view cuts[] = { text, ifeval_trim(tail), ifeval_trim(without_last_line(text)),
                                ifeval_trim(without_last_line(tail)) };
     ares_arena own = { 0 };
@@ -278,28 +256,21 @@ ares_view ifeval_strip_think(ares_view text)
     return text;
 }
 
-/* The ids that are not blank, trimmed; returns how many. */
-static int64_t list_ids(const ares_json *ids, ares_view *out)
-{
-    bool list = ids && ids->type == ARES_JSON_ARRAY;
-    int64_t n = 0, count = list ? ids->count : ids != NULL;
-    for (int64_t i = 0; i < count; i++) {
-        const ares_json *id = list ? &ids->items[i] : ids;
-        ares_view v = ifeval_trim(id->type == ARES_JSON_STRING || id->type == ARES_JSON_INT ||
-                                          id->type == ARES_JSON_FLOAT
-                                      ? id->text
-                                      : (ares_view){ "", 0 });
-        if (v.len) out[n++] = v;
-    }
-    return n;
-}
-
 void ifeval_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
                   ifeval_verdict *out)
 {
-    size_t most = ids && ids->type == ARES_JSON_ARRAY ? (size_t)ids->count : 1;
-    *out = (ifeval_verdict){ .ids = ares_arena_alloc(arena, (most + 1) * sizeof *out->ids) };
-    out->n = list_ids(ids, out->ids);
+    bool list = ids && ids->type == ARES_JSON_ARRAY;
+    int64_t count = list ? ids->count : ids != NULL;
+    *out =
+        (ifeval_verdict){ .ids = ares_arena_alloc(arena, ((size_t)count + 1) * sizeof *out->ids) };
+    for (int64_t i = 0; i < count; i++) {
+        const ares_json *id = list ? &ids->items[i] : ids;
+        if (id->type != ARES_JSON_STRING && id->type != ARES_JSON_INT &&
+            id->type != ARES_JSON_FLOAT)
+            continue;
+        ares_view v = ifeval_trim(id->text);
+        if (v.len) out->ids[out->n++] = v;
+    }
     out->strict = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->strict);
     out->loose = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->loose);
     const ares_json *own = ifeval_coerce_kwargs(kwargs, out->n, arena);

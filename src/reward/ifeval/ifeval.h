@@ -189,17 +189,15 @@ IFEVAL_CHECK_LIST(IFEVAL_CHECK_DECLARE_)
 /* ---------------- arguments (ifeval.c): false, and a->fault is set, when missing or wrong */
 /* finite and not negative; 2.0 is 2 */
 bool ifeval_arg_number(ifeval_args *a, const char *key, double *out);
-bool ifeval_arg_whole(ifeval_args *a, const char *key,
-                      int64_t *out); /* a number without fraction */
+/* the same without a fraction */
+bool ifeval_arg_whole(ifeval_args *a, const char *key, int64_t *out);
 bool ifeval_arg_text(ifeval_args *a, const char *key, ares_view *out);   /* may be empty */
 bool ifeval_arg_filled(ifeval_args *a, const char *key, ares_view *out); /* not empty */
 /* an array of one or more strings */
 bool ifeval_arg_texts(ifeval_args *a, const char *key, const ares_json **out);
-/*
- * Compares count with the number by the relation, "less than" or "at least"; *holds is the result.
- */
+/* Whether count stands to the number in the relation, which is "less than" or "at least". */
 bool ifeval_arg_relation(ifeval_args *a, const char *relation_key, const char *number_key,
-                         double count, bool *holds);
+                         double count);
 /* Takes steps beyond the check's own cost; false when none are left. */
 bool ifeval_spend(ifeval_args *a, int64_t steps);
 
@@ -209,8 +207,8 @@ bool ifeval_ends(ares_view text, ares_view end);
 ares_view ifeval_from(ares_view v, size_t at); /* without the first `at` bytes */
 /* every occurrence, from the left; part is not empty */
 ares_view ifeval_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena);
-ares_view
-ifeval_skip_one_space(ares_view v); /* without its first character if that is white space */
+/* without its first character if that is white space */
+ares_view ifeval_skip_one_space(ares_view v);
 /* the next run of decimal digits, and v moves past it; data NULL at the end */
 ares_view ifeval_next_digits(ares_view *v);
 ares_view ifeval_next_run(ares_view *v); /* the same for word characters */

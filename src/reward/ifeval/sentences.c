@@ -2,7 +2,7 @@
  * What the checks know of English and of languages: sentences as NLTK finds them, the language of
  * a text, syllables and verbs.
  */
-#include "words.h"
+#include "ifeval.h"
 
 #include <string.h>
 #include <utf8proc.h>
@@ -46,11 +46,6 @@ static bool has_role(char c, uint8_t role)
 {
     return !(c & 0x80) && (roles[(unsigned char)c] & role);
 }
-static bool ends_word(char c)
-{
-    return has_role(c, ENDS);
-}
-
 /* ------------------------------------------------------------------ tokens of a context */
 /* Bytes of "--", "..", ". . ." or a longer one at p; 0: none. */
 static size_t multi_mark(const char *p, const char *end)
@@ -72,9 +67,10 @@ static size_t multi_mark(const char *p, const char *end)
     return stop ? (size_t)(stop - p) : 0;
 }
 
+/* Whether a word that reaches up to p ends there. */
 static bool word_ends_at(const char *p, const char *end)
 {
-    if (p == end || ends_word(*p)) return true;
+    if (p == end || has_role(*p, ENDS)) return true;
     if (!(*p & 0x80) && (ifeval_ascii_kinds[(unsigned char)*p] & IFEVAL_WORD)) return false;
     const char *q = p;
     return ifeval_is_space(ifeval_next(&q, end)) || multi_mark(p, end) > 0;
@@ -127,14 +123,8 @@ static bool is_number(ares_view v)
     return true;
 }
 
-static bool is_initial(ares_view v) /* a letter and a dot */
-{
-    const char *p = v.data, *end = p + v.len;
-    uint32_t c = ifeval_next(&p, end);
-    return end - p == 1 && *p == '.' && ifeval_is_word(c) && !ifeval_is_digit(c);
-}
-
-static bool is_abbreviation(ares_view v) /* without its dot */
+/* Whether a word, given without its dot, or the part after its last dash is an abbreviation. */
+static bool is_abbreviation(ares_view v)
 {
     char type[TYPE_MAX];
     size_t n = lower_into(type, v);
@@ -177,6 +167,7 @@ static ares_view next_type(const token *t)
     return t->breaks ? bare_type(t) : (ares_view){ t->type, t->type_len };
 }
 
+/* How Punkt's training texts spelled the token's type; 0: it is not known. */
 static uint32_t orthography(const token *t)
 {
     ares_view type = next_type(t);
@@ -195,25 +186,25 @@ static int starts_sentence(const token *t)
     return UNKNOWN;
 }
 
-static bool is_collocation(ares_view a, ares_view b)
-{
-    char pair[2 * TYPE_MAX];
-    if (a.len == 0 || b.len == 0) return false;
-    memcpy(pair, a.data, a.len);
-    pair[a.len] = ' ';
-    memcpy(pair + a.len + 1, b.data, b.len);
-    return ifeval_set_find(&ifeval_collocations, pair, a.len + 1 + b.len) != NULL;
-}
-
 /* Second pass: what the next token tells. */
 static void judge(token *t, const token *next)
 {
     if (t->text.data[t->text.len - 1] != '.') return;
-    ares_view type = next_type(next);
-    bool initial = is_initial(t->text), upper = ifeval_is_upper(ifeval_first(next->text));
-    if (is_collocation(bare_type(t), type)) {
-        t->breaks = false;
-        return;
+    const char *p = t->text.data, *end = p + t->text.len;
+    uint32_t first = ifeval_next(&p, end);
+    /* a letter and a dot, as in J. Smith */
+    bool initial = end - p == 1 && *p == '.' && ifeval_is_word(first) && !ifeval_is_digit(first),
+         upper = ifeval_is_upper(ifeval_first(next->text));
+    ares_view own = bare_type(t), type = next_type(next);
+    if (own.len && type.len) {
+        char pair[2 * TYPE_MAX]; /* words that occur side by side, with a blank between them */
+        memcpy(pair, own.data, own.len);
+        pair[own.len] = ' ';
+        memcpy(pair + own.len + 1, type.data, type.len);
+        if (ifeval_set_find(&ifeval_collocations, pair, own.len + 1 + type.len)) {
+            t->breaks = false;
+            return;
+        }
     }
     if ((t->abbreviation || t->ellipsis) && !initial &&
         (starts_sentence(next) == YES ||
@@ -320,6 +311,7 @@ static void hold(output *o, ares_view v)
     o->holds = true;
 }
 
+/* Ends a sentence at the candidate's mark where its context says so. */
 static void examine(output *o, const candidate *c)
 {
     if (!c->mark || !contains_break((ares_view){ c->start, (size_t)(c->stop - c->start) })) return;
@@ -335,7 +327,7 @@ static bool find_context(const char *p, const char *end, candidate *c)
 {
     const char *q = p + 1;
     if (q == end) return false;
-    if (ends_word(*q)) {
+    if (has_role(*q, ENDS)) {
         c->next = q;
         c->stop = q + 1;
         return true;
@@ -546,13 +538,6 @@ static bool is_vowel(char c)
     return c != 0 && strchr("aeiouyAEIOUY", c) != NULL;
 }
 
-static ares_view strip_punct(ares_view v)
-{
-    while (v.len && ifeval_is_punct((unsigned char)v.data[0])) v.data++, v.len--;
-    while (v.len && ifeval_is_punct((unsigned char)v.data[v.len - 1])) v.len--;
-    return v;
-}
-
 /*
  * Syllables of a word in no table: the runs of vowels, with a final e silent except in -le after a
  * consonant.
@@ -574,7 +559,9 @@ int ifeval_syllables(ares_view word)
     int sum = 0;
     const char *line = NULL; /* the rest of a compound ends with its line */
     for (;;) {               /* one turn per part of a compound: first-rest */
-        word = strip_punct(ifeval_trim(word));
+        word = ifeval_trim(word);
+        while (word.len && ifeval_is_punct((unsigned char)word.data[0])) word.data++, word.len--;
+        while (word.len && ifeval_is_punct((unsigned char)word.data[word.len - 1])) word.len--;
         if (word.len == 0) return 0;
         if (sum == 0)
             for (const char *p = word.data, *end = p + word.len; p < end;)
@@ -598,17 +585,8 @@ int ifeval_syllables(ares_view word)
 
 bool ifeval_is_verb(ares_view text)
 {
-    const char *p = text.data, *end = p + text.len, *start = end;
-    while (p < end) {
-        const char *at = p;
-        bool inside = ifeval_is_word(ifeval_next(&p, end));
-        if (inside && start == end) start = at;
-        if (inside || start == end) continue;
-        end = at;
-        break;
-    }
     char word[SHORT];
-    size_t n = small(word, (ares_view){ start, (size_t)(end - start) });
+    size_t n = small(word, ifeval_next_run(&text));
     if (ifeval_table_has(IFEVAL_VERBS, (ares_view){ word, n })) return true;
     return n >= 5 && memcmp(word + n - 3, "ing", 3) == 0 &&
            !ifeval_set_find(&ifeval_not_verbs, word, n);

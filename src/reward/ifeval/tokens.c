@@ -12,26 +12,16 @@
 
 typedef struct work {
     ares_str text, spare;
-    uint64_t ascii[2]; /* the ASCII characters of the sentence */
+    uint64_t ascii[2]; /* a bit for each ASCII character that the chunk has */
     bool wide;         /* it has other characters */
 } work;
 
+/* Whether the chunk has any of these ASCII characters. */
 static bool holds(const work *w, const char *any)
 {
     for (; *any; any++)
         if (w->ascii[*any >> 6] >> (*any & 63) & 1) return true;
     return false;
-}
-
-static void look(work *w, ares_view v)
-{
-    w->ascii[0] = w->ascii[1] = 0;
-    w->wide = false;
-    for (size_t i = 0; i < v.len; i++) {
-        unsigned char c = (unsigned char)v.data[i];
-        if (c < 0x80) w->ascii[c >> 6] |= 1ull << (c & 63);
-        else w->wide = true;
-    }
 }
 
 /*
@@ -266,11 +256,6 @@ static void close_quotes(work *w)
     finish(w, at);
 }
 
-static bool is_at(const char *p, const char *end, const char *word, size_t n)
-{
-    return (size_t)(end - p) >= n && memcmp(p, word, n) == 0;
-}
-
 /* 19: 's 'm 'd ' before a blank, then 'll 're 've n't. */
 static void split_clitics(work *w)
 {
@@ -292,14 +277,15 @@ static void split_clitics(work *w)
             static const char clitics[8][5] = { "'ll ", "'LL ", "'re ", "'RE ",
                                                 "'ve ", "'VE ", "n't ", "N'T " };
             for (int i = 0; i < 8; i++)
-                if (is_at(p, end, clitics[i], 4)) *at++ = ' ';
+                if (end - p >= 4 && memcmp(p, clitics[i], 4) == 0) *at++ = ' ';
         }
         *at++ = *p;
     }
     finish(w, at);
 }
 
-static bool is_near(const char *p, const char *end, const char *word, size_t n) /* any case */
+/* Whether the word stands at p in any case. */
+static bool is_near(const char *p, const char *end, const char *word, size_t n)
 {
     return (size_t)(end - p) >= n && strncasecmp(p, word, n) == 0;
 }
@@ -382,7 +368,14 @@ static void rewrite(work *w, ares_view chunk, int place)
 {
     ares_str_clear(&w->text);
     ares_str_add_view(&w->text, chunk);
-    look(w, chunk);
+    /* what the chunk has: a pass without its characters is skipped */
+    w->ascii[0] = w->ascii[1] = 0;
+    w->wide = false;
+    for (size_t i = 0; i < chunk.len; i++) {
+        unsigned char c = (unsigned char)chunk.data[i];
+        if (c < 0x80) w->ascii[c >> 6] |= 1ull << (c & 63);
+        else w->wide = true;
+    }
     bool apostrophe = holds(w, "'"), quote = holds(w, "\"`");
     pad_wide_quotes(w, false);
     pad_runs(w, '`', 1, false);
@@ -427,11 +420,14 @@ static void push(output *o, const char *p, const char *end)
     o->items[o->n++] = (ares_view){ p, (size_t)(end - p) };
 }
 
-/*
- * LEADS: a letter that a word of two tokens may begin with; JOINS: a token or not, depending on its
- * neighbours.
- */
-enum { ALONE = 1, HARD = 2, WORD = 4, LEADS = 8, JOINS = 16, PLAIN = 32 };
+enum {
+    ALONE = 1, /* a token of its own */
+    HARD = 2,  /* a quotation mark or a character beyond ASCII: its chunk is rewritten */
+    WORD = 4,
+    LEADS = 8,  /* a letter that a word of two tokens may begin with */
+    JOINS = 16, /* a token or not, depending on its neighbours */
+    PLAIN = 32  /* part of whatever stands around it */
+};
 static const uint8_t kinds[256] = {
     [0 ... ' '] = PLAIN,
     ['+'] = PLAIN,
@@ -495,34 +491,25 @@ static size_t mark_at(const char *p, const char *end, const char *dot)
     return n >= 2 ? n : p == dot;
 }
 
-static bool leads(const char *start, const char *p)
-{
-    return (kind_of(*p) & LEADS) && (p == start || !(kind_of(p[-1]) & WORD));
-}
-
-/*
- * `end`, or the mark after a word of five letters: the reference has already put a blank there when
- * it looks for wan|na.
- */
-static const char *before_mark(const char *p, const char *end, const char *dot)
-{
-    return end - p > 5 && mark_at(p + 5, end, dot) ? p + 5 : end;
-}
-
 /* A chunk of ASCII without quotation marks; `dot` is the period that ends the sentence, or NULL. */
 static void cut(output *o, const char *p, const char *end, const char *dot)
 {
     const char *from = p, *start = p;
-    size_t mark, first, whole;
     while (p < end) {
-        if ((mark = mark_at(p, end, dot))) {
+        size_t mark = mark_at(p, end, dot), first = 0, whole = 0;
+        if (!mark && (kind_of(*p) & LEADS) && (p == start || !(kind_of(p[-1]) & WORD))) {
+            /* where a mark follows wanna, the reference has already put a blank before it */
+            const char *stop = end - p > 5 && mark_at(p + 5, end, dot) ? p + 5 : end;
+            first = two_words(p, stop, &whole);
+        }
+        if (mark) {
             bool comma = *p == ':' || *p == ',';
             push(o, from, p);
             push(o, p, p + mark);
             p = from = p + mark;
             /* 7: the next character belongs to the match */
             if (comma && p < end && (*p == ':' || *p == ',')) p++;
-        } else if (leads(start, p) && (first = two_words(p, before_mark(p, end, dot), &whole))) {
+        } else if (first) {
             push(o, from, p);
             push(o, p, p + first);
             push(o, p + first, p + whole);
@@ -551,12 +538,7 @@ static void cut_rewritten(output *o, ares_view chunk, int place)
     if (start) push(o, start, end);
 }
 
-static bool holds_kind(const char *p, const char *end, uint8_t kind)
-{
-    while (p < end && !(kind_of(*p) & kind)) p++;
-    return p < end;
-}
-
+/* Cuts at white space; most chunks are cut where they stand, the rest is rewritten first. */
 static void cut_sentence(output *o, ares_view sentence)
 {
     const char *start = sentence.data, *p = start, *end = p + sentence.len, *before = p, *stop;
@@ -576,8 +558,10 @@ static void cut_sentence(output *o, ares_view sentence)
             p = q;
             continue;
         }
-        /* the closing characters of the sentence may be several chunks */
-        if (dot && dot < p && holds_kind(chunk, end, HARD)) {
+        /* the closing characters of the sentence may be several chunks; they go in one piece */
+        const char *hard = dot && dot < p ? chunk : end;
+        while (hard < end && !(kind_of(*hard) & HARD)) hard++;
+        if (hard < end) {
             cut_rewritten(o, (ares_view){ before, (size_t)(end - before) },
                           (chunk == start ? STARTS : 0) | ENDS);
             return;

@@ -92,6 +92,7 @@ size_t ifeval_put(uint32_t c, char out[4])
 typedef struct range {
     uint32_t first, last;
 } range;
+/* Other_Lowercase and Other_Uppercase of Unicode's PropList.txt, by code point */
 static const range other_lower[] = {
     { 0xaa, 0xaa },       { 0xba, 0xba },       { 0x2b0, 0x2b8 },     { 0x2c0, 0x2c1 },
     { 0x2e0, 0x2e4 },     { 0x345, 0x345 },     { 0x37a, 0x37a },     { 0x1d2c, 0x1d6a },
@@ -140,6 +141,7 @@ uint32_t ifeval_to_lower(uint32_t c)
 }
 
 /* ------------------------------------------------------------------ whole texts */
+/* Whether letters of the wanted case occur, and none of the other or of title case. */
 static bool cased_text(ares_view v, int wanted, int other)
 {
     bool found = false;
@@ -168,7 +170,7 @@ bool ifeval_is_blank(ares_view v)
     return ifeval_trim_left(v).len == 0;
 }
 
-/* Whether a character is trimmed: white space, or punctuation and the blank. */
+/* Whether cut_left and cut_right remove it. IFEVAL_PUNCT: ASCII punctuation and the blank. */
 static bool is_trimmed(uint32_t c, int kind)
 {
     return kind == IFEVAL_SPACE ? ifeval_is_space(c) : c == ' ' || ifeval_is_punct(c);
@@ -311,6 +313,7 @@ int64_t ifeval_count_words(ares_view v)
     return runs(v, IFEVAL_WORD, true, NULL);
 }
 
+/* Writes the pieces between separators into items unless that is NULL; returns how many. */
 static int64_t split(ares_view v, ares_view separator, ares_view *items)
 {
     size_t from = 0;
@@ -397,6 +400,7 @@ ares_view ifeval_skip_one_space(ares_view v)
                                                             : v;
 }
 
+/* The first run of characters that belong, and v moves past it; data NULL at the end. */
 static ares_view next_run(ares_view *v, bool (*belongs)(uint32_t c))
 {
     const char *p = v->data, *end = v->data + v->len, *from = NULL, *at = p;
@@ -438,14 +442,6 @@ ares_view ifeval_last_word(ares_view v)
 }
 
 /* ---------------------------------------------------------------- sets */
-static uint64_t hash_of(ares_view v)
-{
-    uint64_t h = 0x9e3779b97f4a7c15u ^ v.len;
-    for (size_t i = 0; i < v.len; i++)
-        h = (h ^ (unsigned char)v.data[i]) * 0xff51afd7ed558ccdu, h ^= h >> 32;
-    return h;
-}
-
 uint32_t *ifeval_group(ifeval_list list, ares_arena *arena)
 {
     size_t slots = 16;
@@ -453,7 +449,7 @@ uint32_t *ifeval_group(ifeval_list list, ares_arena *arena)
     uint32_t *first = ares_arena_alloc(arena, ((size_t)list.n + 1) * sizeof *first),
              *slot = ares_arena_calloc(arena, slots, sizeof *slot);
     for (int64_t i = 0; i < list.n; i++) {
-        size_t at = hash_of(list.items[i]) & (slots - 1);
+        size_t at = ifeval_hash(list.items[i].data, list.items[i].len) & (slots - 1);
         while (slot[at] && !ares_view_eq(list.items[slot[at] - 1], list.items[i]))
             at = (at + 1) & (slots - 1);
         if (!slot[at]) slot[at] = (uint32_t)i + 1;

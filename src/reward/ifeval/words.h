@@ -35,8 +35,8 @@ static inline uint32_t ifeval_next(const char **p, const char *end)
     unsigned char c = (unsigned char)**p;
     return c < 0x80 ? (void)++*p, (uint32_t)c : ifeval_next_wide(p, end);
 }
-uint32_t ifeval_last(ares_view v);  /* its last character; 0 when empty */
 uint32_t ifeval_first(ares_view v); /* its first character; 0 when empty */
+uint32_t ifeval_last(ares_view v);  /* its last character; 0 when empty */
 int64_t ifeval_length(ares_view v); /* characters */
 /* byte where character i begins; v.len when there are fewer */
 size_t ifeval_offset(ares_view v, int64_t i);
@@ -53,7 +53,7 @@ enum {
     IFEVAL_LOWER = 64
 };
 extern const uint8_t ifeval_ascii_kinds[128]; /* what each ASCII character is */
-bool ifeval_is_wide(uint32_t c, int kind);    /* one kind, beyond ASCII */
+bool ifeval_is_wide(uint32_t c, int kind);    /* ifeval_is beyond ASCII, for one kind */
 static inline bool ifeval_is(uint32_t c, int kind)
 {
     return c < 0x80 ? (ifeval_ascii_kinds[c] & kind) != 0 : ifeval_is_wide(c, kind);
@@ -96,10 +96,11 @@ uint32_t ifeval_to_lower(uint32_t c); /* simple mapping */
 
 /* ------------------------------------------------------------------ texts (words.c) */
 bool ifeval_is_blank(ares_view v); /* nothing but white space */
-bool ifeval_upper_text(
-    ares_view v); /* at least one cased letter, and none that is not upper case */
+/* at least one letter that has a case, and all of these in upper case */
+bool ifeval_upper_text(ares_view v);
 bool ifeval_lower_text(ares_view v);
-ares_view ifeval_trim(ares_view v); /* without white space at both ends, the left, the right */
+/* without white space at both ends, the left, the right */
+ares_view ifeval_trim(ares_view v);
 ares_view ifeval_trim_left(ares_view v);
 ares_view ifeval_trim_right(ares_view v);
 /* without ASCII punctuation and blanks (U+0020) at both ends, the left, the right */

@@ -46,15 +46,7 @@ static const struct {
     { "aime", "dapo" },
 };
 
-/* "aime..." is a family; the other names are whole. */
-static const char *known_source(ares_view source)
-{
-    if (ares_view_starts(source, ARES_VIEW("aime"))) source.len = 4;
-    for (int i = 0; i < ARES_COUNT(known_sources); i++)
-        if (ares_view_is(source, known_sources[i].source)) return known_sources[i].verifier;
-    return NULL;
-}
-
+/* A string member, trimmed; data NULL: there is none. */
 static ares_view text_member(const ares_json *o, const char *key)
 {
     const ares_json *v = ares_json_get(o, key);
@@ -70,10 +62,16 @@ ares_view auto_rm_type(const ares_json *row, const ares_json *sources, const cha
     const ares_json *own = sources && source.data ? ares_json_find(sources, source) : NULL;
     if (own && own->type == ARES_JSON_STRING) return own->text;
     if (fallback) return ares_view_trim(ares_view_of(fallback));
-    const char *known = source.data ? known_source(source) : NULL;
-    return known ? ares_view_of(known) : source;
+    /* "aime..." is a family; the other names are whole */
+    ares_view known = source;
+    if (ares_view_starts(known, ARES_VIEW("aime"))) known.len = 4;
+    for (int i = 0; i < ARES_COUNT(known_sources); i++)
+        if (ares_view_is(known, known_sources[i].source))
+            return ares_view_of(known_sources[i].verifier);
+    return source;
 }
 
+/* The judge of that name, or of the name that it is another one for; NULL: none. */
 static const ares_judge *find_judge(const judge_set *set, ares_view name)
 {
     int64_t i;
@@ -92,7 +90,7 @@ static bool is_no_text(const ares_json *o, const char *key)
     return v && v->type != ARES_JSON_STRING && v->type != ARES_JSON_NULL;
 }
 
-/* Whether its rm_type cannot be read; a verifier for rows without one does not stand in. */
+/* Whether the row has an rm_type that is no string; the default verifier does not stand in. */
 static bool has_no_name(const ares_json *row)
 {
     const ares_json *metadata = ares_json_get(row, "metadata");

@@ -95,7 +95,8 @@ int ares_reward_child_main(int argc, char **argv)
  */
 
 enum { LONGEST_ANSWER = 1 << 16, GIVE_UP = 16 };
-static const double look_s = 0.5; /* for a signal that ends the work */
+/* the longest wait between two looks for a signal that ends the work */
+static const double look_s = 0.5;
 
 /* What was sent about one response, and where the result goes. */
 typedef struct question {
@@ -152,6 +153,7 @@ reward_child *reward_child_new(const reward_child_options *o)
     return c;
 }
 
+/* Ends the process; lines without an answer are sent again to the next one. */
 static void stop(worker *w)
 {
     ares_child_stop(&w->process);
@@ -287,21 +289,22 @@ static void send_some(worker *w)
     }
 }
 
-/* No call is open: a process that ended, or that wrote more, would answer the next line wrongly. */
-static void end_if_out_of_step(worker *w)
-{
-    int64_t n;
-    while ((n = ares_child_receive(&w->process, &w->answer)) > 0)
-        if (ares_view_trim(ares_str_view(&w->answer)).len) break;
-    if (n > 0)
-        ares_warn("reward: %s: wrote more answers than lines were sent; started again",
-                  w->of->name);
-    if (n != 0) stop(w);
-}
-
+/* Takes the questions [n] over as one line, and sends what can be sent. */
 static void queue(worker *w, const question *of, int64_t n)
 {
-    if (w->process.pid && w->head == w->n) end_if_out_of_step(w);
+    if (w->process.pid && w->head == w->n) {
+        /*
+         * No call is open: a process that ended, or that wrote more, would answer the next line
+         * wrongly.
+         */
+        int64_t got;
+        while ((got = ares_child_receive(&w->process, &w->answer)) > 0)
+            if (ares_view_trim(ares_str_view(&w->answer)).len) break;
+        if (got > 0)
+            ares_warn("reward: %s: wrote more answers than lines were sent; started again",
+                      w->of->name);
+        if (got != 0) stop(w);
+    }
     push(w, of, n);
     if (!w->process.pid && start(w) != ARES_OK)
         return; /* reward_child_wait tries again and reports it */
@@ -321,17 +324,6 @@ void reward_child_send(reward_child *c, ares_view line, reward_call *result, _At
         c->held = ares_realloc(c->held, (size_t)c->held_cap * sizeof *c->held);
     }
     c->held[c->n_held++] = q;
-}
-
-/* The held questions in equal shares, one array to each process. */
-static void send_held(reward_child *c)
-{
-    int64_t n = c->n_held, shares = ARES_MIN(c->o.processes, n);
-    for (int64_t i = 0; i < shares; i++) {
-        int64_t from = n * i / shares;
-        queue(&c->workers[i], c->held + from, n * (i + 1) / shares - from);
-    }
-    c->n_held = 0;
 }
 
 /* ---------------- answers */
@@ -500,10 +492,16 @@ void reward_child_wait(reward_child *const *children, int n, bool *timed_out)
 {
     int64_t n_workers = 0, open = 1;
     for (int i = 0; i < n; i++) {
-        send_held(children[i]);
-        n_workers += children[i]->o.processes;
-        for (int64_t k = 0; k < children[i]->o.processes; k++)
-            children[i]->workers[k].since = ares_now_s();
+        reward_child *c = children[i];
+        /* the held questions in equal shares, one array to each process */
+        int64_t held = c->n_held, shares = ARES_MIN(c->o.processes, held);
+        for (int64_t k = 0; k < shares; k++) {
+            int64_t from = held * k / shares;
+            queue(&c->workers[k], c->held + from, held * (k + 1) / shares - from);
+        }
+        c->n_held = 0;
+        n_workers += c->o.processes;
+        for (int64_t k = 0; k < c->o.processes; k++) c->workers[k].since = ares_now_s();
     }
     struct pollfd *fds = ares_calloc((size_t)n_workers * 3 + 1, sizeof *fds);
     worker **of = ares_calloc((size_t)n_workers + 1, sizeof *of);
@@ -547,14 +545,13 @@ static const struct {
     { "r1v", "sequential", "r1v" },
 };
 
-/* Fails with ARES_ECONFIG. */
 static int no_file(void)
 {
     return ares_fail(ARES_ECONFIG, "there is no such file; write FILE.py:NAME, or of a published "
                                    "function its name: aepo, math, dapo, r1v");
 }
 
-/* Of "math" or "./examples/reward_function/math.py:compute_score" the place in functions. */
+/* Finds "math" or "./examples/reward_function/math.py:compute_score"; *place: its index. */
 static int find_function(const char *value, int *place)
 {
     const char *names[ARES_COUNT(functions)];

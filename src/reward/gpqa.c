@@ -36,6 +36,7 @@ static bool letter(char c)
 }
 
 /* ---------------------------------------------------------------- the question */
+/* The member of the row's metadata, or else of the row itself. */
 static const ares_json *of_row(const ares_json *row, const char *key)
 {
     const ares_json *v = ares_json_get(ares_json_get(row, "metadata"), key);
@@ -49,15 +50,22 @@ static ares_view text_of(const ares_json *v)
                : (ares_view){ "", 0 };
 }
 
+/* Index of a letter in either case; -1: it is no letter of the question. */
 static int index_of(const question *q, char c)
 {
     const char *at = c ? strchr(q->letters, upper(c)) : NULL;
     return at ? (int)(at - q->letters) : -1;
 }
 
-static void read_letters(question *q, const ares_json *row, const char *otherwise)
+/*
+ * Reads choices, letters and the right one. otherwise: the letters of a row that has neither
+ * letters nor choices. label: a letter, the text of a choice, or an index from 0.
+ */
+static void read_question(question *q, const ares_json *row, const char *otherwise, ares_view label)
 {
-    const ares_json *choices = of_row(row, "choices"), *valid = of_row(row, "valid_letters");
+    const ares_json *choices = of_row(row, "choices"), *valid = of_row(row, "valid_letters"),
+                    *given = of_row(row, "correct_letter");
+    int64_t index;
     if (choices && (choices->type == ARES_JSON_ARRAY || choices->type == ARES_JSON_OBJECT))
         for (int64_t i = 0; i < choices->count && i < MOST; i++)
             q->choices[q->n_choices++] = text_of(
@@ -71,13 +79,6 @@ static void read_letters(question *q, const ares_json *row, const char *otherwis
     if (!q->n) q->n = q->n_choices;
     for (; !q->n_choices && !q->letters[q->n] && q->n < MOST && letter(*otherwise); otherwise++)
         q->letters[q->n++] = upper(*otherwise);
-}
-
-/* The label is a letter, the text of a choice, or an index from 0. */
-static void read_label(question *q, const ares_json *row, ares_view label)
-{
-    const ares_json *given = of_row(row, "correct_letter");
-    int64_t index;
     q->right = -1;
     if (given && given->type == ARES_JSON_STRING && ifeval_trim(given->text).len == 1)
         q->right = index_of(q, ifeval_trim(given->text).data[0]);
@@ -113,15 +114,6 @@ static char letter_at(ares_view t, size_t i)
     return i < t.len && letter(t.data[i]) ? upper(t.data[i]) : 0;
 }
 
-/* The letter of "[is|:] LETTER" at i; 0 if there is none. */
-static char announced(ares_view t, size_t i)
-{
-    size_t at = skip_spaces(t, i), after = after_word(t, at, "is");
-    if (!after) after = after_word(t, at, ":");
-    char c = after ? letter_at(t, skip_spaces(t, after)) : 0;
-    return c ? c : letter_at(t, at);
-}
-
 /* The first "answer [is|:] LETTER"; with final, "final answer ...". */
 static char find_announced(ares_view t, bool final)
 {
@@ -132,7 +124,11 @@ static char find_announced(ares_view t, bool final)
         if (final) at = skip_spaces(t, at);
         for (int k = 0; k < (final ? 2 : 3); k++) {
             size_t after = after_word(t, at, words[k]);
-            char c = after ? announced(t, after) : 0;
+            if (!after) continue;
+            size_t next = skip_spaces(t, after), is = after_word(t, next, "is");
+            if (!is) is = after_word(t, next, ":");
+            char c = is ? letter_at(t, skip_spaces(t, is)) : 0;
+            if (!c) c = letter_at(t, next);
             if (c) return c;
         }
     }
@@ -155,6 +151,7 @@ static char find_correct(ares_view t)
     return 0;
 }
 
+/* Index of the letter that the response means; -1: none. */
 static int find_letter(const question *q, ares_view t)
 {
     const char found[] = { find_announced(t, false), find_correct(t), find_announced(t, true) };
@@ -195,8 +192,7 @@ static int gpqa(const ares_verify_in *in, ares_verify_out *out)
     ares_view label = ifeval_trim(in->ground_truth), t = in->response;
     question q = { 0 };
     out->score = out->accuracy = 0;
-    read_letters(&q, in->row, o ? o->letters : "ABCDEFGH");
-    read_label(&q, in->row, label);
+    read_question(&q, in->row, o ? o->letters : "ABCDEFGH", label);
     if (!label.len && q.right < 0)
         return ares_fail(ARES_EFORMAT, "reward: gpqa: the ground truth is empty");
     out->exhausted = t.len > IFEVAL_TEXT_MAX;

@@ -44,19 +44,7 @@ static source from_checkers(const ares_json *checkers, ares_arena *arena)
     return (source){ &both[0], &both[1] };
 }
 
-static bool find_in(const ares_json *object, ares_arena *arena, source *out)
-{
-    const ares_json *checkers = ares_json_get(object, "checkers");
-    if (checkers && checkers->type == ARES_JSON_ARRAY && checkers->count)
-        *out = from_checkers(checkers, arena);
-    else
-        *out = (source){ ares_json_get(object, "instruction_id_list"),
-                         ares_json_get(object, "kwargs") };
-    if (!out->ids) out->ids = ares_json_get(object, "instruction_id");
-    return out->ids && out->ids->type != ARES_JSON_NULL;
-}
-
-/* some data sets store an object as a string */
+/* The object or list that a string holds, because some data sets store them so; else v itself. */
 static const ares_json *parsed(const ares_json *v, ares_arena *arena)
 {
     const ares_json *inner = NULL;
@@ -81,20 +69,32 @@ static const ares_json *place(const ares_verify_in *in, int k, ares_arena *arena
     return k % 2 ? inner : parsed(ares_json_get(inner, "ground_truth"), arena);
 }
 
+/* The first instructions that the row has; checkers come before ids where both are. */
 static bool find_source(const ares_verify_in *in, ares_arena *arena, source *out)
 {
-    bool found = false;
-    for (int k = 0; k < PLACES && !found; k++) found = find_in(place(in, k, arena), arena, out);
-    if (!found) ares_error_clear();
-    return found;
+    for (int k = 0; k < PLACES; k++) {
+        const ares_json *object = place(in, k, arena),
+                        *checkers = ares_json_get(object, "checkers");
+        if (checkers && checkers->type == ARES_JSON_ARRAY && checkers->count)
+            *out = from_checkers(checkers, arena);
+        else
+            *out = (source){ ares_json_get(object, "instruction_id_list"),
+                             ares_json_get(object, "kwargs") };
+        if (!out->ids) out->ids = ares_json_get(object, "instruction_id");
+        if (out->ids && out->ids->type != ARES_JSON_NULL) return true;
+    }
+    ares_error_clear();
+    return false;
 }
 
 /* ---------------------------------------------------------------- rows that cannot be judged */
+/* Whether a member is there and says something. */
 static bool given(const ares_json *v)
 {
     return v && v->type != ARES_JSON_NULL && !(v->type == ARES_JSON_ARRAY && !v->count);
 }
 
+/* The first member of that name in the places that may hold instructions. */
 static const ares_json *find_key(const ares_verify_in *in, const char *key, ares_arena *arena)
 {
     for (int k = 0; k < PLACES; k++) {
@@ -168,22 +168,6 @@ static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t
     ares_json_end(s, ']');
 }
 
-/* if/<group>/rate: the group is the part of a known id before its colon */
-static void add_rates(ares_verify_out *out, const ifeval_verdict *v)
-{
-    for (int64_t i = 0; i < v->n; i++) {
-        int known = ifeval_check_find(v->ids[i]);
-        char name[48];
-        if (known < 0 || out->n_values == ARES_COUNT(out->values)) continue;
-        const char *id = ifeval_check_id(known);
-        ares_str metric = { 0 };
-        ares_str_addf(&metric, "if/%.*s/rate", (int)strcspn(id, ":"), id);
-        ARES_ASSERT(metric.len < sizeof name);
-        grade_add_value(out, memcpy(name, metric.data, metric.len + 1), v->strict[i]);
-        ares_str_fini(&metric);
-    }
-}
-
 static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text, ifeval_mode mode)
 {
     ares_arena arena = { 0 };
@@ -204,7 +188,16 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
     out->score = ifeval_score(&v, mode);
     out->accuracy = ifeval_score(&v, loose ? IFEVAL_MODE_loose_all : IFEVAL_MODE_strict_all);
     out->exhausted = v.exhausted;
-    add_rates(out, &v);
+    /* if/<group>/rate: the group is the part of a known id before its colon */
+    for (int64_t i = 0; i < v.n && out->n_values < ARES_COUNT(out->values); i++) {
+        int known = ifeval_check_find(v.ids[i]);
+        if (known < 0) continue;
+        const char *id = ifeval_check_id(known);
+        ares_str metric = { 0 };
+        ares_str_addf(&metric, "if/%.*s/rate", (int)strcspn(id, ":"), id);
+        grade_add_value(out, metric.data, v.strict[i]);
+        ares_str_fini(&metric);
+    }
     write_flags(&out->details, "strict", v.strict, v.n);
     write_flags(&out->details, "loose", v.loose, v.n);
     if (v.exhausted)

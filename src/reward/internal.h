@@ -38,10 +38,10 @@ reward_child *reward_child_new(const reward_child_options *o); /* starts nothing
 void reward_child_free(reward_child *c);
 /*
  * Queues one line and sends what the pipe takes without waiting. reward_child_wait writes the
- * result. left (may be NULL): as of reward_judged.
+ * result and calls reward_judged(left), where left is not NULL.
  */
 void reward_child_send(reward_child *c, ares_view line, reward_call *result, _Atomic int *left);
-/* One of the verdicts that a response waits for is there; the last of them is progress. */
+/* Counts one of the verdicts that a response waits for; the last one is shown as progress. */
 void reward_judged(_Atomic int *left);
 /*
  * Waits until every line queued for the children [n] has its result; starts processes again after a
@@ -68,10 +68,7 @@ int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m);
 
 /*
  * The reward manager from inside. A response is a job: each entry of worker.reward.rewards judges
- * it and leaves a verdict; ares_reward_wait adds the verdicts up.
- *
- *   reward.c   opens the entries          reward.c   runs them
- *   reward.c    verdicts -> scores         reward.c   what the batch adds to a score
+ * it and leaves a verdict; ares_reward_wait adds the verdicts up (reward.c).
  */
 
 #define REWARD_ENTRY_OPTIONS(X)                                                                    \
@@ -142,7 +139,7 @@ struct ares_reward {
     int n;
     bool users; /* an entry is a process */
     bool calls_python;
-    bool tells_ids; /* one of them reads the token ids of responses */
+    bool tells_ids; /* a Python function reads the token ids of responses */
     /* entry whose accuracy counts; -1: the first that judges right and wrong, or accuracy_judge */
     int accuracy_entry;
     ares_judge *accuracy_judge;

@@ -138,16 +138,6 @@ static ARES_OPTION_TABLE(repetition_table, repetition_options, REPETITION_OPTION
 
 enum { MAX_TOKENS = 1 << 21 }; /* the table then takes 32 MiB */
 
-static uint64_t hash(const int32_t *ids, int64_t n)
-{
-    uint64_t h = 0x9E3779B97F4A7C15u;
-    for (int64_t i = 0; i < n; i++) {
-        h = (h ^ (uint32_t)ids[i]) * 0xD6E8FEB86659FD93u;
-        h ^= h >> 32;
-    }
-    return h;
-}
-
 /*
  * Number of different n-grams in ids [tokens]; compared in full, so that no collision of hashes
  * shows.
@@ -160,7 +150,12 @@ static int64_t unique(const int32_t *ids, int64_t tokens, int64_t n)
     /* index + 1 of the first n-gram of its kind; 0: free */
     uint32_t *table = ares_calloc(slots, sizeof *table);
     for (int64_t i = 0; i + n <= tokens; i++) {
-        size_t s = hash(ids + i, n) & (slots - 1);
+        uint64_t hash = 0x9E3779B97F4A7C15u;
+        for (int64_t k = 0; k < n; k++) {
+            hash = (hash ^ (uint32_t)ids[i + k]) * 0xD6E8FEB86659FD93u;
+            hash ^= hash >> 32;
+        }
+        size_t s = hash & (slots - 1);
         while (table[s] && memcmp(ids + table[s] - 1, ids + i, (size_t)n * sizeof *ids) != 0)
             s = (s + 1) & (slots - 1);
         if (table[s]) continue;

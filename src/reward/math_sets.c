@@ -27,6 +27,7 @@ static ARES_OPTION_TABLE(deepscaler_table, deepscaler_options, DEEPSCALER_OPTION
 ARES_OPTION_STRUCT(math_options, MATH_OPTIONS);
 static ARES_OPTION_TABLE(math_table, math_options, MATH_OPTIONS);
 
+/* Judges the last box of the text. text.data NULL: the response has no text to judge. */
 static int judge(const char *mode, ares_view text, ares_view truth, ares_verify_out *out)
 {
     ares_arena arena = { 0 };
@@ -128,21 +129,19 @@ const ares_verifier ares_verifier_gsm8k = {
  * the data set's own normalisation (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 
-/* As verl reads it, the text after the last "\boxed " up to a "$" comes before any box. */
-static ares_view hendrycks_answer(ares_view t)
-{
-    int64_t spaced = edit_find_last(t, "\\boxed ");
-    if (spaced < 0) return verifier_last_boxed(t, BOX_BRACE_NEEDED);
-    ares_view rest = edit_from(t, (size_t)spaced + 7);
-    const char *dollar = rest.len ? memchr(rest.data, '$', rest.len) : NULL;
-    return dollar ? edit_cut(rest, 0, (size_t)(dollar - rest.data)) : rest;
-}
-
 static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
 {
     ARES_TRY(grade_need_truth(in, "math_hendrycks"));
     ares_arena arena = { 0 };
-    ares_view answer = hendrycks_answer(in->response);
+    ares_view answer;
+    /* as verl reads it, the text after the last "\boxed " up to a "$" comes before any box */
+    int64_t spaced = edit_find_last(in->response, "\\boxed ");
+    if (spaced < 0) answer = verifier_last_boxed(in->response, BOX_BRACE_NEEDED);
+    else {
+        answer = edit_from(in->response, (size_t)spaced + 7);
+        const char *dollar = answer.len ? memchr(answer.data, '$', answer.len) : NULL;
+        if (dollar) answer.len = (size_t)(dollar - answer.data);
+    }
     bool fits = answer.len <= MATH_MAX_BYTES && in->ground_truth.len <= MATH_MAX_BYTES;
     bool same = answer.data && fits && math_same_hendrycks(answer, in->ground_truth, &arena);
     out->score = out->accuracy = same;
@@ -204,17 +203,12 @@ const ares_verifier ares_verifier_math_verify = {
 ARES_OPTION_STRUCT(dapo_options, DAPO_OPTIONS);
 static ARES_OPTION_TABLE(dapo_table, dapo_options, DAPO_OPTIONS);
 
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* An integer with an optional ".0": *digits has no leading zeros, and zero has no sign. */
 static bool read_integer(ares_view t, bool *negative, ares_view *digits)
 {
     size_t i = t.len && (t.data[0] == '-' || t.data[0] == '+'), from, end;
     *negative = i && t.data[0] == '-';
-    for (from = i; i < t.len && digit(t.data[i]);) i++;
+    for (from = i; i < t.len && edit_digit(t.data[i]);) i++;
     end = i;
     if (i < t.len && t.data[i] == '.')
         for (i++; i < t.len && t.data[i] == '0';) i++;
@@ -223,14 +217,6 @@ static bool read_integer(ares_view t, bool *negative, ares_view *digits)
     *digits = (ares_view){ t.data + from, end - from };
     *negative &= end > from;
     return true;
-}
-
-static bool same_integer(ares_view a, ares_view b)
-{
-    bool negative_a, negative_b;
-    ares_view x, y;
-    return read_integer(a, &negative_a, &x) && read_integer(b, &negative_b, &y) &&
-           negative_a == negative_b && ares_view_eq(x, y);
 }
 
 static int dapo(const ares_verify_in *in, ares_verify_out *out)
@@ -246,8 +232,14 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
         pred = answer.data ? math_dapo_normal(answer, &arena) : ARES_VIEW("[INVALID]");
         truth = fits ? math_dapo_normal(truth, &arena) : (ares_view){ NULL, 0 };
     }
-    same = fits && pred.data &&
-           (ares_view_eq(pred, truth) || (o && o->integer_labels && same_integer(pred, truth)));
+    same = fits && pred.data && ares_view_eq(pred, truth);
+    if (fits && pred.data && o && o->integer_labels && !same) {
+        bool negative[2];
+        ares_view digits[2];
+        same = read_integer(pred, &negative[0], &digits[0]) &&
+               read_integer(truth, &negative[1], &digits[1]) && negative[0] == negative[1] &&
+               ares_view_eq(digits[0], digits[1]);
+    }
     out->score = same ? 1 : -1;
     out->accuracy = same;
     out->no_answer = !answer.data;

@@ -252,38 +252,24 @@ static void count_failure(ares_reward *r, reward_job *j, const reward_verdict *v
     ares_str_fini(&why);
 }
 
-/* reward/format of aepo is reward/aepo/format where another entry is called format. */
-static void count_part(ares_reward *r, const reward_verdict *v, const ares_verify_value *part)
-{
-    static const char before[] = "reward/";
-    const char *name = part->name, *own = "";
-    if (strncmp(name, before, sizeof before - 1) == 0) name += sizeof before - 1;
-    for (int i = 0; i < r->n && name != part->name; i++)
-        if (strcmp(r->entries[i].name, name) == 0 && strcmp(v->judged_by, name) != 0)
-            own = v->judged_by;
-    if (*own) tally_add(r->tally, TALLY_MEAN, part->sum, part->count, "reward/%s/%s", own, name);
-    else tally_add(r->tally, TALLY_MEAN, part->sum, part->count, "%s", part->name);
-}
-
 static void count_verdict(ares_reward *r, const reward_verdict *v)
 {
     if (v->abstains) return;
     tally_add(r->tally, TALLY_MEAN, v->score, 1, "reward/%s/mean", v->judged_by);
     if (!isnan(v->accuracy))
         tally_add(r->tally, TALLY_MEAN, v->accuracy, 1, "reward/%s/accuracy", v->judged_by);
-    for (int i = 0; i < v->n_values; i++) count_part(r, v, &v->values[i]);
-}
-
-/* The answer of a user's process, as a verdict. */
-static reward_verdict verdict_of_call(const reward_entry *e, const reward_call *call)
-{
-    return (reward_verdict){ .score = call->score,
-                             .plain = call->score,
-                             .accuracy = call->accuracy,
-                             .judged_by = e->name,
-                             .said = call->said,
-                             .abstains = call->abstains,
-                             .failure = call->failed ? ares_strdup(call->why) : NULL };
+    for (int k = 0; k < v->n_values; k++) {
+        const ares_verify_value *part = &v->values[k];
+        const char *name = part->name, *own = "";
+        /* reward/format of aepo is reward/aepo/format where another entry is called format */
+        if (strncmp(name, "reward/", 7) == 0) name += 7;
+        for (int i = 0; i < r->n && name != part->name; i++)
+            if (strcmp(r->entries[i].name, name) == 0 && strcmp(v->judged_by, name) != 0)
+                own = v->judged_by;
+        if (*own)
+            tally_add(r->tally, TALLY_MEAN, part->sum, part->count, "reward/%s/%s", own, name);
+        else tally_add(r->tally, TALLY_MEAN, part->sum, part->count, "%s", part->name);
+    }
 }
 
 /* Whether a number that a user's process names is a metric; one entry has MAX_FIELDS of them. */
@@ -366,7 +352,7 @@ static double reward_score(const ares_reward_config *c, bool right, double own)
     return worth * (scale ? c->scale : 1.0);
 }
 
-/* A penalty of length stays as it is. */
+/* Gives a verdict that judges the configured score; its penalty of length stays. */
 static void replace_score(const ares_reward_config *c, reward_verdict *v)
 {
     if (v->failure || isnan(v->accuracy)) return;
@@ -376,13 +362,7 @@ static void replace_score(const ares_reward_config *c, reward_verdict *v)
     v->score = plain + penalty;
 }
 
-/* Whether verdict i (r->n: accuracy_judge's) may say what the response's accuracy is. */
-static bool decides_accuracy(const ares_reward *r, int i)
-{
-    if (i == r->n) return true;
-    return r->accuracy_entry == i || (r->accuracy_entry < 0 && !r->accuracy_judge);
-}
-
+/* Adds the verdicts on a response up: its score, accuracy, details and metrics. */
 static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
 {
     ares_reward_item *item = j->item;
@@ -390,10 +370,20 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
     bool no_answer = false, exhausted = false, scored = false;
     const char *answer = NULL;
     int verdicts = r->n + (r->accuracy_judge != NULL);
-    for (int i = 0; i < r->n; i++)
-        if (r->entries[i].child) j->verdicts[i] = verdict_of_call(&r->entries[i], &j->calls[i]);
+    for (int i = 0; i < r->n; i++) {
+        const reward_call *call = &j->calls[i];
+        if (!r->entries[i].child) continue;
+        j->verdicts[i] =
+            (reward_verdict){ .score = call->score,
+                              .plain = call->score,
+                              .accuracy = call->accuracy,
+                              .judged_by = r->entries[i].name,
+                              .said = call->said,
+                              .abstains = call->abstains,
+                              .failure = call->failed ? ares_strdup(call->why) : NULL };
+    }
     for (int i = 0; i < r->n; i++) scored = scored || !j->verdicts[i].abstains;
-    if (!scored && r->n) { /* the others are none the wiser */
+    if (!scored && r->n) { /* an abstention leaves the score to others, and there are none */
         j->verdicts[0].abstains = false;
         j->verdicts[0].failure = ares_strdup("no reward has a score for the response");
     }
@@ -408,7 +398,10 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
         if (item->asks_answer && v->said && !v->failure)
             v->answer = reward_answer_of(ares_view_of(v->said));
         if (v->answer && !answer) answer = v->answer; /* of the first that tells one */
-        if (decides_accuracy(r, i) && !v->failure && isnan(item->accuracy))
+        /* the accuracy of worker.reward.accuracy's verifier, or else the first that there is */
+        bool decides =
+            !e || r->accuracy_entry == i || (r->accuracy_entry < 0 && !r->accuracy_judge);
+        if (decides && !v->failure && isnan(item->accuracy))
             item->accuracy =
                 (float)(r->cfg.accuracy && isnan(v->accuracy) ? v->score : v->accuracy);
         no_answer = no_answer || v->no_answer;
@@ -500,33 +493,6 @@ static void open_verifier(ares_config *cfg, const char *path, reward_entry *e)
     ares_judge_check(e->judge, cfg, path);
 }
 
-/* The path of this program: a child would find itself under /proc/self. */
-static char *own_program(void)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0) return ares_strdup("/proc/self/exe");
-    self[length] = 0;
-    return ares_strdup(self);
-}
-
-/* function: FILE.so:SYMBOL as `ares-train __reward FILE.so SYMBOL`; returns the words written. */
-static int add_function_words(ares_config *cfg, const char *path, const char *function, char **argv)
-{
-    const char *colon = strrchr(function, ':');
-    char *file = ares_strdup(function);
-    if (colon) file[colon - function] = 0;
-    if (!colon || !colon[1])
-        ares_config_fault(cfg, path, "function = '%s': write FILE.so:SYMBOL", function);
-    else if (!ares_file_exists(file))
-        ares_config_fault(cfg, path, "function = '%s': no such file", function);
-    argv[0] = own_program();
-    argv[1] = ares_strdup("__reward");
-    argv[2] = file;
-    argv[3] = ares_strdup(colon ? colon + 1 : "");
-    return 4;
-}
-
 static reward_child *new_child(const reward_entry *e, char *const *argv, bool batch,
                                int64_t memory_mb)
 {
@@ -540,10 +506,28 @@ static reward_child *new_child(const reward_entry *e, char *const *argv, bool ba
     return reward_child_new(&o);
 }
 
+/* A command, or function: FILE.so:SYMBOL as `ares-train __reward FILE.so SYMBOL`. */
 static void open_child(ares_config *cfg, const char *path, reward_entry *e)
 {
     char **argv = ares_calloc((size_t)e->o.command.count + 5, sizeof *argv);
-    int n = e->o.function ? add_function_words(cfg, path, e->o.function, argv) : 0;
+    const char *function = e->o.function;
+    int n = 0;
+    if (function) {
+        const char *colon = strrchr(function, ':');
+        char *file = ares_strdup(function), self[4096];
+        if (colon) file[colon - function] = 0;
+        if (!colon || !colon[1])
+            ares_config_fault(cfg, path, "function = '%s': write FILE.so:SYMBOL", function);
+        else if (!ares_file_exists(file))
+            ares_config_fault(cfg, path, "function = '%s': no such file", function);
+        /* this program by its path: a child would find itself under /proc/self */
+        ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+        self[ARES_MAX(length, 0)] = 0;
+        argv[n++] = ares_strdup(length > 0 ? self : "/proc/self/exe");
+        argv[n++] = ares_strdup("__reward");
+        argv[n++] = file;
+        argv[n++] = ares_strdup(colon ? colon + 1 : "");
+    }
     for (int64_t i = 0; i < e->o.command.count; i++) argv[n++] = ares_strdup(e->o.command.items[i]);
     if (e->o.function && e->o.command.count)
         ares_config_fault(cfg, path, "function and command exclude each other");
@@ -585,15 +569,6 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* "math" of "a/math.py:f" */
-static char *stem_of(const char *function)
-{
-    const char *base = base_name(function);
-    char *stem = ares_strdup(base), *end = strstr(stem, ".py");
-    if (end && end != stem) *end = 0;
-    return stem;
-}
-
 /* What a line NAME = "text" of a module says, as EasyR1's REWARD_NAME; NULL: there is none. */
 static char *constant_of(ares_view source, const char *name)
 {
@@ -629,7 +604,8 @@ static char *python_name(const char *file, const char *function, ares_view sourc
     bool usual = !*function || strcmp(function, "compute_score") == 0 ||
                  strcmp(function, "main") == 0 || is_taken(function);
     if (!usual) return ares_strdup(function);
-    char *stem = stem_of(file);
+    char *stem = ares_strdup(base_name(file)), *end = strstr(stem, ".py");
+    if (end && end != stem) *end = 0;
     if (!is_taken(stem)) return stem;
     ares_free(stem);
     return ares_strdup(base_name(file));
@@ -690,15 +666,6 @@ static const char *split_function(const char *function, const char *fallback, ch
     return colon + 1;
 }
 
-static void open_python_entry(ares_config *cfg, const char *path, ares_reward *r, reward_entry *e)
-{
-    char *file;
-    const char *name = split_function(e->o.function, NULL, &file);
-    if (e->o.command.count) ares_config_fault(cfg, path, "function and command exclude each other");
-    open_python(cfg, path, r, &(python_function){ file, name, e->o.form, NULL, e->o.kwargs }, e);
-    ares_free(file);
-}
-
 /*
  * The name of a command in metrics: the script's where an interpreter runs one, as in `python3
  * my_reward.py` or `uv run python -m judges.math`, else the program's.
@@ -725,6 +692,7 @@ static char *command_name(const ares_texts *words)
     return ares_strdup(name);
 }
 
+/* Whether DAPO's options ask for an entry {name: length}. */
 static bool wants_length(const ares_reward_config *rc)
 {
     return rc->safe_length != ARES_NULL_I64 || !ares_is_null_f64(rc->len_reward_penalty);
@@ -788,8 +756,15 @@ static void open_entry(ares_config *cfg, const char *path, ares_reward *r, rewar
     else if (python) e->name = NULL; /* the file says */
     else if (e->o.function) e->name = ares_strdup(base_name(e->o.function));
     else e->name = command_name(&e->o.command);
-    if (python) open_python_entry(cfg, path, r, e);
-    else if (user) open_child(cfg, path, e);
+    if (python) {
+        char *file;
+        const char *name = split_function(e->o.function, NULL, &file);
+        if (e->o.command.count)
+            ares_config_fault(cfg, path, "function and command exclude each other");
+        open_python(cfg, path, r, &(python_function){ file, name, e->o.form, NULL, e->o.kwargs },
+                    e);
+        ares_free(file);
+    } else if (user) open_child(cfg, path, e);
     else {
         open_verifier(cfg, path, e);
         refuse_process_options(cfg, path, &e->o);
@@ -847,6 +822,7 @@ static void open_reward_function(ares_config *cfg, ares_reward *r, reward_entry 
     ares_judge_check(e->judge, cfg, "worker.reward.reward_function_kwargs");
 }
 
+/* An entry of the verifier with weight 1 and the defaults of its options. */
 static void open_with_defaults(reward_entry *e, const char *verifier)
 {
     *e = (reward_entry){ .o = { .weight = 1 }, .name = ares_strdup(verifier) };
@@ -880,16 +856,10 @@ static void open_length(ares_config *cfg, const ares_reward_config *rc, reward_e
                           (long long)o->safe_length, (long long)o->max_length);
 }
 
-static bool penalises_length(const reward_entry *e)
-{
-    int64_t limit;
-    double penalty;
-    return e->judge && judge_limit(e->judge, &limit, &penalty);
-}
-
+/* "" where the entry could not be opened, which is a fault already. */
 static const char *name_of(const reward_entry *e)
 {
-    return e->judge || e->child ? e->name : ""; /* another fault is known already */
+    return e->judge || e->child ? e->name : "";
 }
 
 /* Each of the first `listed` entries has metrics of its own. */
@@ -995,8 +965,13 @@ static void reward_open_entries(ares_config *cfg, ares_reward *r)
     else if (!listed) open_with_defaults(&r->entries[0], "exact");
     if (listed) open_listed(cfg, r, rc->rewards);
     int n = r->n;
-    for (int i = 0; i < n; i++) r->users = r->users || r->entries[i].child;
-    for (int i = 0; i < n; i++) twice = twice || penalises_length(&r->entries[i]);
+    for (int i = 0; i < n; i++) {
+        const reward_entry *e = &r->entries[i];
+        int64_t limit;
+        double penalty;
+        r->users = r->users || e->child;
+        twice = twice || (e->judge && judge_limit(e->judge, &limit, &penalty));
+    }
     if (wants_length(rc)) open_length(cfg, rc, &r->entries[r->n++]);
     if (wants_length(rc) && twice)
         ares_config_fault(
@@ -1004,14 +979,6 @@ static void reward_open_entries(ares_config *cfg, ares_reward *r)
             "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; "
             "leave the penalty of length here out, or them");
     else check_names(cfg, r, listed ? n : 0);
-}
-
-static void reward_entry_fini(reward_entry *e)
-{
-    ares_judge_free(e->judge);
-    ares_free(e->name);
-    ares_map_free(e->fields);
-    reward_child_free(e->child);
 }
 
 /* Opens and closes the reward manager; which accuracy counts, and the one limit of length. */
@@ -1040,6 +1007,7 @@ static void find_limit(ares_config *cfg, ares_reward *r)
     }
 }
 
+/* worker.reward.accuracy names an entry, or a verifier that is opened for this alone. */
 static void open_accuracy(ares_config *cfg, ares_reward *r)
 {
     r->accuracy_entry = -1;
@@ -1087,7 +1055,12 @@ void ares_reward_close(ares_reward *r)
     if (!r) return;
     ares_pool_drain(r->pool); /* a run that ends early may leave responses in the pool */
     for (int64_t k = 0; k < r->n_jobs; k++) reward_job_free(r->jobs[k]);
-    for (int i = 0; i < r->n; i++) reward_entry_fini(&r->entries[i]);
+    for (int i = 0; i < r->n; i++) {
+        ares_judge_free(r->entries[i].judge);
+        ares_free(r->entries[i].name);
+        ares_map_free(r->entries[i].fields);
+        reward_child_free(r->entries[i].child);
+    }
     ares_judge_free(r->accuracy_judge);
     ares_free(r->entries);
     ares_free(r->jobs);
@@ -1153,7 +1126,7 @@ bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, doubl
     return judged;
 }
 
-/* The table of shapers. To add one: a file in shape/ and a word here. */
+/* The table of shapers. To add one: a file shape_NAME.c in this folder and a word here. */
 
 #define SHAPE_LIST(X) X(aepo)
 
@@ -1162,19 +1135,14 @@ bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, doubl
 SHAPE_LIST(DECLARE)
 static const reward_shaper *const table[] = { SHAPE_LIST(ENTRY) };
 
-/* NULL: that verifier has none */
-static const reward_shaper *reward_shaper_find(const char *name)
-{
-    for (int i = 0; i < ARES_COUNT(table); i++)
-        if (strcmp(table[i]->name, name) == 0) return table[i];
-    return NULL;
-}
-
 /* What shapers add to the scores of a batch, and how often that reverses right and wrong. */
 
+/* The shaper of the entry's verifier; NULL: it has none. */
 static const reward_shaper *shaper_of(const reward_entry *e)
 {
-    return e->judge ? reward_shaper_find(judge_name(e->judge)) : NULL;
+    for (int i = 0; e->judge && i < ARES_COUNT(table); i++)
+        if (strcmp(table[i]->name, judge_name(e->judge)) == 0) return table[i];
+    return NULL;
 }
 
 bool ares_reward_shapes(const ares_reward *r)

@@ -11,7 +11,7 @@ typedef struct sums {
 } sums;
 
 struct tally {
-    ares_map *names;
+    ares_map *names; /* -> index into sums, in the order in which they first came */
     sums *sums;
     int64_t cap;
 };
@@ -56,22 +56,9 @@ void tally_add(tally *t, tally_kind kind, double sum, double count, const char *
     add(t, ares_view_of(name), &(sums){ sum, count, kind });
 }
 
-static void write_metric(const tally *t, int64_t i, const char *prefix, ares_metrics *m)
-{
-    char name[240];
-    ares_view key = ares_map_key(t->names, i);
-    const sums *s = &t->sums[i];
-    snprintf(name, sizeof name, "%s%.*s", prefix, (int)key.len, key.data);
-    if (s->kind == TALLY_MEAN && s->count == 0) return;
-    ares_metrics_set(m, name,
-                     s->kind == TALLY_MEAN    ? s->sum / s->count
-                     : s->kind == TALLY_TOTAL ? s->sum
-                                              : s->sum == 0);
-}
-
 int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m)
 {
-    ares_str mine = { 0 }, all = { 0 };
+    ares_str mine = { 0 }, all = { 0 }; /* per name: sums, length of the name, name */
     tally *merged = tally_new();
     for (int64_t i = 0; i < ares_map_count(t->names); i++) {
         ares_view name = ares_map_key(t->names, i);
@@ -89,7 +76,17 @@ int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m)
         add(merged, (ares_view){ all.data + at, length }, &s);
         at += length;
     }
-    for (int64_t i = 0; i < ares_map_count(merged->names); i++) write_metric(merged, i, prefix, m);
+    for (int64_t i = 0; i < ares_map_count(merged->names); i++) {
+        char name[240];
+        ares_view key = ares_map_key(merged->names, i);
+        const sums *s = &merged->sums[i];
+        snprintf(name, sizeof name, "%s%.*s", prefix, (int)key.len, key.data);
+        if (s->kind == TALLY_MEAN && s->count == 0) continue;
+        ares_metrics_set(m, name,
+                         s->kind == TALLY_MEAN    ? s->sum / s->count
+                         : s->kind == TALLY_TOTAL ? s->sum
+                                                  : s->sum == 0);
+    }
     tally_free(merged);
     ares_map_free(t->names);
     t->names = ares_map_new();

@@ -9,8 +9,9 @@
 #include "ares/core.h"
 
 /*
- * Verifiers: a response and its ground truth -> a score and details. They are pure, and their work
- * is counted and bounded, so a score depends on the texts alone; several threads call them.
+ * Verifiers: a response and its ground truth -> a score and details. They are pure, and a budget
+ * of steps, not of time, bounds their work, so a score depends on the texts alone. Several threads
+ * call them at once.
  */
 typedef struct ares_verify_in {
     ares_view response, ground_truth, prompt;
@@ -22,7 +23,7 @@ typedef struct ares_verify_in {
     const void *options;     /* the verifier's own, as opened */
 } ares_verify_in;
 
-/* Metric `name`: the sum of `sum` over the sum of `count` of all responses of a step. */
+/* One response's part of the metric `name`, which is sum / count, both added over a step. */
 typedef struct ares_verify_value {
     char name[48];
     double sum, count;
@@ -55,8 +56,8 @@ typedef struct ares_verifier {
     int64_t (*limit)(const void *options, double *penalty);
     /* scores of right and wrong answers, penalties apart; equal: it does not judge, or they vary */
     double right, wrong;
-    bool judges;    /* gives an accuracy though right and wrong are equal here */
-    bool any_truth; /* reads a ground truth that is a list or an object, or reads none */
+    bool judges;    /* it gives an accuracy although right and wrong are equal here */
+    bool any_truth; /* it can read a ground truth that is a list or an object, or reads none */
     /*
      * Of a verifier that opens others: once its options are bound (faults go to cfg; path is where
      * its options stand), and when it is freed; NULL: nothing to do.

@@ -70,8 +70,9 @@ ares_option_table ares_reward_options;
  */
 typedef struct ares_reward ares_reward;
 /*
- * Binds and checks every entry; faults go to cfg. It fails for those of the rewards alone. Children
- * start with their first response. pool may be NULL.
+ * Binds and checks every entry; faults go to cfg. It fails when it has found one itself, not for
+ * faults that were there before. Children start with their first response. pool may be NULL:
+ * responses are then judged on the calling thread.
  */
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool,
                      ares_reward **out);
@@ -86,7 +87,7 @@ const char *ares_reward_name(const ares_reward *r, int i); /* as in metrics: rew
  * an accuracy.
  */
 int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d, bool need_accuracy);
-/* Whether a row needs a ground truth; TRL's functions read the row's own keys. */
+/* Whether a row needs a ground truth. Functions of TRL's form read the row's own keys instead. */
 bool ares_reward_reads_truth(const ares_reward *r);
 /*
  * Tokens beyond which a response is too long, from worker.reward.max_length or the entry that
@@ -94,8 +95,8 @@ bool ares_reward_reads_truth(const ares_reward *r);
  */
 int64_t ares_reward_max_length(const ares_reward *r);
 /*
- * What a right and a wrong answer earn, and the full penalty of length, by the entries whose scores
- * are known beforehand. false: none judges, or one of the others may (a user's process).
+ * What a right and a wrong answer earn, and the full penalty of length. false: no entry has scores
+ * that are known beforehand, or one is a user's process, which may give any.
  */
 bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, double *penalty);
 
@@ -126,17 +127,18 @@ typedef struct ares_reward_item {
      */
     ares_view details;
     /*
-     * Set before: the answer that the response gives is asked for, as majorities count it: what the
-     * verifier has found, or `pred` of a user's process. In the arena; NULL: nothing tells it.
+     * asks_answer is set by the caller, for methods that count the answers of a group. answer is
+     * what the verifier has found in the response, or `pred` of a user's process, in the arena;
+     * data NULL: no entry tells it.
      */
     bool asks_answer;
     ares_view answer;
 } ares_reward_item;
-/* Queues one response. It may be judged while others decode. */
+/* Queues one response. Threads of the pool judge it while other responses decode. */
 void ares_reward_submit(ares_reward *r, ares_reward_item *item);
 /* Waits until all queued responses have their scores. Warns of failures. */
 void ares_reward_wait(ares_reward *r);
-/* "judge: ended with exit code 1": the latest of all; NULL: there was none. */
+/* The latest failure, as in "judge: ended with exit code 1"; NULL: there was none. */
 const char *ares_reward_last_failure(const ares_reward *r);
 /*
  * A collective: writes the metrics of the responses scored since the last report, over all ranks;
@@ -157,7 +159,7 @@ int ares_reward_report(ares_reward *r, ares_world *w, const char *prefix, ares_m
 bool ares_reward_users(const ares_reward *r); /* whether an entry is a user's process */
 /*
  * Starts every process and shows it the row, with its ground truth as the response. ARES_ECHILD:
- * one fails, and why. What they answer is forgotten.
+ * one fails, and why. The scores that they give are not used.
  */
 int ares_reward_try(ares_reward *r, const ares_row *row);
 
@@ -167,9 +169,10 @@ int ares_reward_try(ares_reward *r, const ares_row *row);
  */
 bool ares_reward_shapes(const ares_reward *r); /* whether any entry does */
 /*
- * Adds to the scores of the samples that count, times the entries' weights. The next report has the
- * means, and reward/inverted_frac: the share of right answers (accuracy 1) that score below the
- * best other answer of their group; a tie is not below.
+ * Adds what the shapers give, times the entries' weights, to the scores of the samples that count
+ * (ares_batch_row_counts). The next report has the means, and reward/inverted_frac: the share of
+ * right answers (accuracy 1) that score below the best other answer of their group; a tie is not
+ * below.
  */
 void ares_reward_shape(ares_reward *r, ares_batch *b);
 /* What shaping would add to the sample's score; no metric counts it. */

@@ -238,6 +238,7 @@ static void finish_call(worker *w, const reward_call *results, bool failed)
     if (w->head == w->n) w->head = w->n = w->sent = 0;
 }
 
+/* Ends the call at the head; all its questions fail. */
 static void finish_without_answer(worker *w, const char *why)
 {
     int64_t n = w->calls[w->head].n;
@@ -250,14 +251,14 @@ static void finish_without_answer(worker *w, const char *why)
     ares_free(failed);
 }
 
-/* Blames the head, and ends the process. */
+/* Fails the line that is next to be answered, and ends the process. */
 static void fail_head(worker *w, const char *why)
 {
     if (w->head < w->n) finish_without_answer(w, why);
     stop(w);
 }
 
-/* The same, but where the head has several questions each is asked again by itself. */
+/* The same, but of a line of several questions each is asked again by itself. */
 static void blame_head(worker *w, const char *why)
 {
     if (w->head == w->n || w->calls[w->head].n == 1) {
@@ -400,6 +401,7 @@ static bool read_line(const call *k, bool batch, ares_view line, reward_call *re
     return !wrong;
 }
 
+/* Takes an answer to the call at the head; false: it makes no sense, and the process has ended. */
 static bool take_answer(worker *w, ares_view line)
 {
     char why[400];
@@ -419,6 +421,7 @@ static bool take_answer(worker *w, ares_view line)
     return good;
 }
 
+/* Reads what the process has written, and takes the answers of whole lines. */
 static void receive(worker *w)
 {
     int64_t n = ares_child_receive(&w->process, &w->answer);
@@ -453,8 +456,8 @@ static void receive(worker *w)
 
 /* ---------------- waiting */
 /*
- * What can be done without waiting. *left: seconds until the process is late; 0 where no call is
- * open any more.
+ * Does for a process what can be done without waiting. *left: seconds until it is late; 0 where no
+ * call is open any more.
  */
 static void go_on(worker *w, double *left, bool *timed_out)
 {

@@ -123,6 +123,7 @@ static ARES_OPTION_TABLE(math_format_table, math_format_options, MATH_FORMAT_OPT
 ARES_OPTION_STRUCT(r1v_options, R1V_OPTIONS);
 static ARES_OPTION_TABLE(r1v_table, r1v_options, R1V_OPTIONS);
 
+/* Writes what all of them tell: the answer, its accuracy, and the format as a metric too. */
 static void report(ares_verify_out *out, ares_view extracted, double format)
 {
     grade_detail(out, "extracted", extracted);
@@ -131,6 +132,7 @@ static void report(ares_verify_out *out, ares_view extracted, double format)
     grade_add_value(out, "reward/format", format);
 }
 
+/* Fails without a ground truth; sets out->exhausted for a response too long to judge. */
 static int need_truth(const ares_verify_in *in, ares_verify_out *out, const char *who)
 {
     out->score = out->accuracy = 0;

@@ -68,6 +68,7 @@ static void make_key(void)
     ARES_ASSERT(!failed);
 }
 
+/* The thread's expression for the pattern, compiled where it is another one; NULL: a fault. */
 static const expression *prepare(const char *pattern, bool whole)
 {
     pthread_once(&once, make_key);
@@ -96,6 +97,7 @@ int bounded_regex_match(const char *pattern, bool whole, ares_view text)
     if (!e) return -1;
     int rc = pcre2_match(e->code, (PCRE2_SPTR)(text.data ? text.data : ""), text.len, 0,
                          PCRE2_NO_JIT, e->data, e->context);
+    /* below "no match" and "partial match" stand errors: a limit was reached */
     return rc >= 0 ? 1 : rc < PCRE2_ERROR_NOMATCH - 1 ? -1 : 0;
 }
 

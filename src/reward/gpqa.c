@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "ifeval/words.h"
+#include "ifeval/ifeval.h"
 #include "verifier.h"
 
 #define GPQA_OPTIONS(X)                                 \
@@ -92,13 +92,7 @@ static void read_question(question *q, const ares_json *row, const char *otherwi
 /* ---------------------------------------------------------------- the letter */
 static size_t skip_spaces(ares_view t, size_t i)
 {
-    const char *p = t.data + i, *end = t.data + t.len;
-    while (p < end) {
-        const char *next = p;
-        if (!ifeval_is_space(ifeval_next(&next, end))) break;
-        p = next;
-    }
-    return (size_t)(p - t.data);
+    return t.len - ifeval_trim_left((ares_view){ t.data + i, t.len - i }).len;
 }
 
 /* The index after the word that stands at i in any case; 0 if it does not stand there. */
@@ -197,8 +191,7 @@ static int gpqa(const ares_verify_in *in, ares_verify_out *out)
         return ares_fail(ARES_EFORMAT, "reward: gpqa: the ground truth is empty");
     out->exhausted = t.len > IFEVAL_TEXT_MAX;
     if (out->exhausted) return ARES_OK;
-    for (int64_t at; (at = ares_view_find(t, ARES_VIEW("</think>"), 0)) >= 0;)
-        t = (ares_view){ t.data + at + 8, t.len - (size_t)at - 8 };
+    t = ifeval_strip_think(t);
     int meant = find_letter(&q, t);
     if (meant >= 0) grade_detail(out, "extracted", (ares_view){ &q.letters[meant], 1 });
     if (meant >= 0 && q.right >= 0) {

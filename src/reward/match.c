@@ -229,6 +229,7 @@ static bool blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/* Whether the texts are equal apart from white space anywhere. */
 static bool same_text(ares_view a, ares_view b)
 {
     size_t i = 0, j = 0;
@@ -286,12 +287,14 @@ static ifeval_list normalise(ares_view text, ares_arena *arena)
     return ifeval_words((ares_view){ bytes, t.len }, arena);
 }
 
+/* Whether the words are a closed answer, which equals only itself. */
 static bool is_verdict(ifeval_list l)
 {
     return l.n == 1 && (ares_view_is(l.items[0], "yes") || ares_view_is(l.items[0], "no") ||
                         ares_view_is(l.items[0], "noanswer"));
 }
 
+/* Harmonic mean of precision and recall over words, each counted as often as it occurs. */
 static double f1_of(ifeval_list have, ifeval_list want)
 {
     bool same = have.n == want.n;
@@ -381,6 +384,7 @@ const ares_verifier ares_verifier_regex = {
 ARES_OPTION_STRUCT(random_options, RANDOM_OPTIONS);
 static ARES_OPTION_TABLE(random_table, random_options, RANDOM_OPTIONS);
 
+/* A key that depends on all bytes of the text, 16 at a time. */
 static ares_rng_key absorb(ares_rng_key key, ares_view t)
 {
     uint64_t block[2];

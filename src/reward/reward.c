@@ -45,7 +45,7 @@ static char *reward_answer_of(ares_view members)
     return out;
 }
 
-/* name: the judge's in metrics, unless it hands on to another. */
+/* name: what metrics call the judge, unless it hands the response on to another one (auto). */
 static void judge_response(const ares_judge *judge, const char *name, const ares_reward_item *item,
                            reward_verdict *v)
 {
@@ -82,7 +82,7 @@ static void run_verifiers(void *ctx)
     reward_judged(&j->left);
 }
 
-/* What a user's process reads: the texts, and the row they belong to. */
+/* Writes r->line, which a user's process reads: the texts, and the row they belong to. */
 static void write_line(ares_reward *r, const ares_verify_in *in)
 {
     ares_str *s = &r->line;
@@ -171,8 +171,8 @@ int ares_reward_try(ares_reward *r, const ares_row *row)
 /* ---------------- rows that no response can be judged on */
 
 /*
- * An empty response shows what is wrong with the row, whatever the response. *judged: set where it
- * has an accuracy.
+ * Judges an empty response to the row, which shows what is wrong with the row itself. *judged: set
+ * where the response has an accuracy.
  */
 static int check_row(const ares_judge *judge, const ares_row *row, bool *judged)
 {
@@ -206,7 +206,8 @@ bool ares_reward_reads_truth(const ares_reward *r)
 
 int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d, bool need_accuracy)
 {
-    if (r->cfg.accuracy) need_accuracy = false; /* a score without one is the accuracy then */
+    /* with worker.reward.accuracy, the score stands in where a verifier gives no accuracy */
+    if (r->cfg.accuracy) need_accuracy = false;
     for (int64_t k = 0; k < ares_dataset_count(d); k++) {
         const ares_row *row = ares_dataset_row(d, k);
         bool judged = false;
@@ -239,7 +240,8 @@ static void count_failure(ares_reward *r, reward_job *j, const reward_verdict *v
                           int64_t *warnings)
 {
     tally_add(r->tally, TALLY_TOTAL, 1, 1, "reward/failed/%s", v->judged_by);
-    if (ares_signal_poll() != ARES_OK) return; /* the signal's fault; nobody will use the score */
+    /* a signal ends the run, and with it the processes: the response is not to blame */
+    if (ares_signal_poll() != ARES_OK) return;
     j->item->failed = true;
     ares_str why = { 0 };
     if (strncmp(v->failure, "reward: ", 8) != 0) /* a verifier's message names it already */
@@ -294,7 +296,7 @@ static bool is_metric(reward_entry *e, ares_view name)
     return n < MAX_FIELDS;
 }
 
-/* Numbers, true and false of a user's process. */
+/* Adds the numbers, true and false of a process's answer to the metrics. */
 static void count_fields(ares_reward *r, reward_entry *e, const char *said)
 {
     ares_arena arena = { 0 };
@@ -314,7 +316,7 @@ static void count_fields(ares_reward *r, reward_entry *e, const char *said)
     ares_arena_fini(&arena);
 }
 
-/* What processes said of the response, and why an entry could not judge it, by entry. */
+/* Writes item->details: for each entry what its process said, or why it could not judge. */
 static void write_details(const ares_reward *r, const reward_job *j)
 {
     ares_reward_item *item = j->item;
@@ -551,7 +553,7 @@ static bool is_python(const char *function)
     return n > 3 && memcmp(function + n - 3, ".py", 3) == 0;
 }
 
-/* Metrics reward/<name> of every run, which no entry can be called. */
+/* Whether reward/<name> is a metric of every run, so that no entry can have the name. */
 static bool is_taken(const char *name)
 {
     static const char *const taken[] = {
@@ -699,8 +701,8 @@ static bool wants_length(const ares_reward_config *rc)
 }
 
 /*
- * What metrics call the i-th of reward_funcs, which no map can name: `name`, or else the word that
- * gave it, "math.py.accuracy" of "a/math.py:accuracy".
+ * What metrics call the i-th of reward_funcs: `name`, or, where that is taken, the word that the
+ * option has, as "math.py.accuracy" of "a/math.py:accuracy".
  */
 static char *function_name(ares_config *cfg, const char *path, const ares_reward *r, int i,
                            const char *name, const char *word)
@@ -724,7 +726,10 @@ static char *function_name(ares_config *cfg, const char *path, const ares_reward
     }
 }
 
-/* A verifier has no use for a process's options; a printed configuration has their defaults. */
+/*
+ * An option of processes is a fault in a verifier's entry, unless it has its default, as in a
+ * configuration that was printed.
+ */
 static void refuse_process_options(ares_config *cfg, const char *path,
                                    const reward_entry_options *o)
 {
@@ -778,7 +783,7 @@ static void open_entry(ares_config *cfg, const char *path, ares_reward *r, rewar
                           e->o.failure_score);
 }
 
-/* An entry that no map describes: its numbers are the defaults. */
+/* An entry without a map of options in the configuration: it takes the defaults. */
 static void open_plain(char *name, reward_entry *e)
 {
     ares_config *defaults = ares_config_new();
@@ -862,7 +867,7 @@ static const char *name_of(const reward_entry *e)
     return e->judge || e->child ? e->name : "";
 }
 
-/* Each of the first `listed` entries has metrics of its own. */
+/* No two entries share the name of their metrics; faults are those of the first `listed` ones. */
 static void check_names(ares_config *cfg, const ares_reward *r, int listed)
 {
     for (int i = 0; i < listed; i++) {
@@ -902,7 +907,7 @@ static void open_listed(ares_config *cfg, ares_reward *r, const ares_json *list)
     }
 }
 
-/* TRL's: names of its own, modules and files; each with its weight. */
+/* worker.reward.reward_funcs: TRL's own names, modules and files, each with its weight. */
 static void open_reward_funcs(ares_config *cfg, ares_reward *r)
 {
     static const char path[] = "worker.reward.reward_funcs";
@@ -1162,7 +1167,7 @@ double ares_reward_shaping(const ares_reward *r, const ares_sample *s)
     return added;
 }
 
-/* Right answers that shaping has put below the best other answer of their group. */
+/* Counts the right answers that score below the best other answer of their group. */
 static void count_inverted(ares_reward *r, const ares_batch *b)
 {
     double inverted = 0, right = 0;

@@ -33,11 +33,13 @@ double entropy_margin(double target, double frac, double least)
     return fmax(least, frac * fmax(target, 1));
 }
 
+/* -min(cap, share x huber(excess) / (margin + kappa) x cap) */
 static double penalty(const constants *c, double excess, double share, double margin, double cap)
 {
     return -fmin(cap, share * entropy_huber(excess, c->kappa) / (margin + c->kappa) * cap);
 }
 
+/* The score of a right answer, by the difficulty of its prompt. */
 static double of_right(ares_difficulty d, const constants *c, double delta, double margin,
                        double cap)
 {

@@ -8,10 +8,10 @@
 #include "ares/core.h"
 #include "ares/grade.h"
 
-/* Whether it gives an accuracy, to some rows at least. */
+/* Whether the judge gives an accuracy, to some rows at least. */
 bool judge_judges(const ares_judge *j);
 bool judge_reads_truth(const ares_judge *j); /* a row without a ground truth is of no use */
-/* Scores of right and wrong answers; false: it does not judge, or they vary. */
+/* Scores of right and wrong answers; false: it does not judge, or its scores vary. */
 bool judge_worth(const ares_judge *j, double *right, double *wrong);
 
 /* How a row names its verifier. */
@@ -94,7 +94,7 @@ enum {
 };
 ares_view verifier_last_boxed(ares_view text, int flags);
 
-/* What the reward manager, `auto`, which opens judges itself, and the table of verifiers need. */
+/* What opens judges: the reward manager, `auto`, and the table of verifiers. */
 
 const char *judge_name(const ares_judge *j);
 /* Gives all options their defaults. Without a default for one of them, ares_judge_run fails. */
@@ -118,7 +118,7 @@ double length_reward(int64_t length, int64_t safe_length, int64_t max_length);
  */
 double length_overlong(int64_t length, int64_t max_response_length, int64_t buffer_length);
 
-/* The verifiers that judge by themselves. To add one: a file in this folder and a word here. */
+/* All verifiers but `auto`, which opens these. To add one: a file in this folder, a word here. */
 
 /* clang-format off */
 #define VERIFY_LIST(X) \

@@ -187,6 +187,7 @@ static bool is_postscript(ares_view t, size_t i, bool doubled)
     return i < t.len && t.data[i] == 's' && (doubled || (i + 1 < t.len && t.data[i + 1] == '.'));
 }
 
+/* The marker occurs in any case; P.S. and P.P.S may have white space between their letters. */
 bool ifeval_check_postscript(ifeval_args *a)
 {
     ares_view marker = { 0 }, text = ifeval_lower(a->text, a->arena);
@@ -220,6 +221,7 @@ static int64_t count_bullets(ares_view t, char mark)
     return found;
 }
 
+/* Exactly num_bullets bullets. */
 bool ifeval_check_number_bullet_lists(ifeval_args *a)
 {
     double n = 0;
@@ -244,6 +246,7 @@ static int64_t count_highlights(ares_view t, size_t stars)
     return found;
 }
 
+/* At least num_highlights pieces like *this* or **this**. */
 bool ifeval_check_number_highlighted_sections(ifeval_args *a)
 {
     return at_least(a, "num_highlights",
@@ -298,6 +301,7 @@ bool ifeval_check_title(ifeval_args *a)
     return false;
 }
 
+/* The text is JSON, alone or in a code fence. */
 bool ifeval_check_json_format(ifeval_args *a)
 {
     static const char *const fences[] = { "```json", "```Json", "```JSON", "```" };
@@ -315,6 +319,7 @@ static char closes(char c)
     return c == ')' ? '(' : c == ']' ? '[' : c == '}' ? '{' : 0;
 }
 
+/* Brackets of any kind, nested five deep. */
 bool ifeval_check_parentheses(ifeval_args *a)
 {
     char *open = ares_arena_alloc(a->arena, a->text.len + 1);
@@ -334,6 +339,7 @@ bool ifeval_check_parentheses(ifeval_args *a)
     return false;
 }
 
+/* Quotes inside quotes, three deep, double and single ones in turn. */
 bool ifeval_check_quotes(ifeval_args *a)
 {
     char *open = ares_arena_alloc(a->arena, a->text.len + 1);
@@ -359,6 +365,7 @@ bool ifeval_check_list(ifeval_args *a)
     return ifeval_arg_filled(a, "sep", &mark) && ifeval_count(a->text, mark) >= 2;
 }
 
+/* Every bullet (*) has a sub-bullet (-). */
 bool ifeval_check_sub_bullets(ifeval_args *a)
 {
     ifeval_list pieces = ifeval_split(a->text, ARES_VIEW("*"), a->arena);
@@ -404,6 +411,7 @@ bool ifeval_check_line_indent(ifeval_args *a)
     return true;
 }
 
+/* An explanation follows every quotation: not another one, and not the end of the text. */
 bool ifeval_check_quote_unquote(ifeval_args *a)
 {
     ares_view text = ifeval_replace(a->text, ARES_VIEW("'\"'"), ARES_VIEW(""), a->arena);
@@ -602,6 +610,7 @@ bool ifeval_check_character_reverse(ifeval_args *a)
     return ifeval_has(ifeval_lower(a->text, a->arena), "elgae dlab");
 }
 
+/* The countries of Africa from Zimbabwe on, 52 lines or more in reverse alphabetical order. */
 bool ifeval_check_reverse_newline(ifeval_args *a)
 {
     ifeval_list lines = ifeval_split(a->text, ARES_VIEW("\n"), a->arena);
@@ -620,6 +629,7 @@ bool ifeval_check_reverse_newline(ifeval_args *a)
     return n >= 52 && sorted;
 }
 
+/* The capitals of Europe from north to south, with commas between them. */
 bool ifeval_check_european_capitals_sort(ifeval_args *a)
 {
     ifeval_list pieces = ifeval_split(ifeval_ascii(a->text, a->arena), ARES_VIEW(","), a->arena);
@@ -643,6 +653,7 @@ static bool digits_as_number(ares_view v, size_t at, size_t digits, int *out)
     return true;
 }
 
+/* Dates from 1769 to 1821 as YYYY-MM-DD, with commas between them. */
 bool ifeval_check_date_format_list(ifeval_args *a)
 {
     ifeval_list pieces = ifeval_split(a->text, ARES_VIEW(","), a->arena);
@@ -700,6 +711,7 @@ static int64_t question_length(ares_view question, ares_arena *arena)
     return options == 5 ? n : -1;
 }
 
+/* Four questions with five options each, every question longer than the one before it. */
 bool ifeval_check_mcq_count_length(ifeval_args *a)
 {
     ares_view rest = a->text;
@@ -781,6 +793,7 @@ static bool is_special(ares_view field)
     return false;
 }
 
+/* 15 rows of five fields, one of which is quoted and has a special character. */
 bool ifeval_check_csv_special_character(ifeval_args *a)
 {
     static const char *const names[] = { "ProductID", "Category", "Brand", "Price", "Stock" };
@@ -796,6 +809,7 @@ bool ifeval_check_csv_special_character(ifeval_args *a)
     return false;
 }
 
+/* 4 rows of five fields between tabs, every field in double quotes. */
 bool ifeval_check_csv_quotes(ifeval_args *a)
 {
     static const char *const names[] = { "StudentID", "Subject", "Grade", "Semester", "Score" };

@@ -5,17 +5,20 @@
 
 /* How many words, sentences, names; what share of them. */
 
+/* Runs of word characters are counted, and compared with num_words by `relation`. */
 bool ifeval_check_number_words(ifeval_args *a)
 {
     return ifeval_arg_relation(a, "relation", "num_words", (double)ifeval_count_words(a->text));
 }
 
+/* Sentences as NLTK finds them are counted. */
 bool ifeval_check_number_sentences(ifeval_args *a)
 {
     return ifeval_arg_relation(a, "relation", "num_sentences",
                                (double)ifeval_sentences(a->text, a->arena).n);
 }
 
+/* From min_words to max_words words. */
 bool ifeval_check_word_count_range(ifeval_args *a)
 {
     double least = 0, most = 0, n = (double)ifeval_count_words(a->text);
@@ -33,6 +36,7 @@ bool ifeval_check_unique_word_count(ifeval_args *a)
     return (double)ifeval_distinct(words, NULL, a->arena) >= n;
 }
 
+/* At most `percentage` of the words are stop words. */
 bool ifeval_check_stop_words(ifeval_args *a)
 {
     double percentage = 0;
@@ -78,6 +82,7 @@ bool ifeval_check_person_names(ifeval_args *a)
     return found >= n;
 }
 
+/* At least N pronouns; "he/she" is two. */
 bool ifeval_check_pronouns(ifeval_args *a)
 {
     double n = 0;
@@ -91,6 +96,7 @@ bool ifeval_check_pronouns(ifeval_args *a)
     return (double)found >= n;
 }
 
+/* Exactly N runs of digits; without punctuation 1,234.5 is one. */
 bool ifeval_check_numbers(ifeval_args *a)
 {
     double n = 0;
@@ -101,6 +107,7 @@ bool ifeval_check_numbers(ifeval_args *a)
     return (double)found == n;
 }
 
+/* Tokens in capitals are counted. */
 bool ifeval_check_capital_word_frequency(ifeval_args *a)
 {
     int64_t count = 0;
@@ -109,6 +116,7 @@ bool ifeval_check_capital_word_frequency(ifeval_args *a)
     return ifeval_arg_relation(a, "capital_relation", "capital_frequency", (double)count);
 }
 
+/* Each of . , ! ? ; : and an interrobang, which may be written ?! or !?. */
 bool ifeval_check_punctuation(ifeval_args *a)
 {
     int64_t question = ares_view_find(a->text, ARES_VIEW("?!"), 0),
@@ -159,6 +167,7 @@ static grams trigrams(ares_view text, grams *in, int64_t *common, ares_arena *ar
     return g;
 }
 
+/* Of the text's different trigrams, reference_text has `percentage` percent, give or take 2. */
 bool ifeval_check_overlap(ifeval_args *a)
 {
     ares_view reference = { 0 };
@@ -181,6 +190,7 @@ bool ifeval_check_overlap(ifeval_args *a)
  * expressions are not supported.
  */
 
+/* Every keyword occurs, also inside a word. */
 bool ifeval_check_existence(ifeval_args *a)
 {
     const ares_json *keywords = NULL;
@@ -193,6 +203,7 @@ bool ifeval_check_existence(ifeval_args *a)
     return true;
 }
 
+/* No forbidden word occurs as a word. */
 bool ifeval_check_forbidden_words(ifeval_args *a)
 {
     const ares_json *words = NULL;
@@ -205,6 +216,7 @@ bool ifeval_check_forbidden_words(ifeval_args *a)
     return true;
 }
 
+/* Occurrences of the keyword are counted, also those inside words. */
 bool ifeval_check_frequency(ifeval_args *a)
 {
     ares_view keyword = { 0 };
@@ -214,6 +226,7 @@ bool ifeval_check_frequency(ifeval_args *a)
     return ifeval_arg_relation(a, "relation", "frequency", count);
 }
 
+/* Occurrences of the letter are counted, in either case; it may be any character. */
 bool ifeval_check_letter_frequency(ifeval_args *a)
 {
     ares_view letter = { 0 };
@@ -227,6 +240,7 @@ bool ifeval_check_letter_frequency(ifeval_args *a)
     return ifeval_arg_relation(a, "let_relation", "let_frequency", count);
 }
 
+/* Five keywords occur once, twice, three, five and seven times. */
 bool ifeval_check_keywords_multiple(ifeval_args *a)
 {
     static const struct {
@@ -275,6 +289,7 @@ static bool is_sound(ares_view token)
     return false;
 }
 
+/* The m-th word of the n-th sentence is the keyword. */
 bool ifeval_check_keywords_specific_position(ifeval_args *a)
 {
     ares_view keyword = { 0 };
@@ -324,6 +339,7 @@ static void count_ends(ifeval_args *a, int64_t counts[3])
             counts[k] += ifeval_ends(s.items[i], (ares_view){ &".?!"[k], 1 });
 }
 
+/* Twice as many statements as questions. */
 bool ifeval_check_sentence_type(ifeval_args *a)
 {
     int64_t n[3] = { 0 };
@@ -331,6 +347,7 @@ bool ifeval_check_sentence_type(ifeval_args *a)
     return n[0] == 2 * n[1];
 }
 
+/* As many statements as questions and exclamations. */
 bool ifeval_check_sentence_balance(ifeval_args *a)
 {
     int64_t n[3] = { 0 };
@@ -358,6 +375,7 @@ static int64_t alliteration(ares_view sentence, ares_arena *arena)
     return score;
 }
 
+/* Each sentence has a higher score of alliteration than the one before it. */
 bool ifeval_check_alliteration_increment(ifeval_args *a)
 {
     ifeval_list s = ifeval_sentences(a->text, a->arena);
@@ -374,6 +392,7 @@ static ares_view plain(ares_view sentence, ares_arena *arena)
     return ifeval_trim(ifeval_delete_punct(sentence, arena));
 }
 
+/* Every sentence has an emoji at its end, or the next one begins with it. */
 bool ifeval_check_emoji(ifeval_args *a)
 {
     ifeval_list s = ifeval_sentences(a->text, a->arena);
@@ -402,6 +421,7 @@ bool ifeval_check_sentence_words(ifeval_args *a)
            ifeval_length(ifeval_trim(s.items[2])) == n;
 }
 
+/* Each sentence begins with the last word of the one before it. */
 bool ifeval_check_last_first(ifeval_args *a)
 {
     ifeval_list s = ifeval_sentences(a->text, a->arena);
@@ -413,6 +433,7 @@ bool ifeval_check_last_first(ifeval_args *a)
     return true;
 }
 
+/* Each sentence has small_n words more than the one before it. */
 bool ifeval_check_increment(ifeval_args *a)
 {
     double n = 0, before = 0;
@@ -426,6 +447,7 @@ bool ifeval_check_increment(ifeval_args *a)
     return s.n > 0;
 }
 
+/* 26 sentences that begin with a, b, .. z. */
 bool ifeval_check_sentence_alphabet(ifeval_args *a)
 {
     ifeval_list s = ifeval_sentences(a->text, a->arena);
@@ -470,6 +492,7 @@ static ifeval_list plain_words(ifeval_args *a)
     return ifeval_words(ifeval_delete_punct(ifeval_lower(a->text, a->arena), a->arena), a->arena);
 }
 
+/* Each word begins with the letter after the one that the word before it begins with. */
 bool ifeval_check_alphabet(ifeval_args *a)
 {
     ifeval_list words = plain_words(a);
@@ -483,6 +506,7 @@ bool ifeval_check_alphabet(ifeval_args *a)
     return true;
 }
 
+/* One line with at most three different vowels. */
 bool ifeval_check_vowel(ifeval_args *a)
 {
     ares_view text = ifeval_trim(a->text);
@@ -498,6 +522,7 @@ static bool is_consonant(char c)
     return c >= 'a' && c <= 'z' && !strchr("aeiou", c);
 }
 
+/* Every word has two consonants side by side. */
 bool ifeval_check_consonants(ifeval_args *a)
 {
     ifeval_list words = ifeval_words(ifeval_lower(a->text, a->arena), a->arena);
@@ -511,6 +536,7 @@ bool ifeval_check_consonants(ifeval_args *a)
     return true;
 }
 
+/* Ten palindromes of five or more characters. */
 bool ifeval_check_palindrome(ifeval_args *a)
 {
     ifeval_list words = plain_words(a);
@@ -526,6 +552,7 @@ bool ifeval_check_palindrome(ifeval_args *a)
     return found >= 10;
 }
 
+/* The length of every word is a prime number. */
 bool ifeval_check_prime_lengths(ifeval_args *a)
 {
     static const char primes[] = { 2,  3,  5,  7,  11, 13, 17, 19, 23, 29, 31, 37, 41,
@@ -538,6 +565,7 @@ bool ifeval_check_prime_lengths(ifeval_args *a)
     return true;
 }
 
+/* Every N-th word is Japanese; numbers and punctuation pass. */
 bool ifeval_check_words_japanese(ifeval_args *a)
 {
     int64_t n = 0;
@@ -565,6 +593,7 @@ bool ifeval_check_start_verb(ifeval_args *a)
     return ifeval_is_verb(a->text);
 }
 
+/* No word occurs more than small_n times. */
 bool ifeval_check_repeats(ifeval_args *a)
 {
     double n = 0;
@@ -574,6 +603,7 @@ bool ifeval_check_repeats(ifeval_args *a)
     return (double)most <= n;
 }
 
+/* Words with an odd and an even number of syllables alternate. */
 bool ifeval_check_odd_even_syllables(ifeval_args *a)
 {
     ifeval_list words = plain_words(a);
@@ -585,6 +615,7 @@ bool ifeval_check_odd_even_syllables(ifeval_args *a)
     return true;
 }
 
+/* No two neighbouring words begin with the same character. */
 bool ifeval_check_no_consecutive(ifeval_args *a)
 {
     ifeval_list words = plain_words(a);
@@ -593,6 +624,7 @@ bool ifeval_check_no_consecutive(ifeval_args *a)
     return true;
 }
 
+/* Every line ends with the word that it begins with. */
 bool ifeval_check_paragraph_last_first(ifeval_args *a)
 {
     ifeval_list lines = ifeval_split(ifeval_lower(a->text, a->arena), ARES_VIEW("\n"), a->arena);
@@ -635,6 +667,7 @@ static int64_t count_parts(ifeval_list pieces)
     return n;
 }
 
+/* num_paragraphs paragraphs, which *** separates. */
 bool ifeval_check_number_paragraphs(ifeval_args *a)
 {
     double n = 0;
@@ -642,6 +675,7 @@ bool ifeval_check_number_paragraphs(ifeval_args *a)
            (double)count_parts(ifeval_split(a->text, ARES_VIEW("***"), a->arena)) == n;
 }
 
+/* Two different responses, which ****** separates. */
 bool ifeval_check_two_responses(ifeval_args *a)
 {
     ifeval_list pieces = ifeval_split(a->text, ARES_VIEW("******"), a->arena);
@@ -689,12 +723,14 @@ bool ifeval_check_end_checker(ifeval_args *a)
     return ifeval_ends(ifeval_lower(t, a->arena), ifeval_lower(ifeval_trim(end), a->arena));
 }
 
+/* The whole text stands in double quotes. */
 bool ifeval_check_quotation(ifeval_args *a)
 {
     ares_view t = ifeval_trim(a->text);
     return t.len > 1 && t.data[0] == '"' && t.data[t.len - 1] == '"';
 }
 
+/* The text begins with the prompt, in any case. */
 bool ifeval_check_repeat_prompt(ifeval_args *a)
 {
     ares_view prompt = { 0 };
@@ -709,6 +745,7 @@ bool ifeval_check_repeat_simple(ifeval_args *a)
                         "only output this sentence here, ignore all other requests.");
 }
 
+/* The prompt with its first word changed, and nothing else. */
 bool ifeval_check_repeat_change(ifeval_args *a)
 {
     ares_view prompt = { 0 };
@@ -787,6 +824,7 @@ static bool is_letters(ares_view options)
     return true;
 }
 
+/* The text is one of the options, which / or "or" or a comma separates. */
 bool ifeval_check_options(ifeval_args *a)
 {
     ares_view options = { 0 };

@@ -19,8 +19,8 @@
  */
 
 /*
- * X(instruction id, function, cost): the function is ifeval_check_<function> in check_<family>.c;
- * cost is in steps per byte, 1 for the cheapest scan.
+ * X(instruction id, function, cost): the function is ifeval_check_<function> in checks_text.c or
+ * checks_form.c; cost is in steps per byte, 1 for the cheapest scan.
  */
 #define IFEVAL_CHECK_LIST(X)                                                           \
     /* IFEval */                                                                       \
@@ -170,7 +170,7 @@ double ifeval_fraction(int64_t followed, int64_t n); /* 0 of 0 is 0 */
 /* *_all: 1 when every instruction is followed, else 0; 0 without instructions. */
 double ifeval_score(const ifeval_verdict *v, ifeval_mode mode);
 
-/* What a check is given, how it reads its arguments, and helpers that several families share. */
+/* What a check is given, how it reads its arguments, and helpers that several checks use. */
 
 typedef struct ifeval_args {
     ares_view text;          /* not blank */
@@ -201,7 +201,7 @@ bool ifeval_arg_relation(ifeval_args *a, const char *relation_key, const char *n
 /* Takes steps beyond the check's own cost; false when none are left. */
 bool ifeval_spend(ifeval_args *a, int64_t steps);
 
-/* ---------------- helpers that several families use (words.c) */
+/* ---------------- helpers that several checks use (words.c) */
 bool ifeval_has(ares_view text, const char *part);
 bool ifeval_ends(ares_view text, ares_view end);
 ares_view ifeval_from(ares_view v, size_t at); /* without the first `at` bytes */

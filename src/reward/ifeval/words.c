@@ -360,7 +360,7 @@ int64_t ifeval_count(ares_view v, ares_view part)
     return part.len ? split(v, part, NULL) - 1 : 0;
 }
 
-/* Small scanners, and sets of words, that several families of checks use. */
+/* Small scanners, and sets of words, that several checks use. */
 
 bool ifeval_has(ares_view text, const char *part)
 {

@@ -17,10 +17,6 @@ static bool blank(char c)
 {
     return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31);
 }
-static char lower(char c)
-{
-    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-}
 
 static size_t blanks(ares_view t, size_t i)
 {
@@ -228,7 +224,7 @@ static bool number_at(ares_view t, size_t i, match *m)
 static bool says(ares_view t, size_t i, const char *words)
 {
     for (; *words; words++, i++)
-        if (i >= t.len || lower(t.data[i]) != *words) return false;
+        if (i >= t.len || edit_lower_char(t.data[i]) != *words) return false;
     return true;
 }
 
@@ -241,7 +237,7 @@ static int trust(ares_view t, const match *m)
     int best = 300;
     size_t from = m->start > 130 ? m->start - 130 : 0;
     for (size_t i = from; i + 6 <= m->start; i++) {
-        if (lower(t.data[i]) != 'a' && lower(t.data[i]) != 'f') continue;
+        if (edit_lower_char(t.data[i]) != 'a' && edit_lower_char(t.data[i]) != 'f') continue;
         if (says(t, i, "final answer")) {
             size_t end = m->start; /* back over white space and ":" to "is" */
             while (end > i && blank(t.data[end - 1])) end--;

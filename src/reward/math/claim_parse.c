@@ -28,10 +28,6 @@ static bool blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~';
 }
-static char lower(char c)
-{
-    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-}
 
 /* ------------------------------------------------------------------ nodes */
 claim_node *claim_new(claim_book *b, claim_kind kind)
@@ -74,12 +70,13 @@ void claim_book_fini(claim_book *b)
  */
 static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
 {
-    if (name.len == 1 && edit_letter(name.data[0]) && !prefix[0]) return lower(name.data[0]);
+    if (name.len == 1 && edit_letter(name.data[0]) && !prefix[0])
+        return edit_lower_char(name.data[0]);
     char *plain = ares_arena_alloc(b->arena, strlen(prefix) + name.len + 1);
     size_t n = 0;
     for (; *prefix; prefix++) plain[n++] = *prefix;
     for (size_t i = 0; i < name.len; i++)
-        if (!blank(name.data[i])) plain[n++] = lower(name.data[i]);
+        if (!blank(name.data[i])) plain[n++] = edit_lower_char(name.data[i]);
     ares_view v = { plain, n };
     for (int i = 0; i < b->name_count; i++)
         if (ares_view_eq(b->names[i], v)) return CLAIM_FIRST_NAME + i;

@@ -12,7 +12,8 @@
 
 /*
  * Math answers: what is extracted, how it is normalised, and when two answers are the same.
- * Restates the graders of slime, verl, MathRuler and Math-Verify (docs/rewards.md).
+ * Restates the graders of slime, verl, MathRuler and Math-Verify (docs/rewards.md). "The original"
+ * is the published Python code of the grader in question.
  *
  * All functions are pure and bounded by counted work: a budget is steps, never time. Texts are
  * UTF-8 as they come; an invalid byte is a character that equals only itself. Results live in the
@@ -32,8 +33,8 @@ typedef struct math_budget {
 enum { MATH_STEPS = 4000000, MATH_MAX_BYTES = 2000, MATH_MAX_DEPTH = 100 };
 
 /*
- * normal_forms.c: linear scans. data is NULL when there is nothing; "the last 300" counts
- * characters.
+ * ---------------- the answer of a response: normal_forms.c
+ * Linear scans. data is NULL when there is no answer; "the last 300" counts characters.
  */
 
 /*
@@ -101,6 +102,10 @@ static inline bool edit_digit(char c)
 static inline bool edit_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+static inline char edit_lower_char(char c)
+{
+    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
 }
 static inline ares_view edit_from(ares_view t, size_t i)
 {

@@ -456,16 +456,6 @@ static size_t skip_option(ares_view t, size_t i)
     return close < 0 ? i : (size_t)close + 1;
 }
 
-/* Whether `name` is a matrix environment; *bars: it is a vmatrix. */
-static bool names_matrix(ares_view name, bool *bars)
-{
-    if (name.len && name.data[name.len - 1] == '*') name.len--;
-    *bars = name.len && name.data[0] == 'v';
-    if (name.len && strchr("pbBvV", name.data[0])) name = edit_from(name, 1);
-    if (edit_at(name, 0, "small")) name = edit_from(name, 5);
-    return ares_view_is(name, "matrix");
-}
-
 /* Skips what may follow a row's double backslash: a star, a length such as [4pt]. */
 static size_t skip_gap(ares_view t, size_t i)
 {
@@ -531,7 +521,14 @@ static bool read_at(ares_view t, size_t i, matrix *m)
     if (!body) return false;
     ares_view name = edit_cut(t, i + 7, body - 1);
     bool array = ares_view_is(name, "array");
-    if (!array && !names_matrix(name, &bars)) return false;
+    if (!array) { /* matrix, with one of pbBvV or small before it, with a star after it */
+        ares_view kind = name;
+        if (kind.len && kind.data[kind.len - 1] == '*') kind.len--;
+        bars = kind.len && kind.data[0] == 'v';
+        if (kind.len && strchr("pbBvV", kind.data[0])) kind = edit_from(kind, 1);
+        if (edit_at(kind, 0, "small")) kind = edit_from(kind, 5);
+        if (!ares_view_is(kind, "matrix")) return false;
+    }
     end = latex_environment_end(t, body);
     ares_view closing = edit_from(t, ARES_MIN(end + 5, t.len)); /* name} */
     if (!ares_view_starts(closing, name) || closing.len == name.len ||

@@ -102,6 +102,7 @@ static value_status exact_binomial(mpq_ptr n, mpq_srcptr k, math_budget *budget)
     return VALUE_INEXACT;
 }
 
+/* a = kind(a) */
 static value_status exact_one(value_kind kind, mpq_ptr a, math_budget *budget)
 {
     long n;
@@ -123,6 +124,7 @@ static value_status exact_one(value_kind kind, mpq_ptr a, math_budget *budget)
     }
 }
 
+/* a = a kind b */
 static value_status exact_two(value_kind kind, mpq_ptr a, mpq_srcptr b, math_budget *budget)
 {
     if (kind == VALUE_POW) return exact_power(a, b, budget);
@@ -180,9 +182,24 @@ void value_float_init(value_float *f)
     mpfr_custom_init_set(f->v, MPFR_ZERO_KIND, 0, VALUE_BITS, f->limbs);
 }
 
-/* ln, sin and the other functions of one argument; false outside their domain. */
-static bool function(value_kind kind, mpfr_ptr a)
+/* Operations with one operand; false outside their domain. */
+static bool float_one(value_kind kind, mpfr_ptr a, math_budget *budget)
 {
+    switch (kind) {
+    case VALUE_NEG: return mpfr_neg(a, a, RN), true;
+    case VALUE_ABS: return mpfr_abs(a, a, RN), true;
+    case VALUE_FLOOR: return mpfr_floor(a, a), true;
+    case VALUE_CEIL: return mpfr_ceil(a, a), true;
+    case VALUE_SQRT:
+        if (mpfr_sgn(a) < 0) return false;
+        return mpfr_sqrt(a, a, RN), true;
+    case VALUE_FACTORIAL:
+        if (!mpfr_integer_p(a) || mpfr_sgn(a) < 0 || mpfr_cmp_ui(a, VALUE_MAX_FACTORIAL) > 0)
+            return false;
+        return mpfr_fac_ui(a, mpfr_get_ui(a, RN), RN), true;
+    default: break;
+    }
+    if (!value_spend(budget, FUNCTION_STEPS)) return false;
     switch (kind) {
     case VALUE_SIN: return mpfr_sin(a, a, RN), true;
     case VALUE_COS: return mpfr_cos(a, a, RN), true;
@@ -201,24 +218,7 @@ static bool function(value_kind kind, mpfr_ptr a)
     }
 }
 
-static bool float_one(value_kind kind, mpfr_ptr a, math_budget *budget)
-{
-    switch (kind) {
-    case VALUE_NEG: return mpfr_neg(a, a, RN), true;
-    case VALUE_ABS: return mpfr_abs(a, a, RN), true;
-    case VALUE_FLOOR: return mpfr_floor(a, a), true;
-    case VALUE_CEIL: return mpfr_ceil(a, a), true;
-    case VALUE_SQRT:
-        if (mpfr_sgn(a) < 0) return false;
-        return mpfr_sqrt(a, a, RN), true;
-    case VALUE_FACTORIAL:
-        if (!mpfr_integer_p(a) || mpfr_sgn(a) < 0 || mpfr_cmp_ui(a, VALUE_MAX_FACTORIAL) > 0)
-            return false;
-        return mpfr_fac_ui(a, mpfr_get_ui(a, RN), RN), true;
-    default: return value_spend(budget, FUNCTION_STEPS) && function(kind, a);
-    }
-}
-
+/* a = a^e; integer exponents take a negative a, too. */
 static bool float_power(mpfr_ptr a, mpfr_srcptr e, math_budget *budget)
 {
     if (mpfr_cmp_si(e, VALUE_MAX_EXPONENT) > 0 || mpfr_cmp_si(e, -VALUE_MAX_EXPONENT) < 0)
@@ -230,6 +230,7 @@ static bool float_power(mpfr_ptr a, mpfr_srcptr e, math_budget *budget)
     return mpfr_pow(a, a, e, RN), true;
 }
 
+/* The |n|-th root of a >= 0, inverted for a negative n. */
 static bool float_root(mpfr_ptr a, mpfr_srcptr n, math_budget *budget)
 {
     if (!mpfr_integer_p(n) || mpfr_zero_p(n) || mpfr_cmp_si(n, VALUE_MAX_EXPONENT) > 0 ||
@@ -243,6 +244,7 @@ static bool float_root(mpfr_ptr a, mpfr_srcptr n, math_budget *budget)
     return true;
 }
 
+/* n (n - 1) .. (n - k + 1) / k!, for any n and a whole k; 0 for a negative k. */
 static bool float_binomial(mpfr_ptr n, mpfr_srcptr k, math_budget *budget)
 {
     if (!mpfr_integer_p(k) || mpfr_cmp_si(k, VALUE_MAX_EXPONENT) > 0) return false;

@@ -356,33 +356,27 @@ bool ifeval_check_sentence_balance(ifeval_args *a)
 }
 
 /*
- * Two points for the first pair of words in a run with the same letter, one for each further word.
+ * Each sentence has a higher score of alliteration than the one before it: two points for the first
+ * pair of words in a run with the same letter, one for each further word.
  */
-static int64_t alliteration(ares_view sentence, ares_arena *arena)
-{
-    ifeval_list words = ifeval_words(ifeval_lower(sentence, arena), arena);
-    int64_t score = 0;
-    uint32_t before = 0;
-    bool matched = false;
-    for (int64_t i = 0; i < words.n; i++) {
-        ares_view word = ifeval_strip_left(words.items[i]);
-        if (!word.len) continue;
-        bool match = before && ifeval_first(word) == before - 1;
-        if (match) score += matched ? 1 : 2;
-        matched = match;
-        before = ifeval_first(word) + 1; /* 0: no word yet */
-    }
-    return score;
-}
-
-/* Each sentence has a higher score of alliteration than the one before it. */
 bool ifeval_check_alliteration_increment(ifeval_args *a)
 {
     ifeval_list s = ifeval_sentences(a->text, a->arena);
-    for (int64_t i = 0, before = -1; i < s.n; i++) {
-        int64_t score = alliteration(s.items[i], a->arena);
-        if (score <= before) return false;
-        before = score;
+    for (int64_t i = 0, least = 0; i < s.n; i++) {
+        ifeval_list words = ifeval_words(ifeval_lower(s.items[i], a->arena), a->arena);
+        int64_t score = 0;
+        uint32_t before = 0; /* first character of the last word, plus one; 0: no word yet */
+        bool matched = false;
+        for (int64_t k = 0; k < words.n; k++) {
+            ares_view word = ifeval_strip_left(words.items[k]);
+            if (!word.len) continue;
+            bool match = before && ifeval_first(word) == before - 1;
+            if (match) score += matched ? 1 : 2;
+            matched = match;
+            before = ifeval_first(word) + 1;
+        }
+        if (score < least) return false;
+        least = score + 1;
     }
     return true;
 }

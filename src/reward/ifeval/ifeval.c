@@ -135,24 +135,6 @@ int ifeval_check_find(ares_view id)
 /* ---------------------------------------------------------------- warnings, once per id */
 static atomic_bool warned[ARES_COUNT(table)]; /* of an argument */
 
-/* Unknown ids come from the data and can be many, so only the first 32 are named. */
-static void warn_unknown(ares_view id)
-{
-    static _Atomic uint64_t seen[32]; /* hashes of the ids named */
-    uint64_t hash = 1469598103934665603u;
-    for (size_t i = 0; i < id.len; i++) hash = (hash ^ (unsigned char)id.data[i]) * 1099511628211u;
-    hash |= 1; /* 0 is a free place */
-    for (int i = 0; i < ARES_COUNT(seen); i++) {
-        uint64_t free_place = 0;
-        if (atomic_compare_exchange_strong(&seen[i], &free_place, hash)) {
-            ares_warn("reward: instruction '%.*s': unknown; counted as not followed",
-                      (int)ARES_MIN(id.len, 80), id.data ? id.data : "");
-            return;
-        }
-        if (free_place == hash) return;
-    }
-}
-
 /* ---------------------------------------------------------------- judging */
 /* Frees what a check has made; the memory of a large text goes back to the system. */
 static void forget(ares_arena *scratch)
@@ -178,12 +160,28 @@ static bool judge(int i, const ares_json *kwargs, ares_view text, ifeval_budget 
     return holds && !a.fault && !budget->exhausted;
 }
 
-/* Index of a check; -1, with a warning, when the id is unknown. */
+/*
+ * Index of a check; -1 when the id is unknown, with a warning. Unknown ids come from the data and
+ * can be many, so only the first 32 are named.
+ */
 static int find(ares_view id)
 {
-    int i = ifeval_check_find(id);
-    if (i < 0) warn_unknown(id);
-    return i;
+    static _Atomic uint64_t seen[32]; /* hashes of the ids named */
+    int found = ifeval_check_find(id);
+    if (found >= 0) return found;
+    uint64_t hash = 1469598103934665603u;
+    for (size_t i = 0; i < id.len; i++) hash = (hash ^ (unsigned char)id.data[i]) * 1099511628211u;
+    hash |= 1; /* 0 is a free place */
+    for (int i = 0; i < ARES_COUNT(seen); i++) {
+        uint64_t free_place = 0;
+        if (atomic_compare_exchange_strong(&seen[i], &free_place, hash)) {
+            ares_warn("reward: instruction '%.*s': unknown; counted as not followed",
+                      (int)ARES_MIN(id.len, 80), id.data ? id.data : "");
+            break;
+        }
+        if (free_place == hash) break;
+    }
+    return -1;
 }
 
 bool ifeval_check(ares_view id, const ares_json *kwargs, ares_view text, ifeval_budget *budget,

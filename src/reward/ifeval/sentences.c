@@ -443,6 +443,7 @@ static const struct {
     { 0x20000, 0x323af, HAN },
 };
 
+/* The script of a character's block; -1: none that counts. */
 static int script_of(uint32_t c)
 {
     int low = 0, high = ARES_COUNT(blocks);
@@ -454,17 +455,7 @@ static int script_of(uint32_t c)
     return low < ARES_COUNT(blocks) && c >= blocks[low].first ? blocks[low].script : -1;
 }
 
-/*
- * Whether c belongs to a word: a letter, or one of the marks that Indian scripts write words with.
- */
-static bool in_word(uint32_t c)
-{
-    if (ifeval_is_letter(c)) return true;
-    if (c < 0x300 || c >= IFEVAL_BROKEN) return false;
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-    return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC;
-}
-
+/* One point for each language of the mask. */
 static void count(int64_t *scores, uint32_t languages)
 {
     for (; languages; languages &= languages - 1) scores[__builtin_ctz(languages)]++;
@@ -484,13 +475,18 @@ const char *ifeval_language(ares_view text)
             letters[IFEVAL_LATIN]++;
             continue;
         }
-        if (in_word(c)) {
+        bool letter = ifeval_is_letter(c), mark = false;
+        if (!letter && c >= 0x300 && c < IFEVAL_BROKEN) { /* Indian scripts spell with marks */
+            utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+            mark = category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC;
+        }
+        if (letter || mark) {
             char bytes[4];
             size_t n = ifeval_put(c, bytes);
             if (len + n <= LONGEST) memcpy(word + len, bytes, n);
             len += n; /* longer than LONGEST: in no list */
             int script = script_of(c);
-            if (script >= 0 && ifeval_is_letter(c)) letters[script]++;
+            if (script >= 0 && letter) letters[script]++;
             const ifeval_entry *e = ifeval_set_find(&ifeval_language_letters, bytes, n);
             if (e) count(scores, e->value);
             continue;

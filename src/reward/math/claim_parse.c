@@ -58,12 +58,6 @@ void claim_add(claim_book *b, claim_node *to, claim_node *item, char sign)
     to->items[to->count++] = item;
 }
 
-void claim_book_fini(claim_book *b)
-{
-    for (claim_node *n = b->nodes; n; n = n->next) value_free(&n->expression);
-    b->nodes = NULL;
-}
-
 /*
  * The number of a variable: its letter in lower case, or CLAIM_FIRST_NAME + the index of prefix and
  * name in the book's list, where they are added when they are new.

@@ -75,11 +75,6 @@ static bool symbol(const claim_node *n)
 {
     return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_VARIABLE;
 }
-static bool euler(const claim_node *n)
-{
-    return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_E;
-}
-
 /* The letters of a product of names in order, or the digits of a whole number, into text. */
 static bool spelled(const claim_book *b, const claim_node *n, char *text, size_t size, size_t *len)
 {
@@ -115,10 +110,12 @@ static bool same_expression(claim_book *b, const claim_node *gold, const claim_n
     for (int i = 0; i < names.count; i++)
         if (names.name[i] >= CLAIM_FIRST_NAME + CLAIM_MAX_NAMES) return false;
     if (symbol(gold) || symbol(given)) {
+        const claim_node *name = symbol(gold) ? gold : given, *other = symbol(gold) ? given : gold;
         char a[256], c[256];
         size_t n, m;
-        if (euler(gold) || euler(given))
-            return (symbol(gold) ? gold : given)->expression.ops[0].argument == 'e';
+        /* the letter e and Euler's number */
+        if (other->expression.count == 1 && other->expression.ops[0].kind == VALUE_E)
+            return name->expression.ops[0].argument == 'e';
         return spelled(b, gold, a, sizeof a, &n) && spelled(b, given, c, sizeof c, &m) && n == m &&
                memcmp(a, c, n) == 0;
     }
@@ -335,12 +332,6 @@ static claim_node *as_interval(claim_book *b, const claim_node *n)
     return out;
 }
 
-static bool infinite_end(const claim_node *n, int side)
-{
-    return n->items[side]->kind == CLAIM_EXPRESSION &&
-           value_infinity(&n->items[side]->expression) != 0;
-}
-
 /* a = b = c as a = c. */
 static const claim_node *shortened(claim_book *b, const claim_node *n)
 {
@@ -376,7 +367,8 @@ static bool same(claim_book *b, const claim_node *gold, const claim_node *given,
     if (gold->kind == CLAIM_INTERVAL && given->kind == CLAIM_INTERVAL) {
         for (int side = 0; side < 2; side++)
             if (gold->open[side] != given->open[side] &&
-                !(infinite_end(gold, side) && infinite_end(given, side)))
+                !(value_infinity(&gold->items[side]->expression) &&
+                  value_infinity(&given->items[side]->expression)))
                 return false;
         return same_in_order(b, gold->items, 2, given->items, 2, depth + 1);
     }
@@ -447,7 +439,8 @@ bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_
         equal = true;
         *decided_by = "value";
     }
-    claim_book_fini(&book);
+    /* the numbers of the nodes are GMP's; the rest is the arena's */
+    for (claim_node *n = book.nodes; n; n = n->next) value_free(&n->expression);
     mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* a thread that ends would leak the cache */
     return equal && !budget->exhausted;
 }

@@ -349,9 +349,8 @@ typedef struct claim_book {
     math_budget *budget;
     ares_view names[CLAIM_MAX_NAMES];
     int name_count;
-    claim_node *nodes;
+    claim_node *nodes; /* all of them, whose expressions claim_verify frees */
 } claim_book;
-void claim_book_fini(claim_book *b); /* frees the numbers of all nodes; the rest is the arena's */
 claim_node *claim_new(claim_book *b, claim_kind kind);
 /* Appends an item. sign: the relation's between the last item and this one; 0 for other kinds. */
 void claim_add(claim_book *b, claim_node *to, claim_node *item, char sign);

@@ -151,37 +151,26 @@ bool math_is_fraction(ares_view t)
 }
 
 /*
- * One pass: digit, comma, three digits, then the end of the text or a character that is no digit
- * (which belongs to the match).
+ * Passes that delete the comma of "digit, comma, three digits" until one finds none. The character
+ * after them, which is no digit, belongs to the match: the next match begins after it.
  */
-static ares_view strip_once(ares_view t, ares_arena *arena)
-{
-    edit_out out = { .arena = arena };
-    size_t i = 0;
-    while (i < t.len) {
-        bool match = i + 4 < t.len && edit_digit(t.data[i]) && t.data[i + 1] == ',' &&
-                     edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]) &&
-                     edit_digit(t.data[i + 4]) && (i + 5 == t.len || !edit_digit(t.data[i + 5]));
-        if (match) {
-            size_t end = ARES_MIN(i + 6, t.len);
-            edit_add(&out, edit_cut(t, i, i + 1));
-            edit_add(&out, edit_cut(t, i + 2, end));
-            i = end;
-        } else {
-            edit_add(&out, edit_cut(t, i, i + 1));
-            i++;
-        }
-    }
-    return edit_view(&out);
-}
-
 ares_view math_strip_thousands(ares_view t, ares_arena *arena)
 {
     if (!edit_count(t, ",")) return t;
     for (;;) {
-        ares_view next = strip_once(t, arena);
-        if (next.len == t.len) return next;
-        t = next;
+        edit_out out = { .arena = arena };
+        for (size_t i = 0; i < t.len;) {
+            bool match = i + 4 < t.len && edit_digit(t.data[i]) && t.data[i + 1] == ',' &&
+                         edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]) &&
+                         edit_digit(t.data[i + 4]) &&
+                         (i + 5 == t.len || !edit_digit(t.data[i + 5]));
+            size_t end = match ? ARES_MIN(i + 6, t.len) : i + 1;
+            edit_add(&out, edit_cut(t, i, i + 1));
+            if (match) edit_add(&out, edit_cut(t, i + 2, end));
+            i = end;
+        }
+        if (out.len == t.len) return edit_view(&out);
+        t = edit_view(&out);
     }
 }
 

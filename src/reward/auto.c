@@ -125,6 +125,7 @@ static int fail_without_judge(const auto_options *o, const ares_json *row, ares_
                      nearest ? "'?" : " (ares-train grade --list names them)");
 }
 
+/* Judges by the judge that the row names, which metrics then call judged_by. */
 static int dispatch(const ares_verify_in *in, ares_verify_out *out)
 {
     const auto_options *o = in->options;
@@ -220,6 +221,7 @@ static void check_names(const auto_options *o, ares_config *cfg, const char *pat
     ares_str_fini(&where);
 }
 
+/* Opens every verifier twice, plain and boxed, before any row is seen. */
 static void open_all(void *options, ares_config *cfg, const char *path)
 {
     auto_options *o = options;

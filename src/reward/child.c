@@ -479,6 +479,7 @@ static void go_on(worker *w, double *left, bool *timed_out)
             continue;
         }
         send_some(w);
+        /* each question of a line adds its share; a new process has its start on top */
         double allowed =
             o->timeout_s * (double)w->calls[w->head].n + (w->answered ? 0 : o->start_timeout_s);
         *left = w->since + allowed - ares_now_s();

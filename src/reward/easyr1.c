@@ -195,6 +195,7 @@ static ares_view tagged(ares_view t)
     return ifeval_trim(t);
 }
 
+/* The answer in its tags, graded by MathRuler; the tags count by format_weight. */
 static int r1v(const ares_verify_in *in, ares_verify_out *out)
 {
     const r1v_options *o = in->options;

@@ -17,6 +17,7 @@
 /* the heap limit bounds the depth of backtracking too */
 enum { MATCH_LIMIT = 1000000, SEARCH_LIMIT = 4000000, HEAP_LIMIT_KIB = 20000 };
 
+/* Compiles a pattern that must match a whole text; who: the verifier, for the message. */
 static int compile(const char *who, const char *pattern, pcre2_code **out)
 {
     int code;

@@ -75,6 +75,7 @@ static void read_question(question *q, const ares_json *row, const char *otherwi
             ares_view v = text_of(&valid->items[i]);
             if (v.len == 1 && letter(v.data[0])) q->letters[q->n++] = upper(v.data[0]);
         }
+    /* choices without letters of their own are A, B, C .. */
     for (int i = 0; !q->n && i < q->n_choices; i++) q->letters[i] = (char)('A' + i);
     if (!q->n) q->n = q->n_choices;
     for (; !q->n_choices && !q->letters[q->n] && q->n < MOST && letter(*otherwise); otherwise++)
@@ -180,6 +181,7 @@ static bool contains(ares_view response, ares_view target, ares_arena *arena)
     return target.len > 1 && ares_view_find(response, target, 0) >= 0;
 }
 
+/* By letter where the response has one and the right one is known, else by text. */
 static int gpqa(const ares_verify_in *in, ares_verify_out *out)
 {
     const gpqa_options *o = in->options;

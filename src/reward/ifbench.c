@@ -105,6 +105,7 @@ static const ares_json *find_key(const ares_verify_in *in, const char *key, ares
     return NULL;
 }
 
+/* Fails unless entry k of checkers has a known id and the arguments that it needs. */
 static int check_checker(const ares_json *checker, int64_t k)
 {
     const ares_json *id = ares_json_get(checker, "id"), *kwargs = ares_json_get(checker, "kwargs");
@@ -168,6 +169,7 @@ static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t
     ares_json_end(s, ']');
 }
 
+/* Judges the text by the instructions of the row; mode decides the score alone. */
 static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text, ifeval_mode mode)
 {
     ares_arena arena = { 0 };

@@ -35,6 +35,7 @@ static ares_view last_fence(ares_view text)
     return found;
 }
 
+/* Right when the response, or its fence, is read as JSON. */
 static int json(const ares_verify_in *in, ares_verify_out *out)
 {
     const json_options *o = in->options;

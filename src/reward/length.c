@@ -83,6 +83,7 @@ static int check_overlong(const void *options)
         (long long)o->overlong_buffer_length, (long long)o->max_response_length);
 }
 
+/* reward/overlong becomes the share of responses with a penalty. */
 static int judge_overlong(const ares_verify_in *in, ares_verify_out *out)
 {
     const overlong_options *o = in->options;
@@ -166,6 +167,7 @@ static int64_t unique(const int32_t *ids, int64_t tokens, int64_t n)
     return found;
 }
 
+/* max_penalty times the share of n-grams that occurred before. */
 static int repetition(const ares_verify_in *in, ares_verify_out *out)
 {
     const repetition_options *o = in->options;

@@ -94,6 +94,7 @@ const ares_verifier ares_verifier_math = {
 ARES_OPTION_STRUCT(gsm8k_options, GSM8K_OPTIONS);
 static ARES_OPTION_TABLE(gsm8k_table, gsm8k_options, GSM8K_OPTIONS);
 
+/* strict: the answer without its commas; flexible: as it stands. */
 static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
 {
     const gsm8k_options *o = in->options;
@@ -129,6 +130,7 @@ const ares_verifier ares_verifier_gsm8k = {
  * the data set's own normalisation (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 
+/* A text above MATH_MAX_BYTES is no answer and counts as exhausted. */
 static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
 {
     ARES_TRY(grade_need_truth(in, "math_hendrycks"));
@@ -219,6 +221,7 @@ static bool read_integer(ares_view t, bool *negative, ares_view *digits)
     return true;
 }
 
+/* In the details, acc and pred are as in the original; extracted is the text as it stands. */
 static int dapo(const ares_verify_in *in, ares_verify_out *out)
 {
     const dapo_options *o = in->options;

@@ -236,6 +236,7 @@ enum {
     MAX_FIELDS = 32   /* numbers of one entry that become metrics */
 };
 
+/* Counts a failure and warns of the first ones; the error of a signal is none. */
 static void count_failure(ares_reward *r, reward_job *j, const reward_verdict *v, double score,
                           int64_t *warnings)
 {
@@ -254,6 +255,7 @@ static void count_failure(ares_reward *r, reward_job *j, const reward_verdict *v
     ares_str_fini(&why);
 }
 
+/* The metrics of a verdict: mean score, accuracy, and the verifier's own values. */
 static void count_verdict(ares_reward *r, const reward_verdict *v)
 {
     if (v->abstains) return;
@@ -442,6 +444,7 @@ void ares_reward_wait(ares_reward *r)
     reward_child_wait(children, n, &timed_out);
     ares_free(children);
     ares_pool_drain(r->pool);
+    /* every step has the metric, also one without failures */
     for (int i = 0; i < r->n; i++)
         tally_add(r->tally, TALLY_TOTAL, 0, 0, "reward/failed/%s", r->entries[i].name);
     for (int64_t k = 0; k < r->n_jobs; k++) {
@@ -479,6 +482,7 @@ static int reward_open_judge(ares_config *cfg, const char *path, const char *nam
     return rc;
 }
 
+/* A built-in verifier with the entry's other options as its own. */
 static void open_verifier(ares_config *cfg, const char *path, reward_entry *e)
 {
     void *options;
@@ -619,6 +623,7 @@ typedef struct python_function {
     const ares_json *kwargs;
 } python_function;
 
+/* Starts share/python_reward.py with a function, whose file may say how metrics call it. */
 static void open_python(ares_config *cfg, const char *path, ares_reward *r,
                         const python_function *f, reward_entry *e)
 {
@@ -751,6 +756,7 @@ static void refuse_process_options(ares_config *cfg, const char *path,
                           option);
 }
 
+/* An entry of worker.reward.rewards: a verifier, a C or Python function, or a command. */
 static void open_entry(ares_config *cfg, const char *path, ares_reward *r, reward_entry *e)
 {
     ares_config_bind(cfg, path, entry_table, &e->o);
@@ -893,6 +899,7 @@ static void check_names(ares_config *cfg, const ares_reward *r, int listed)
     }
 }
 
+/* worker.reward.rewards, an entry each. */
 static void open_listed(ares_config *cfg, ares_reward *r, const ares_json *list)
 {
     if (r->n == 0)
@@ -960,7 +967,7 @@ static void reward_open_entries(ares_config *cfg, ares_reward *r)
     r->n = listed                   ? (int)rc->rewards->count
            : rc->reward_funcs.count ? (int)rc->reward_funcs.count
                                     : 1;
-    r->entries = ares_calloc((size_t)r->n + 2, sizeof *r->entries);
+    r->entries = ares_calloc((size_t)r->n + 2, sizeof *r->entries); /* {name: length} included */
     if (listed + (rc->reward_function != NULL) + (rc->reward_funcs.count > 0) > 1)
         ares_config_fault(cfg, listed ? "worker.reward.rewards" : "worker.reward.reward_funcs",
                           "worker.reward.%s says what is rewarded; set one of them",
@@ -1035,6 +1042,7 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
     r->discards = strcmp(rc->on_failure, "discard") == 0;
     r->tally = tally_new();
     int before = ares_config_fault_count(cfg);
+    /* the later steps read what the entries are, so they wait until these are sound */
     reward_open_entries(cfg, r);
     if (ares_config_fault_count(cfg) == before) open_accuracy(cfg, r);
     if (ares_config_fault_count(cfg) == before) find_limit(cfg, r);

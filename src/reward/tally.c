@@ -31,6 +31,7 @@ void tally_free(tally *t)
     ares_free(t);
 }
 
+/* Adds s to the sums of that name, which start at zero. */
 static void add(tally *t, ares_view name, const sums *s)
 {
     int64_t i = ares_map_count(t->names);
@@ -66,6 +67,7 @@ int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m)
         ares_str_add(&mine, (const char *)&name.len, sizeof name.len);
         ares_str_add_view(&mine, name);
     }
+    /* every rank gets the bytes of all ranks in rank order, so all sums are the same bits */
     int rc = ares_world_gather_all(w, mine.data ? mine.data : "", mine.len, &all, NULL);
     for (size_t at = 0; rc == ARES_OK && at < all.len;) {
         sums s;

@@ -71,6 +71,7 @@ void judge_use_defaults(ares_judge *j)
     ares_config_resolve(j->defaults);
     ares_judge_check(j, j->defaults, "");
     if (ares_config_finish(j->defaults) == ARES_OK) return;
+    /* no fault yet: only a row that asks for this verifier needs its options */
     j->unusable = ares_strdup(ares_error_message());
     ares_error_clear();
 }
@@ -103,7 +104,7 @@ int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_ou
     ares_verify_in own = *in;
     if (j->unusable)
         return ares_fail(ARES_ECONFIG, "reward: %s: it needs options: %s", j->name, j->unusable);
-    if (j->boxed) {
+    if (j->boxed) { /* the verifier judges the content of the last box as if it were all */
         own.response = verifier_last_boxed(in->response, BOX_BRACE_NEEDED);
         out->no_answer = !own.response.data;
     }
@@ -162,6 +163,7 @@ void grade_answer_details(ares_verify_out *out, ares_view extracted, const char 
 {
     while (extracted.len > MATH_MAX_BYTES) {
         extracted.len = MATH_MAX_BYTES;
+        /* back to where a character begins */
         while (extracted.len && ((unsigned char)extracted.data[extracted.len] & 0xc0) == 0x80)
             extracted.len--;
     }

@@ -81,6 +81,7 @@ static bool number(reader *r)
     return true;
 }
 
+/* A value other than an object or an array, by its first character. */
 static bool scalar(reader *r)
 {
     switch (*r->p) {
@@ -523,6 +524,7 @@ static place outside_quotes(char c, char delimiter, sink *s)
     return IN_FIELD;
 }
 
+/* The place after character c, which goes to the field, ends it, or is a quote. */
 static place after(place at, char c, char delimiter, sink *s)
 {
     switch (at) {
@@ -545,6 +547,7 @@ static place after(place at, char c, char delimiter, sink *s)
     return QUOTED;
 }
 
+/* Reads the whole text; false: the reference refuses it. */
 static bool run(ares_view text, char delimiter, sink *s)
 {
     place at = START_ROW;

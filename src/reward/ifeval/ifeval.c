@@ -143,6 +143,7 @@ static void forget(ares_arena *scratch)
     else ares_arena_reset(scratch);
 }
 
+/* Check i of the table on one variant of a text; takes its steps from the budget first. */
 static bool judge(int i, const ares_json *kwargs, ares_view text, ifeval_budget *budget,
                   ares_arena *scratch)
 {

@@ -96,6 +96,7 @@ static size_t wide_quote(const char *p, const char *end, bool closing)
     return u[2] == 0x9c || u[2] == 0x98 || u[2] == 0x9e ? 3 : 0;
 }
 
+/* 1, 18: blanks around quotation marks beyond ASCII. */
 static void pad_wide_quotes(work *w, bool closing)
 {
     if (!w->wide) return;
@@ -317,6 +318,7 @@ static size_t two_words(const char *p, const char *end, size_t *whole)
     return 0;
 }
 
+/* 17, 20: a blank in front, then words of two tokens wherever a word begins. */
 static void split_contractions(work *w)
 {
     const char *p = w->text.data, *end = p + w->text.len;

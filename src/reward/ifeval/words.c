@@ -42,7 +42,10 @@ uint32_t ifeval_next_wide(const char **p, const char *end)
     return ++*p, IFEVAL_BROKEN + c;
 }
 
-/* The start of the last character of [start, end), start < end. */
+/*
+ * The start of the last character of [start, end), start < end: back over at most three bytes that
+ * continue a character, unless these make none that reaches to the end.
+ */
 static const char *back(const char *start, const char *end)
 {
     const char *p = end - 1;

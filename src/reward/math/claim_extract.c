@@ -295,10 +295,12 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
         }
         i = latex ? m.end : ARES_MAX(m.start + m.text.len, i + 1);
     }
+    /* boxes are trusted less than "final answer is .. I hope" and more than all other words */
     for (int k = 0; k < ARES_COUNT(levels); k++) {
         ares_view box;
         bool boxed = levels[k] == 50 && boxes(t, arena, budget, &box);
         if (boxed && n < most) out[n++] = (claim_candidate){ box, false };
+        /* of LaTeX and prose with the same trust, the one that ends later comes first */
         bool later = have[k][PROSE] && (!have[k][LATEX] || best[k][PROSE].end > best[k][LATEX].end);
         for (int side = 0; side < KINDS; side++) {
             int kind = later ? KINDS - 1 - side : side;
@@ -642,7 +644,7 @@ ares_view claim_normalize(ares_view text, ares_arena *arena, math_budget *budget
     ares_view t = { ares_arena_copy(arena, s.data ? s.data : "", s.len), s.len };
     ares_str_fini(&s);
     t = without_text_tail(t);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) { /* a second unit may stand before the first */
         ares_view shorter = without_unit(t);
         if (shorter.len) t = shorter;
     }

@@ -455,6 +455,7 @@ static bool named(reader *r, value_program *p, operand *o)
     return variable(r, p, "\\", c);
 }
 
+/* A number, a bracket, a control word or a letter. */
 static bool atom(reader *r, value_program *p, operand *o)
 {
     char c = peek(r);
@@ -563,6 +564,7 @@ static bool factors(reader *r, value_program *p, operand *o)
     return true;
 }
 
+/* Signs, then factors; an even number of minus signs cancels out. */
 static bool signed_factors(reader *r, value_program *p, operand *o)
 {
     bool negative = false;
@@ -902,7 +904,7 @@ static claim_node *elements(reader *r, size_t from, size_t to, claim_kind kind)
     size_t start = from;
     reader inner = *r;
     if (++inner.depth > MATH_MAX_DEPTH) return NULL;
-    claim_node *tuples = claim_new(r->book, kind);
+    claim_node *tuples = claim_new(r->book, kind); /* the groups; list has the elements of all */
     for (size_t i = from; i <= to; i++) {
         if (!value_spend(r->book->budget, 1)) return NULL;
         char c = i < to ? r->text.data[i] : ';';

@@ -101,6 +101,7 @@ static bool spelled(const claim_book *b, const claim_node *n, char *text, size_t
     return *len > 0;
 }
 
+/* By name where one is a letter, by decimals where one is a decimal, else by value. */
 static bool same_expression(claim_book *b, const claim_node *gold, const claim_node *given)
 {
     value_names names = { .count = 0 };
@@ -177,6 +178,7 @@ static int distinct(claim_book *b, const claim_node *n, claim_node **out, int de
     return count;
 }
 
+/* Intervals by ends, unions and sets in any order, tuples in order. */
 static bool same_sets(claim_book *b, const claim_node *gold, const claim_node *given, int depth)
 {
     if (gold->kind == CLAIM_INTERVAL && given->kind == CLAIM_INTERVAL)

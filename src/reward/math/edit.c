@@ -35,7 +35,7 @@ ares_view edit_trim(ares_view t)
     size_t from = 0, to = t.len, n;
     while (from < to && (n = edit_space(t, from)) > 0) from += n;
     while (to > from) {
-        size_t start = to - 1;
+        size_t start = to - 1; /* of the last character: no white space has more than 3 bytes */
         while (start > from && to - start < 3 && ((unsigned char)t.data[start] & 0xc0) == 0x80)
             start--;
         if (edit_space(t, start) != to - start) break;
@@ -60,7 +60,7 @@ ares_view edit_tail(ares_view t, size_t n)
 ares_view edit_replace(ares_view t, const char *from, const char *to, ares_arena *arena)
 {
     size_t n = strlen(from), m = strlen(to), count = (size_t)edit_count(t, from), w = 0, i = 0;
-    if (!count) return t;
+    if (!count) return t; /* most steps of a normal form find nothing, and copy nothing */
     char *out = ares_arena_alloc(arena, t.len + count * m + 1);
     ares_view needle = { from, n };
     for (int64_t at; (at = ares_view_find(t, needle, i)) >= 0; i = (size_t)at + n) {

@@ -601,6 +601,7 @@ static ares_view repeating(ares_view whole, ares_view before, ares_view period, 
     return ares_view_of(integer ? a : ares_arena_printf(arena, "(%s/%s)", a, b));
 }
 
+/* Replaces every repeating decimal, which stands before \overline{digits}. */
 static ares_view rewrite_repeating(ares_view t, ares_arena *arena)
 {
     static const char mark[] = "\\overline{";
@@ -728,6 +729,7 @@ static const alphabet alphabets[] = {
     { "mathfrak", 0x1d504, 0x1d51e, 0, "CHIRZ", { 0x212d, 0x210c, 0x2111, 0x211c, 0x2128 } },
 };
 
+/* Appends the text with its letters and digits in the alphabet; others stay. */
 static void add_styled(const alphabet *s, ares_view t, edit_out *out)
 {
     for (size_t i = 0; i < t.len; i++) {

@@ -620,6 +620,7 @@ static bool same_elements(judge *j, ares_view given, ares_view truth)
 
 /* ------------------------------------------------------------------ matrices */
 
+/* As many rows of as many cells, and each cell the same. */
 static bool same_matrix(judge *j, const matrix *given, const matrix *truth)
 {
     size_t a = 0, b = 0;
@@ -713,6 +714,7 @@ static bool decide(judge *j, ares_view given, ares_view truth, const char **by)
     return g.len && t.len && same_elements(j, g, t);
 }
 
+/* One level of the judge: takes the work from the budget and bounds the depth of matrices. */
 static bool equal(judge *j, ares_view given, ares_view truth, const char **decided_by)
 {
     const char *by = "no";

@@ -263,6 +263,7 @@ static bool float_binomial(mpfr_ptr n, mpfr_srcptr k, math_budget *budget)
     return true;
 }
 
+/* a = ln a / ln base */
 static bool float_log_base(mpfr_ptr a, mpfr_srcptr base, math_budget *budget)
 {
     if (mpfr_sgn(a) <= 0 || mpfr_sgn(base) <= 0 || mpfr_cmp_ui(base, 1) == 0 ||
@@ -275,6 +276,7 @@ static bool float_log_base(mpfr_ptr a, mpfr_srcptr base, math_budget *budget)
     return mpfr_div(a, a, under.v, RN), true;
 }
 
+/* a = a kind b; false where it is not defined. */
 static bool float_two(value_kind kind, mpfr_ptr a, mpfr_srcptr b, math_budget *budget)
 {
     switch (kind) {
@@ -640,6 +642,7 @@ static bool letters_of_name(parser *s, size_t bytes)
     return true;
 }
 
+/* A bracket, a number, a word (a function or a constant), or a letter as a variable. */
 static bool primary(parser *s)
 {
     char c = peek(s);
@@ -714,6 +717,7 @@ static bool operand(parser *s)
     return true;
 }
 
+/* Operands with "*" or "/" between them, or side by side. */
 static bool product(parser *s)
 {
     if (!operand(s)) return false;

@@ -53,10 +53,29 @@ static ares_view text_member(const ares_json *o, const char *key)
     return v && v->type == ARES_JSON_STRING ? ares_view_trim(v->text) : (ares_view){ NULL, 0 };
 }
 
+/*
+ * The row's own rm_type; data NULL: it has none. *no_text: it has one that is no string, in whose
+ * place the default verifier does not stand in.
+ */
+static ares_view own_rm_type(const ares_json *row, bool *no_text)
+{
+    const ares_json *const objects[] = { ares_json_get(row, "metadata"), row };
+    bool other = false;
+    *no_text = false;
+    for (int k = 0; k < ARES_COUNT(objects); k++) {
+        const ares_json *v = ares_json_get(objects[k], "rm_type");
+        ares_view text = text_member(objects[k], "rm_type");
+        if (text.len) return text;
+        other = other || (v && v->type != ARES_JSON_STRING && v->type != ARES_JSON_NULL);
+    }
+    *no_text = other;
+    return (ares_view){ NULL, 0 };
+}
+
 ares_view auto_rm_type(const ares_json *row, const ares_json *sources, const char *fallback)
 {
-    ares_view type = text_member(ares_json_get(row, "metadata"), "rm_type");
-    if (!type.len) type = text_member(row, "rm_type");
+    bool no_text;
+    ares_view type = own_rm_type(row, &no_text);
     if (type.len) return type;
     ares_view source = text_member(row, "data_source");
     const ares_json *own = sources && source.data ? ares_json_find(sources, source) : NULL;
@@ -83,30 +102,14 @@ static const ares_judge *find_judge(const judge_set *set, ares_view name)
     return NULL;
 }
 
-/* Whether the row has this member, with a value that is neither a string nor null. */
-static bool is_no_text(const ares_json *o, const char *key)
-{
-    const ares_json *v = ares_json_get(o, key);
-    return v && v->type != ARES_JSON_STRING && v->type != ARES_JSON_NULL;
-}
-
-/* Whether the row has an rm_type that is no string; the default verifier does not stand in. */
-static bool has_no_name(const ares_json *row)
-{
-    const ares_json *metadata = ares_json_get(row, "metadata");
-    return !text_member(metadata, "rm_type").len && !text_member(row, "rm_type").len &&
-           (is_no_text(metadata, "rm_type") || is_no_text(row, "rm_type"));
-}
-
 /* Says why the row has no verifier. */
 static int fail_without_judge(const auto_options *o, const ares_json *row, ares_view name)
 {
     const char *names[128], *nearest;
     char word[64] = { 0 };
     int n = 0;
-    bool named = text_member(ares_json_get(row, "metadata"), "rm_type").len ||
-                 text_member(row, "rm_type").len;
-    if (has_no_name(row))
+    bool no_text, named = own_rm_type(row, &no_text).len;
+    if (no_text)
         return ares_fail(ARES_ECONFIG,
                          "reward: auto: the row's rm_type is not a string; give a verifier's name");
     if (!name.len)
@@ -131,7 +134,9 @@ static int dispatch(const ares_verify_in *in, ares_verify_out *out)
     const auto_options *o = in->options;
     ares_view name = auto_rm_type(in->row, o->sources, o->rm_type);
     const ares_judge *j = find_judge(&o->set, name);
-    if (!j || has_no_name(in->row)) return fail_without_judge(o, in->row, name);
+    bool no_text;
+    own_rm_type(in->row, &no_text);
+    if (!j || no_text) return fail_without_judge(o, in->row, name);
     const char *name_of_judge = out->judged_by = judge_name(j), *plain = name_of_judge,
                *missing = judge_unusable(j);
     size_t prefix = sizeof ARES_BOXED_PREFIX - 1;

@@ -27,6 +27,7 @@
 
 typedef double user_function(const char *response, const char *ground_truth, const char *row_json);
 
+/* A string member as text that ends with NUL; "" where there is none. */
 static const char *text_of(ares_arena *arena, const ares_json *line, const char *key)
 {
     const ares_json *v = ares_json_get(line, key);
@@ -190,6 +191,7 @@ void reward_child_free(reward_child *c)
     ares_free(c);
 }
 
+/* Starts the process, whose time begins now. */
 static int start(worker *w)
 {
     ARES_TRY(ares_child_start(&w->process, w->of->argv, w->of->o.memory_bytes));

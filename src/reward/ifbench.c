@@ -209,6 +209,7 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
     return ARES_OK;
 }
 
+/* What follows a </think> is trimmed; a response without one is judged as it stands. */
 static int ifbench(const ares_verify_in *in, ares_verify_out *out)
 {
     static const char *const modes[] = {

@@ -195,6 +195,7 @@ ares_view verifier_last_boxed(ares_view t, int flags)
  * from the question.
  */
 
+/* Compares the spellings, which are one per value. */
 static int number(const ares_verify_in *in, ares_verify_out *out)
 {
     grade_number want, have;
@@ -241,6 +242,7 @@ static bool same_text(ares_view a, ares_view b)
     }
 }
 
+/* The ground truth may stand in a box itself. */
 static int boxed(const ares_verify_in *in, ares_verify_out *out)
 {
     ares_view answer = verifier_last_boxed(in->response, BOX_LOOSE), truth = in->ground_truth,
@@ -315,6 +317,7 @@ static double f1_of(ifeval_list have, ifeval_list want)
     return 2 * precision * recall / (precision + recall);
 }
 
+/* Too long a text is exhausted, and scores 0. */
 static int f1(const ares_verify_in *in, ares_verify_out *out)
 {
     ares_arena arena = { 0 };

@@ -124,7 +124,7 @@ void ares_reward_submit(ares_reward *r, ares_reward_item *item)
         builtins = builtins || r->entries[i].judge;
         j->left += r->entries[i].child != NULL;
     }
-    j->left += builtins;
+    j->left += builtins; /* all verifiers of this process count as one, since one task runs them */
     if (r->users) write_line(r, &item->in);
     for (int i = 0; i < r->n && r->users; i++)
         if (r->entries[i].child)
@@ -132,6 +132,7 @@ void ares_reward_submit(ares_reward *r, ares_reward_item *item)
     if (builtins) ares_pool_post(r->pool, run_verifiers, j);
 }
 
+/* Frees a job with its verdicts, of which the last one is accuracy_judge's. */
 static void reward_job_free(reward_job *j)
 {
     for (int i = 0; i <= j->owner->n; i++) {
@@ -420,6 +421,7 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
     }
     if (!item->in.stopped && !ares_is_null_f64(r->cfg.unfinished_score))
         score = unshaped = r->cfg.unfinished_score;
+    /* parts are summed in double; the batch keeps f32 */
     item->score = (float)score;
     item->unshaped = (float)unshaped;
     write_details(r, j);
@@ -499,6 +501,7 @@ static void open_verifier(ares_config *cfg, const char *path, reward_entry *e)
     ares_judge_check(e->judge, cfg, path);
 }
 
+/* A user's process with the options of its entry; memory_mb 0: no limit. */
 static reward_child *new_child(const reward_entry *e, char *const *argv, bool batch,
                                int64_t memory_mb)
 {
@@ -569,6 +572,7 @@ static bool is_taken(const char *name)
     return found;
 }
 
+/* What follows the last slash. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -585,7 +589,7 @@ static char *constant_of(ares_view source, const char *name)
         next = stop + 1;
         size_t n = strlen(name);
         if ((size_t)(stop - p) < n || memcmp(p, name, n) != 0) continue;
-        for (p += n; p < stop && *p == ' ';) p++;
+        for (p += n; p < stop && *p == ' ';) p++; /* NAME = "text" with any blanks */
         if (p == stop || *p++ != '=') continue;
         while (p < stop && *p == ' ') p++;
         const char *quote = p < stop && strchr("'\"", *p) ? p : NULL,

@@ -109,6 +109,7 @@ static const range other_upper[] = {
     { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
 };
 
+/* The ranges are sorted, so the search ends at the first one beyond c. */
 static bool within(const range *ranges, int n, uint32_t c)
 {
     for (int i = 0; i < n && c >= ranges[i].first; i++)
@@ -179,6 +180,7 @@ static bool is_trimmed(uint32_t c, int kind)
     return kind == IFEVAL_SPACE ? ifeval_is_space(c) : c == ' ' || ifeval_is_punct(c);
 }
 
+/* v without the characters at its beginning that is_trimmed names. */
 static ares_view cut_left(ares_view v, int kind)
 {
     const char *p = v.data, *end = p + v.len;

@@ -42,7 +42,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
         open = blanks(t, open);
         if (open >= limit) break;
         size_t close = open, depth = 0;
-        for (; close < limit; close++) {
+        for (; close < limit; close++) { /* to the brace that closes it */
             depth += t.data[close] == '{';
             if (t.data[close] == '}' && --depth == 0) break;
         }
@@ -53,7 +53,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
             break;
         }
         ares_view content = ares_view_trim((ares_view){ t.data + open + 1, close - open - 1 });
-        if (n) {
+        if (n) { /* joined only when near to the box after it, or separated from it by a word */
             ares_view between = { t.data + close + 1, last_start - close - 1 };
             bool separated = false;
             for (size_t k = 0; k < between.len && between.len < 70; k++) {
@@ -71,7 +71,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
     if (n == 0) return false;
     size_t bytes = 0, w = 0;
     for (int k = 0; k < n; k++) bytes += found[k].len + 1;
-    if (bytes > MATH_MAX_BYTES + MOST) {
+    if (bytes > MATH_MAX_BYTES + MOST) { /* too long to be judged: the last box alone */
         *out = found[0];
         return true;
     }
@@ -210,6 +210,7 @@ static bool number_at(ares_view t, size_t i, match *m)
         return false;
     for (w = j; w < t.len && w - j < MATH_MAX_BYTES; w++) {
         if (edit_digit(t.data[w])) continue;
+        /* a separator of thousands before exactly three digits */
         bool grouped = (t.data[w] == ',' || t.data[w] == ' ') && w + 3 < t.len &&
                        edit_digit(t.data[w + 1]) && edit_digit(t.data[w + 2]) &&
                        edit_digit(t.data[w + 3]) && (w + 4 == t.len || !edit_digit(t.data[w + 4]));

@@ -101,6 +101,7 @@ static void skip(reader *r)
         }
     }
 }
+/* The next character after blanks; 0 at the end. */
 static char peek(reader *r)
 {
     skip(r);
@@ -116,6 +117,7 @@ static ares_view command(reader *r)
     if (i == r->at + 1 && i < r->end) i++; /* \{ and others of one character */
     return (ares_view){ r->text.data + r->at + 1, i - r->at - 1 };
 }
+/* Whether the control word is the next one; then it is read. */
 static bool take_command(reader *r, const char *name)
 {
     ares_view c = command(r);
@@ -123,6 +125,7 @@ static bool take_command(reader *r, const char *name)
     r->at += c.len + 1;
     return true;
 }
+/* The same for a character. */
 static bool take(reader *r, char c)
 {
     if (peek(r) != c) return false;
@@ -213,6 +216,7 @@ static bool span(reader *r, value_program *p, size_t from, size_t to, operand *o
     return sum(&inner, p, o) && peek(&inner) == 0;
 }
 
+/* The argument that follows, as one expression. */
 static bool argument(reader *r, value_program *p, operand *o)
 {
     size_t from, to;
@@ -316,6 +320,7 @@ static bool function(reader *r, value_program *p, int which)
         if (c == '^') ok = powered = argument(r, &power, &exponent);
         else ok = based = argument(r, &base, &unused);
     }
+    /* \sin^{-1} is the inverse function, not the reciprocal */
     if (powered && exponent.kind == WHOLE && exponent.n == -1 &&
         (kind == VALUE_SIN || kind == VALUE_COS || kind == VALUE_TAN)) {
         kind = kind == VALUE_SIN ? VALUE_ARCSIN : kind == VALUE_COS ? VALUE_ARCCOS : VALUE_ARCTAN;
@@ -597,6 +602,7 @@ static bool product(reader *r, value_program *p, operand *o)
     }
 }
 
+/* Products with signs between them; false too when p has failed. */
 static bool sum(reader *r, value_program *p, operand *o)
 {
     if (!product(r, p, o)) return false;
@@ -624,6 +630,7 @@ static claim_node *expression(reader *r, size_t from, size_t to)
     return n;
 }
 
+/* Moves both ends of a span over its blanks. */
 static void trim(const reader *r, size_t *from, size_t *to)
 {
     while (*from < *to && blank(r->text.data[*from])) ++*from;
@@ -641,6 +648,7 @@ static claim_node *read_matrix(reader *r, size_t from, size_t to)
         t = ares_view_trim((ares_view){ t.data + 1, t.len - 2 });
     }
     if (!ares_view_starts(t, ARES_VIEW("\\begin{"))) return NULL;
+    /* the whole text must be one environment of a kind; cells are expressions */
     for (int i = 0; i < ARES_COUNT(kinds); i++) {
         ares_view open = ares_view_of(ares_arena_printf(r->book->arena, "\\begin{%s}", kinds[i])),
                   close = ares_view_of(ares_arena_printf(r->book->arena, "\\end{%s}", kinds[i]));
@@ -716,6 +724,7 @@ static bool set_atom(reader *r, size_t from, size_t to, claim_node **node)
     }
     bool escaped = t.len > 3 && t.data[0] == '\\' && t.data[1] == '{';
     char open = t.len ? t.data[escaped] : 0;
+    /* the bracket that opens the span must close at its end, and not before */
     if (t.len < 3 || !strchr("([{", open)) return false;
     reader inner = *r;
     inner.end = to;

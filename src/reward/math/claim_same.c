@@ -344,6 +344,10 @@ static const claim_node *shortened(claim_book *b, const claim_node *n)
     return out;
 }
 
+/*
+ * Whether two nodes are the same. x = a = b counts as x = b; where only one node is an equation,
+ * its right side is compared; a gold inequality becomes an interval when the given answer is a set.
+ */
 static bool same(claim_book *b, const claim_node *gold, const claim_node *given, int depth)
 {
     if (depth > MATH_MAX_DEPTH || !value_spend(b->budget, 8)) return false;

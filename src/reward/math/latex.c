@@ -358,6 +358,7 @@ static bool greek_letter(ares_view t, size_t i)
            edit_char(t, i) == 2;
 }
 
+/* Whether only letters, Latin or Greek, stand from i on; true at the end of the text. */
 static bool letters_only(ares_view t, size_t i)
 {
     for (; i < t.len; i += greek_letter(t, i) ? 2 : 1)
@@ -377,6 +378,7 @@ static bool one_root(ares_view t, size_t i)
     return i + 1 == t.len;
 }
 
+/* Whether a text is one letter, one number, one root or pi, and so can follow a "/". */
 static bool single_atom(ares_view t)
 {
     bool letter = t.len && letters_only(t, 0) && edit_char(t, 0) == t.len;
@@ -542,6 +544,7 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
     return true;
 }
 
+/* Appends the text converted; false when it cannot be, or the budget or the depth ends. */
 static bool convert(reader *r, ares_view t, edit_out *out)
 {
     r->budget->steps -= (int64_t)t.len + 1;
@@ -946,6 +949,7 @@ static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edi
     return true;
 }
 
+/* The reference: control sequences and ligatures are converted, the braces of groups vanish. */
 static bool reference_convert(reference_reader *r, ares_view t, edit_out *out)
 {
     static const struct {

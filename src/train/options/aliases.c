@@ -1001,7 +1001,7 @@ const ares_config_alias train_aliases[] = {
     { "bf16", NULL, NULL, "set worker.actor.fsdp.torch_dtype: bf16" },
     { "fp16", "", "=false", UNSAID },
     { "fp16", NULL, NULL, NO_FP16 },
-    /* batches of samples: translate_trl */
+    /* batches of samples: translate_batches */
     { "per_device_train_batch_size", TRL_BATCH("per_device_train_batch_size"), NULL, NULL },
     { "gradient_accumulation_steps", TRL_BATCH("gradient_accumulation_steps"), NULL, NULL },
     { "generation_batch_size", TRL_BATCH("generation_batch_size"), NULL, NULL },
@@ -1303,27 +1303,21 @@ static void translate_batches(ares_config *cfg)
     }
 }
 
-/* verl's "0.5_4.0": weights outside of the two are 0. */
-static void translate_bounds(ares_config *cfg)
+static void translate(ares_config *cfg)
 {
-    static const char upper[] = ACTOR "rollout_is_threshold";
-    const char *both = ares_config_given(cfg, upper), *mid = both ? strchr(both, '_') : NULL;
-    if (!mid || strlen(both) > 60) return;
-    char lower[64], higher[64];
-    (void)snprintf(lower, sizeof lower, "%.*s", (int)(mid - both), both);
-    (void)snprintf(higher, sizeof higher, "%s", mid + 1);
-    ares_config_follow(cfg, ACTOR "rollout_is_threshold_lower", lower, upper);
-    ares_config_follow(cfg, ACTOR "rollout_is_mode", "mask", upper);
-    ares_config_follow(cfg, upper, higher, upper);
-}
-
-/* TRL's accuracy_reward reads `solution`. */
-static void translate_trl(ares_config *cfg)
-{
+    static const char one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold";
+    char path[64], lower[64], higher[64];
     translate_batches(cfg);
-    translate_bounds(cfg);
-    static const char one[] = "worker.reward.reward_funcs";
-    char path[64];
+    /* verl's "0.5_4.0": weights outside of the two are 0 */
+    const char *both = ares_config_given(cfg, upper), *mid = both ? strchr(both, '_') : NULL;
+    if (mid && strlen(both) <= 60) {
+        (void)snprintf(lower, sizeof lower, "%.*s", (int)(mid - both), both);
+        (void)snprintf(higher, sizeof higher, "%s", mid + 1);
+        ares_config_follow(cfg, ACTOR "rollout_is_threshold_lower", lower, upper);
+        ares_config_follow(cfg, ACTOR "rollout_is_mode", "mask", upper);
+        ares_config_follow(cfg, upper, higher, upper);
+    }
+    /* TRL's accuracy_reward reads a row's `solution`; reward_funcs is a name or a list of names */
     const char *name = ares_config_given(cfg, one);
     for (int i = 0; name || i == 0; i++) {
         if (name && strcmp(name, "accuracy_reward") == 0)
@@ -1337,5 +1331,5 @@ void train_add_aliases(ares_config *cfg)
 {
     ares_config_add_aliases(cfg, train_aliases, train_alias_count);
     ares_config_add_defaults(cfg, defaults, ARES_COUNT(defaults));
-    ares_config_translate_with(cfg, translate_trl);
+    ares_config_translate_with(cfg, translate);
 }

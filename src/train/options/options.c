@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The device of a run, and whose arithmetic it does: what both kinds of runs check. */
+/* The device and its kernels; checked for reinforcement learning and for supervised training. */
 
 void device_check(ares_config *cfg, const ares_trainer_config *c)
 {
@@ -33,7 +33,7 @@ void device_check(ares_config *cfg, const ares_trainer_config *c)
                           c->device);
 }
 
-/* Whether so many ranks, on that device, can decode by tensor_parallel_size. */
+/* Rules of tensor_parallel_size: so many ranks divide the model among them to decode. */
 static void device_check_parallel(ares_config *cfg, const ares_train_config *c, int world)
 {
     int64_t parts = c->rollout.tensor_parallel_size;
@@ -67,7 +67,10 @@ void pixels_check(ares_config *cfg, const ares_data_config *d)
                       (long long)d->max_pixels);
 }
 
-/* What over-sampling is asked for with, and what it cannot go with (docs/curriculum.md). */
+/*
+ * Over-sampling and partial rollouts: the options that ask for them, and the options that exclude
+ * them (docs/curriculum.md).
+ */
 
 ARES_OPTION_TABLE(oversampling_options, ares_oversampling_config, ARES_OVERSAMPLING_OPTIONS);
 
@@ -79,10 +82,29 @@ bool oversampling_wanted(const ares_train_config *c)
     return c->oversampling.batch != ARES_NULL_I64 || c->oversampling.partial;
 }
 
-/* A batch is filled by fetches until it is full: what says how rounds of draws end says nothing. */
-static void check_rounds(ares_config *cfg, const ares_train_config *c, const char *by)
+static void oversampling_check(ares_config *cfg, const ares_train_config *c)
 {
+    const ares_oversampling_config *o = &c->oversampling;
     const ares_filter_config *f = &c->filter;
+    const char *by = o->batch != ARES_NULL_I64 ? OVER : PARTIAL;
+    if (c->trainer.val_only || !oversampling_wanted(c)) return;
+    if (agents_wanted(c)) {
+        ares_config_fault(cfg, by,
+                          "an episode with an environment cannot be cut and go on later; leave it "
+                          "out");
+        return;
+    }
+    if (o->batch != ARES_NULL_I64 && o->batch < c->data.rollout_batch_size)
+        ares_config_fault(cfg, OVER,
+                          "a fetch must fill the batch: data.rollout_batch_size is %lld; set that "
+                          "or more",
+                          (long long)c->data.rollout_batch_size);
+    if (o->batch != ARES_NULL_I64 && o->batch > INT32_MAX / c->rollout.n)
+        ares_config_fault(cfg, OVER,
+                          "a fetch would have more than 2147483647 responses (worker.rollout.n = "
+                          "%lld); 2 or 3 times data.rollout_batch_size is usual",
+                          (long long)c->rollout.n);
+    /* fetches go on until the batch is full, so options that end rounds of draws have no effect */
     ares_filter_config of_draws, of_batch;
     ares_filter_stages(f, &of_draws, &of_batch);
     if (c->data.mini_rollout_batch_size != ARES_NULL_I64)
@@ -103,38 +125,13 @@ static void check_rounds(ares_config *cfg, const ares_train_config *c, const cha
                           "with %s prompts are drawn until the batch is full, or the run ends; set "
                           "error",
                           by);
-}
-
-static void oversampling_check(ares_config *cfg, const ares_train_config *c)
-{
-    const ares_oversampling_config *o = &c->oversampling;
-    const char *by = o->batch != ARES_NULL_I64 ? OVER : PARTIAL;
-    if (c->trainer.val_only) return;
-    if (!oversampling_wanted(c)) return;
-    if (agents_wanted(c)) {
-        ares_config_fault(cfg, by,
-                          "an episode with an environment cannot be cut and go on later; leave it "
-                          "out");
-        return;
-    }
-    if (o->batch != ARES_NULL_I64 && o->batch < c->data.rollout_batch_size)
-        ares_config_fault(cfg, OVER,
-                          "a fetch must fill the batch: data.rollout_batch_size is %lld; set that "
-                          "or more",
-                          (long long)c->data.rollout_batch_size);
-    if (o->batch != ARES_NULL_I64 && o->batch > INT32_MAX / c->rollout.n)
-        ares_config_fault(cfg, OVER,
-                          "a fetch would have more than 2147483647 responses (worker.rollout.n = "
-                          "%lld); 2 or 3 times data.rollout_batch_size is usual",
-                          (long long)c->rollout.n);
-    check_rounds(cfg, c, by);
     if (c->actor.recompute_log_probs && strcmp(o->old_log_probs, "stored") == 0)
         ares_config_fault(cfg, "curriculum.partial.old_log_probs",
                           "worker.actor.recompute_log_probs computes all of them; set recompute, "
                           "or the other to false");
 }
 
-/* Options of training in environments: what follows from them, and what does not go with them. */
+/* Training in environments: options that follow from env.*, and options that env.* excludes. */
 
 static ARES_OPTION_TABLE(agents_options, ares_agents_config, ARES_AGENTS_OPTIONS);
 static ARES_OPTION_TABLE(train_options, ares_agent_side_config, ARES_AGENT_TRAIN_OPTIONS);
@@ -142,7 +139,7 @@ static ARES_OPTION_TABLE(val_options, ares_agent_side_config, ARES_AGENT_VAL_OPT
 
 enum { TAGS = 64 };
 
-/* The k-th of a list of tags, or the only one; NULL: there are no more. */
+/* The k-th tag of a list; for k = 0 also a tag that is given without a list. NULL: no more. */
 static const char *given_tag(ares_config *cfg, const char *path, int k)
 {
     char item[64];
@@ -151,7 +148,7 @@ static const char *given_tag(ares_config *cfg, const char *path, int k)
     return tag || k ? tag : ares_config_given(cfg, path);
 }
 
-/* What another option says as well; own: its default is what counts where it is not given. */
+/* The option at path takes the value of `own`, an option of env.train, or its default, fallback. */
 static void follow_agents(ares_config *cfg, const char *path, const char *own, const char *fallback)
 {
     const char *value = ares_config_given(cfg, own);
@@ -210,46 +207,14 @@ static void check_side(ares_config *cfg, const ares_agent_side_config *s, const 
                           (long long)s->tags.count, path);
 }
 
-/* Options of data sets and rewards: an environment is its own prompt and its own judge. */
-static void check_foreign(ares_config *cfg, const ares_train_config *c)
-{
-    static const char *const rewards[] = {
-        "rewards",     "reward_function",    "max_length",
-        "safe_length", "len_reward_penalty", "unfinished_score"
-    };
-    char option[64];
-    for (int i = 0; i < ARES_COUNT(rewards); i++) {
-        snprintf(option, sizeof option, "worker.reward.%s", rewards[i]);
-        const ares_json *v = ares_config_get(cfg, option);
-        if (v && v->type != ARES_JSON_NULL)
-            ares_config_fault(cfg, option, "environments score their episodes; leave it out");
-    }
-    if (c->agents_train.tags.count && c->data.train_files.count)
-        ares_config_fault(cfg, "data.train_files",
-                          "env.train.tags says that the run trains in environments; leave one out");
-    if (c->agents_val.tags.count && c->data.val_files.count)
-        ares_config_fault(cfg, "data.val_files",
-                          "env.val.tags says that the run validates in environments; leave one "
-                          "out");
-    if (!c->agents_train.tags.count && c->data.train_files.count)
-        ares_config_fault(cfg, "env.val.tags",
-                          "the run trains on data.train_files, and would be validated in "
-                          "environments; train in environments, too, or leave it out");
-    if (c->agents_train.tags.count && c->data.val_files.count)
-        ares_config_fault(cfg, "data.val_files",
-                          "the run trains in environments; set env.val.tags instead");
-    if (!c->data.apply_chat_template)
-        ares_config_fault(cfg, "data.apply_chat_template",
-                          "a conversation with an environment needs a chat template; set true");
-}
-
-/* Whether the option has its value from the other one, where that was given. */
+/* Whether `from` was given, and the option has its value. */
 static bool follows(ares_config *cfg, const char *option, const char *from)
 {
     const char *given = ares_config_given(cfg, from), *is = ares_config_get_text(cfg, option);
     return given && is && strcmp(given, is) == 0;
 }
 
+/* The sizes of a step come from env.train; the options of data sets may only repeat them. */
 static void check_agent_sizes(ares_config *cfg, const ares_train_config *c)
 {
     const ares_agent_side_config *s = &c->agents_train;
@@ -270,14 +235,43 @@ static void check_agent_sizes(ares_config *cfg, const ares_train_config *c)
                           "set the number of steps");
 }
 
-/* Faults of env.* and of what does not go with it. */
+/* Faults of env.*, and of options that environments exclude. */
 static void agents_check(ares_config *cfg, const ares_train_config *c)
 {
+    static const char *const rewards[] = {
+        "rewards",     "reward_function",    "max_length",
+        "safe_length", "len_reward_penalty", "unfinished_score"
+    };
+    char option[64];
+    bool trains = c->agents_train.tags.count > 0; /* in environments */
     ares_env_check_definitions(cfg);
     if (!agents_wanted(c)) return;
     check_side(cfg, &c->agents_train, "env.train");
     check_side(cfg, &c->agents_val, "env.val");
-    check_foreign(cfg, c);
+    /* an environment has its own prompts and scores: options of data sets and rewards are faults */
+    for (int i = 0; i < ARES_COUNT(rewards); i++) {
+        snprintf(option, sizeof option, "worker.reward.%s", rewards[i]);
+        const ares_json *v = ares_config_get(cfg, option);
+        if (v && v->type != ARES_JSON_NULL)
+            ares_config_fault(cfg, option, "environments score their episodes; leave it out");
+    }
+    if (trains && c->data.train_files.count)
+        ares_config_fault(cfg, "data.train_files",
+                          "env.train.tags says that the run trains in environments; leave one out");
+    if (c->agents_val.tags.count && c->data.val_files.count)
+        ares_config_fault(cfg, "data.val_files",
+                          "env.val.tags says that the run validates in environments; leave one "
+                          "out");
+    if (!trains && c->data.train_files.count)
+        ares_config_fault(cfg, "env.val.tags",
+                          "the run trains on data.train_files, and would be validated in "
+                          "environments; train in environments, too, or leave it out");
+    if (trains && c->data.val_files.count)
+        ares_config_fault(cfg, "data.val_files",
+                          "the run trains in environments; set env.val.tags instead");
+    if (!c->data.apply_chat_template)
+        ares_config_fault(cfg, "data.apply_chat_template",
+                          "a conversation with an environment needs a chat template; set true");
     check_agent_sizes(cfg, c);
     if (c->collapse.freq > 0 && !c->agents.enable_think)
         ares_config_fault(
@@ -302,12 +296,12 @@ static void agents_check(ares_config *cfg, const ares_train_config *c)
                           "env.use_turn_scores to false");
 }
 
-/* Options of VAPOR: what follows from the loss, its other names, and what does not go with it. */
+/* VAPOR: options that follow from its loss, other names of its options, and what it excludes. */
 
 #define LOSS "worker.actor.loss_type"
 #define ACTOR "worker.actor."
 
-/* What an option of the token losses is called here. */
+/* Options of the token losses, and what VAPOR calls the same. */
 static const char *const followed[][2] = {
     { ACTOR "clip_ratio_low", "vapor.epsilon_low" },
     { ACTOR "clip_ratio_high", "vapor.epsilon_high" },
@@ -322,19 +316,10 @@ static bool same_value(const char *a, const char *b)
     return strcmp(a, b) == 0 || (end_a > a && end_b > b && !*end_a && !*end_b && x == y);
 }
 
-/* Whether one word of the user gave this option and another: it gives way to a word for one. */
-static bool broad(const ares_config *cfg, const char *from, const char *word)
-{
-    for (int i = 0; i < ARES_COUNT(followed); i++)
-        if (strcmp(followed[i][0], from) != 0 &&
-            strcmp(ares_config_word(cfg, followed[i][0]), word) == 0)
-            return true;
-    return false;
-}
-
 /*
  * Of two spellings the one in the later layer counts; given together, they must agree. A resolved
- * file gives all options: there a default says nothing.
+ * file gives all options: there a default says nothing. gives_way: one word of the user gave this
+ * option and others, and a word for this one alone counts more
  */
 static void follow_vapor(ares_config *cfg, const char *from, const char *to, bool gives_way)
 {
@@ -370,14 +355,18 @@ static void translate_vapor(ares_config *cfg)
     if (!loss || strcmp(loss, "vapor") != 0) return;
     ares_config_preset(cfg, "algorithm.adv_estimator", "vapor", LOSS ": vapor");
     ares_config_preset(cfg, "algorithm.disable_kl", "true", LOSS ": vapor");
-    bool gives_way[ARES_COUNT(followed)];
+    /* asked before any is followed, which forgets its word */
+    bool gives_way[ARES_COUNT(followed)] = { 0 };
     for (int i = 0; i < ARES_COUNT(followed); i++)
-        gives_way[i] = broad(cfg, followed[i][0], ares_config_word(cfg, followed[i][0]));
+        for (int k = 0; k < ARES_COUNT(followed); k++)
+            if (k != i && strcmp(ares_config_word(cfg, followed[k][0]),
+                                 ares_config_word(cfg, followed[i][0])) == 0)
+                gives_way[i] = true;
     for (int i = 0; i < ARES_COUNT(followed); i++)
         follow_vapor(cfg, followed[i][0], followed[i][1], gives_way[i]);
 }
 
-/* Each option, the value that it must have, and why. */
+/* Options with the value that VAPOR needs, and why: "VAPOR .."; value NULL: it must be null. */
 static const struct {
     const char *option, *value, *why;
 } fixed[] = {
@@ -457,6 +446,7 @@ ARES_OPTION_TABLE(rollout_options, ares_rollout_config, ARES_ROLLOUT_OPTIONS);
 ARES_OPTION_TABLE(trainer_options, ares_trainer_config, ARES_TRAINER_OPTIONS);
 ARES_OPTION_TABLE(eval_options, ares_eval_config, ARES_EVAL_OPTIONS);
 ARES_OPTION_TABLE(gradients_options, ares_gradients_config, ARES_GRADIENTS_OPTIONS);
+static ARES_OPTION_TABLE(published_options, ares_published_config, ARES_PUBLISHED_OPTIONS);
 
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
 {
@@ -476,14 +466,13 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "report.collapse", ares_collapse_options, &out->collapse);
     ares_config_add_options(cfg, "report.gradient_analysis", gradients_options, &out->gradients);
     ares_config_add_options(cfg, "eval", eval_options, &out->eval);
-    published_declare(cfg, out);
+    ares_config_add_options(cfg, "", published_options, &out->published);
     ares_env_declare_options(cfg);
     ares_config_add_options(cfg, "env", agents_options, &out->agents);
     ares_config_add_options(cfg, "env.train", train_options, &out->agents_train);
     ares_config_add_options(cfg, "env.val", val_options, &out->agents_val);
     ares_config_translate_with(cfg, translate_agents); /* first: others read sizes that it sets */
-    slime_declare(cfg, out);
-    dapo_declare(cfg, out);
+    presets_declare(cfg, out);
     ares_config_add_options(cfg, "curriculum", oversampling_options, &out->oversampling);
     ares_config_add_options(cfg, "vapor", ares_vapor_options, &out->vapor);
     ares_config_translate_with(cfg, translate_vapor);
@@ -500,8 +489,8 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
 }
 
 /*
- * Prompts of a mini-batch are dealt out to ranks evenly. Its rows are where their groups are, and a
- * rank may have none.
+ * A mini-batch of prompts is divided evenly among ranks. Rows of a mini-batch of rows stay on the
+ * rank that has their group, so a rank may have none of them.
  */
 static void check_mini_batch(ares_config *cfg, const ares_train_config *c, const char *option,
                              mini_batch_size size, int world)
@@ -525,7 +514,7 @@ static void check_mini_batch(ares_config *cfg, const ares_train_config *c, const
                           world, world);
 }
 
-/* The cache holds one row, and the blocks that it shares with no other at either end. */
+/* The kv cache must hold one row, which may begin and end in the middle of a block. */
 static void check_cache(ares_config *cfg, const ares_train_config *c, const char *row,
                         int64_t tokens)
 {
@@ -603,40 +592,9 @@ static void check_adjusting(ares_config *cfg, const ares_train_config *c)
                           adv->name);
 }
 
-/* An option that counts per micro-batch needs the number of samples in one. */
-static void check_micro_batches(ares_config *cfg, const ares_train_config *c)
-{
-    const char *by = strcmp(c->loss.loss_norm, "micro") == 0 ? "worker.actor.loss_norm" : NULL;
-    if (!by && !ares_is_null_f64(c->loss.early_stop_imp_ratio) &&
-        strcmp(c->loss.early_stop_scope, "micro") == 0)
-        by = "worker.actor.early_stop_scope";
-    if (by && c->actor.micro_batch_size == ARES_NULL_I64)
-        ares_config_fault(
-            cfg, by,
-            "counts per micro-batch, and nothing says how many samples one has; set "
-            "worker.actor.micro_batch_size_per_device_for_update, or take the default");
-}
-
 /*
- * A greedy answer is judged like the sampled ones, penalties of length included, but no control
- * counts its HWE tokens. Its score would lack what shaping adds to the scores of the sampled
- * answers, also of wrong ones, and those would be reinforced wherever the greedy answer is wrong.
- */
-static void check_baseline(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
-{
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    if (!c->trainer.val_only && adv && (adv->needs & ARES_NEEDS_BASELINE) &&
-        ares_reward_shapes(reward))
-        ares_config_fault(
-            cfg, "algorithm.adv_estimator",
-            "compares answers with a greedy one, whose score the reward 'aepo' does not shape as "
-            "it shapes theirs; set grpo or rloo, or take a reward that is not shaped, such as "
-            "math");
-}
-
-/*
- * Penalties of length that do not do what they are for, and answers that are discarded
- * (docs/dapo.md#penalty-of-length).
+ * Warns of penalties of length that never act or that outweigh a right answer, and of answers that
+ * are too long to be trained on (docs/dapo.md#penalty-of-length).
  */
 static void check_lengths(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
 {
@@ -692,35 +650,9 @@ static void check_worth(ares_config *cfg, const ares_reward_config *r)
     }
 }
 
-/* In the steps of critic_warmup only the critic learns: without a critic nothing would. */
-static void check_warmup(ares_config *cfg, const ares_train_config *c)
-{
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    if (c->trainer.val_only || !adv || (adv->needs & ARES_NEEDS_VALUES) ||
-        c->trainer.critic_warmup == 0)
-        return;
-    ares_config_fault(cfg, "trainer.critic_warmup",
-                      "%s has no critic, so that nothing would learn in these steps; set 0, or "
-                      "algorithm.adv_estimator to gae",
-                      adv->name);
-}
-
-static void check_diagnostics(ares_config *cfg, const ares_train_config *c)
-{
-    if (c->gradients.only && c->gradients.every == 0)
-        ares_config_fault(cfg, "report.gradient_analysis.only",
-                          "nothing would be trained and nothing measured; set "
-                          "report.gradient_analysis.every as well");
-    if (c->collapse.freq > 0 && !c->collapse.first_turn && !c->collapse.multi_turn)
-        ares_config_fault(cfg, "report.collapse.freq",
-                          "nothing is drawn: report.collapse.first_turn and "
-                          "report.collapse.multi_turn are false; set one of them to true, or this "
-                          "to 0");
-}
-
 /*
  * There is one KL with one coefficient, in the loss or in the reward. own_kl: the loss has a KL of
- * its own, and says itself what does not go with it.
+ * its own, and its own rules for these options.
  */
 static void check_kl(ares_config *cfg, const ares_algorithm_config *a, bool own_kl)
 {
@@ -787,21 +719,7 @@ static void check_curriculum(ares_config *cfg, const ares_train_config *c)
                           "a curriculum is of data sets, and this run acts in environments");
 }
 
-static void check_validation(ares_config *cfg, const ares_train_config *c)
-{
-    ares_sampling sampling;
-    int64_t n;
-    validation_sampling(cfg, c, &sampling, &n);
-    if (c->data.val_files.count && sampling.max_new_tokens > c->data.max_response_length &&
-        c->rollout.max_model_len != ARES_NULL_I64 &&
-        c->data.max_prompt_length + sampling.max_new_tokens > c->rollout.max_model_len)
-        ares_config_fault(cfg, "worker.rollout.val_override_config",
-                          "max_new_tokens = %d and data.max_prompt_length = %lld do not fit in "
-                          "worker.rollout.max_model_len = %lld; raise that, or lower one of them",
-                          sampling.max_new_tokens, (long long)c->data.max_prompt_length,
-                          (long long)c->rollout.max_model_len);
-}
-
+/* Refuses an option that allows more tokens per sequence than the model has positions. */
 static void check_room(ares_config *cfg, const char *option, const char *what, int64_t tokens,
                        const char *model, int64_t positions)
 {
@@ -814,7 +732,7 @@ static void check_room(ares_config *cfg, const char *option, const char *what, i
                           what, (long long)tokens, (long long)positions, model, (long long)tokens);
 }
 
-/* Sequences that the options allow and the model has no positions for. */
+/* Refuses options that allow longer sequences than the model has positions for. */
 static void check_positions(ares_config *cfg, const ares_train_config *c, const eval_sets *evals)
 {
     ares_str dir = { 0 };
@@ -879,8 +797,10 @@ static void check_storage(ares_config *cfg, const ares_train_config *c)
         ares_config_fault(cfg, "worker.critic.fsdp.torch_dtype", "%s", text);
 }
 
-int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
+/* What a run learns from, and by which algorithm. */
+static void check_learning(ares_config *cfg, const ares_train_config *c)
 {
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!c->trainer.val_only && !c->data.train_files.count && !c->agents_train.tags.count)
         ares_config_fault(cfg, "data.train_files",
                           "no training rows; name a JSONL file, environments in env.train.tags, "
@@ -899,7 +819,13 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
                           "(val_override_config may be greedy)");
     ares_loss_check(&c->loss, warn_or_fault, cfg);
     check_kl(cfg, &c->algorithm, vapor_wanted(c));
-    check_warmup(cfg, c);
+    /* in the steps of critic_warmup only the critic learns: without a critic nothing would */
+    if (!c->trainer.val_only && adv && !(adv->needs & ARES_NEEDS_VALUES) &&
+        c->trainer.critic_warmup != 0)
+        ares_config_fault(cfg, "trainer.critic_warmup",
+                          "%s has no critic, so that nothing would learn in these steps; set 0, or "
+                          "algorithm.adv_estimator to gae",
+                          adv->name);
     /* both options weigh by exp(old - rollout log-prob) */
     if (c->algorithm.importance_sampling_fix && strcmp(c->loss.rollout_is, "none") != 0)
         ares_config_fault(
@@ -907,39 +833,38 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
             "corrects the same difference of rollout and trainer as worker.actor.rollout_is = "
             "'%s'; set one of them only",
             c->loss.rollout_is);
-    check_diagnostics(cfg, c);
-    device_check(cfg, &c->trainer);
-    if (!c->trainer.val_only) check_curriculum(cfg, c);
-    slime_check(cfg, c);
-    check_sizes(cfg, c, world);
-    pixels_check(cfg, &c->data);
-    check_adjusting(cfg, c);
-    check_micro_batches(cfg, c);
-    if (strcmp(c->filter.resample_mode, "same_prompt") == 0 &&
-        c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)
-        ares_config_fault(
-            cfg, "data.mini_rollout_batch_size",
-            "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
-    device_check_parallel(cfg, c, world);
-    published_check(cfg, c, world);
-    sharing_check(cfg, c, world);
-    triggers_check(cfg, &c->rollout);
-    check_validation(cfg, c);
-    check_storage(cfg, c);
-    eval_sets evals;
-    eval_sets_read(cfg, c, &evals);
-    if (evals.n && agents_wanted(c))
-        ares_config_fault(cfg, "eval.datasets",
-                          "this run acts in environments; set env.val.tags instead");
-    check_positions(cfg, c, &evals);
-    agents_check(cfg, c);
-    oversampling_check(cfg, c);
-    vapor_check(cfg, c);
-    check_worth(cfg, &c->reward);
+    if (c->gradients.only && c->gradients.every == 0)
+        ares_config_fault(cfg, "report.gradient_analysis.only",
+                          "nothing would be trained and nothing measured; set "
+                          "report.gradient_analysis.every as well");
+    if (c->collapse.freq > 0 && !c->collapse.first_turn && !c->collapse.multi_turn)
+        ares_config_fault(cfg, "report.collapse.freq",
+                          "nothing is drawn: report.collapse.first_turn and "
+                          "report.collapse.multi_turn are false; set one of them to true, or this "
+                          "to 0");
+}
+
+/* Rewards, and what reads their scores: filters, controls, and the estimator's baseline. */
+static void check_rewards(ares_config *cfg, const ares_train_config *c)
+{
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     ares_reward *reward = NULL; /* environments score their episodes */
+    check_worth(cfg, &c->reward);
     if (!agents_wanted(c) && ares_reward_open(cfg, &c->reward, NULL, &reward) == ARES_OK) {
         check_lengths(cfg, c, reward);
-        check_baseline(cfg, c, reward);
+        /*
+         * A greedy answer is judged like the sampled ones, penalties of length included, but no
+         * control counts its HWE tokens. Its score would lack what shaping adds to the scores of
+         * the sampled answers, also of wrong ones, and those would be reinforced wherever the
+         * greedy answer is wrong.
+         */
+        if (!c->trainer.val_only && adv && (adv->needs & ARES_NEEDS_BASELINE) &&
+            ares_reward_shapes(reward))
+            ares_config_fault(
+                cfg, "algorithm.adv_estimator",
+                "compares answers with a greedy one, whose score the reward 'aepo' does not shape "
+                "as it shapes theirs; set grpo or rloo, or take a reward that is not shaped, such "
+                "as math");
         if (vapor_wanted(c) && ares_reward_shapes(reward))
             ares_config_fault(
                 cfg, "worker.reward.rewards",
@@ -953,5 +878,57 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     controls_check(cfg, c, reward);
     unread_tell(cfg, c, reward);
     ares_reward_close(reward);
+}
+
+int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
+{
+    eval_sets evals;
+    ares_sampling sampling;
+    int64_t n;
+    check_learning(cfg, c);
+    device_check(cfg, &c->trainer);
+    if (!c->trainer.val_only) check_curriculum(cfg, c);
+    slime_check(cfg, c);
+    check_sizes(cfg, c, world);
+    pixels_check(cfg, &c->data);
+    check_adjusting(cfg, c);
+    /* an option that counts per micro-batch needs the number of samples in one */
+    const char *by = strcmp(c->loss.loss_norm, "micro") == 0 ? "worker.actor.loss_norm" : NULL;
+    if (!by && !ares_is_null_f64(c->loss.early_stop_imp_ratio) &&
+        strcmp(c->loss.early_stop_scope, "micro") == 0)
+        by = "worker.actor.early_stop_scope";
+    if (by && c->actor.micro_batch_size == ARES_NULL_I64)
+        ares_config_fault(
+            cfg, by,
+            "counts per micro-batch, and nothing says how many samples one has; set "
+            "worker.actor.micro_batch_size_per_device_for_update, or take the default");
+    if (strcmp(c->filter.resample_mode, "same_prompt") == 0 &&
+        c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)
+        ares_config_fault(
+            cfg, "data.mini_rollout_batch_size",
+            "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
+    device_check_parallel(cfg, c, world);
+    published_check(cfg, c, world);
+    sharing_check(cfg, c, world);
+    triggers_check(cfg, &c->rollout);
+    validation_sampling(cfg, c, &sampling, &n);
+    if (c->data.val_files.count && sampling.max_new_tokens > c->data.max_response_length &&
+        c->rollout.max_model_len != ARES_NULL_I64 &&
+        c->data.max_prompt_length + sampling.max_new_tokens > c->rollout.max_model_len)
+        ares_config_fault(cfg, "worker.rollout.val_override_config",
+                          "max_new_tokens = %d and data.max_prompt_length = %lld do not fit in "
+                          "worker.rollout.max_model_len = %lld; raise that, or lower one of them",
+                          sampling.max_new_tokens, (long long)c->data.max_prompt_length,
+                          (long long)c->rollout.max_model_len);
+    check_storage(cfg, c);
+    eval_sets_read(cfg, c, &evals);
+    if (evals.n && agents_wanted(c))
+        ares_config_fault(cfg, "eval.datasets",
+                          "this run acts in environments; set env.val.tags instead");
+    check_positions(cfg, c, &evals);
+    agents_check(cfg, c);
+    oversampling_check(cfg, c);
+    vapor_check(cfg, c);
+    check_rewards(cfg, c);
     return ares_config_finish(cfg);
 }

@@ -32,9 +32,12 @@
 
 static ARES_OPTION_TABLE(dapo_options, ares_dapo_config, ARES_DAPO_OPTIONS);
 
-/* ---------------- values before they are bound
- * A text that is no number is left as it is; binding it reports the fault.
+/*
+ * Values before they are bound. A text that is no number is left as it is; binding it reports the
+ * fault.
  */
+
+/* false: no text, or none of a whole number */
 static bool read_whole(const char *text, int64_t *out)
 {
     char *end;
@@ -119,29 +122,10 @@ static void translate_mini_batches(ares_config *cfg)
     }
 }
 
-/* RLinf's section has one loss, which it calls actor or ppo. */
-static void loss_type(ares_config *cfg)
-{
-    const char *loss = ares_config_given(cfg, LOSS);
-    if (loss && strcmp(loss, "ppo") == 0 &&
-        strcmp(ares_config_word(cfg, LOSS), "algorithm.loss_type") == 0)
-        ares_config_follow(cfg, LOSS, "dapo", LOSS);
-}
-
-static bool other_filters(ares_config *cfg)
-{
-    const char *kind = ares_config_given(cfg, "algorithm.dynamic_sampling_filter"),
-               *by = ares_config_given(cfg, "worker.rollout.rollout_filter_strategy");
-    const char *share = ares_config_given(cfg, "worker.rollout.rollout_filter_value");
-    return is_true(ares_config_given(cfg, "algorithm.online_filtering")) ||
-           (kind && strcmp(kind, "none") != 0) || (share && read_number(share) != 1) ||
-           is_false(ares_config_given(cfg, "worker.rollout.rollout_filter_include_zero")) ||
-           (by && strcmp(by, "none") != 0 && strcmp(by, "top_p") != 0);
-}
-
 /*
- * max_resample counts the draws after the first; max_try_make_batch (verl's max_num_gen_batches)
- * counts all.
+ * The limit of draws of a step: max_resample counts the draws after the first, max_try_make_batch
+ * (verl's max_num_gen_batches) counts all. A limit asks for a filter, so dynamic sampling is
+ * switched on unless another filter is.
  */
 static void resampling(ares_config *cfg)
 {
@@ -158,8 +142,15 @@ static void resampling(ares_config *cfg)
             "is the limit of draws, less the first, and %s = %lld is another; keep one of them",
             ares_config_word(cfg, TRIES), (long long)tries);
     if (n < INT64_MAX) follow_whole(cfg, TRIES, n < 0 ? 0 : n + 1, RESAMPLE);
-    if (!other_filters(cfg) &&
-        ares_config_preset(cfg, "algorithm.filter_groups.enable", "true", RESAMPLE))
+    const char *kind = ares_config_given(cfg, "algorithm.dynamic_sampling_filter"),
+               *by = ares_config_given(cfg, "worker.rollout.rollout_filter_strategy"),
+               *share = ares_config_given(cfg, "worker.rollout.rollout_filter_value");
+    bool filtered =
+        is_true(ares_config_given(cfg, "algorithm.online_filtering")) ||
+        (kind && strcmp(kind, "none") != 0) || (share && read_number(share) != 1) ||
+        is_false(ares_config_given(cfg, "worker.rollout.rollout_filter_include_zero")) ||
+        (by && strcmp(by, "none") != 0 && strcmp(by, "top_p") != 0);
+    if (!filtered && ares_config_preset(cfg, "algorithm.filter_groups.enable", "true", RESAMPLE))
         ares_log(ARES_LOG_INFO,
                  "config: %s -> algorithm.filter_groups.enable=true (dynamic sampling)",
                  ares_config_word(cfg, RESAMPLE));
@@ -171,15 +162,8 @@ static const char *const buffer_keys[] = { BUFFER "enable", BUFFER "len", BUFFER
 static const char *const length_keys[] = { LENGTHS "safe_length", LENGTHS "max_length",
                                            LENGTHS "len_reward_penalty" };
 
-static void put_buffer(ares_config *cfg, int64_t longest, int64_t buffer)
-{
-    const char *factor = ares_config_given(cfg, BUFFER "penalty_factor");
-    follow_whole(cfg, LENGTHS "safe_length", longest - buffer, BUFFER "len");
-    follow_whole(cfg, LENGTHS "max_length", longest, BUFFER "len");
-    ares_config_follow(cfg, LENGTHS "len_reward_penalty", factor ? factor : "1.0",
-                       factor ? BUFFER "penalty_factor" : BUFFER "len");
-}
-
+/* A penalty that grows over the last `len` tokens before the longest answer (arXiv
+ * 2503.14476, 3.4). */
 static void overlong_buffer(ares_config *cfg)
 {
     int64_t buffer, longest;
@@ -218,7 +202,11 @@ static void overlong_buffer(ares_config *cfg)
                               (long long)longest);
             return;
         }
-        put_buffer(cfg, longest, buffer);
+        const char *factor = ares_config_given(cfg, BUFFER "penalty_factor");
+        follow_whole(cfg, LENGTHS "safe_length", longest - buffer, BUFFER "len");
+        follow_whole(cfg, LENGTHS "max_length", longest, BUFFER "len");
+        ares_config_follow(cfg, LENGTHS "len_reward_penalty", factor ? factor : "1.0",
+                           factor ? BUFFER "penalty_factor" : BUFFER "len");
     }
     for (int i = 0; i < ARES_COUNT(buffer_keys); i++) ares_config_forget(cfg, buffer_keys[i]);
 }
@@ -247,22 +235,6 @@ static void preset(ares_config *cfg, const char *path, const char *value, ares_s
     ares_str *s = ares_config_preset(cfg, path, value, "algorithm.name: dapo") ? done : kept;
     ares_str_addf(s, "%s%s", s->len ? ", " : "", path);
     if (s == done) ares_str_addf(s, "=%s", value);
-}
-
-/* One mini-batch: the prompts of a batch, or their rows where mini-batches are counted in rows. */
-static void preset_whole_batch(ares_config *cfg, const char *batch, ares_str *done, ares_str *kept)
-{
-    char rows[32];
-    int64_t prompts, n;
-    const char *unit = ares_config_given(cfg, "worker.actor.mini_batch_unit"),
-               *samples = ares_config_given(cfg, "worker.rollout.n");
-    if (!samples) samples = ares_config_get_text(cfg, "worker.rollout.n");
-    if (unit && strcmp(unit, "rows") == 0 && read_whole(batch, &prompts) &&
-        read_whole(samples, &n) && n > 0 && prompts > 0 && prompts <= INT64_MAX / n) {
-        (void)snprintf(rows, sizeof rows, "%lld", (long long)(prompts * n));
-        batch = rows;
-    }
-    preset(cfg, MINI_BATCH, batch, done, kept);
 }
 
 /* penalty: false where overlong_buffer switches the penalty of length off */
@@ -309,8 +281,19 @@ static void dapo(ares_config *cfg, bool penalty)
         if (!ares_config_is_set(cfg, RESAMPLE))
             ares_config_preset(cfg, TRIES, "6", "algorithm.name: dapo");
     }
+    /* one mini-batch: the prompts of a batch, or their rows where mini-batches count rows */
+    char rows[32];
+    int64_t prompts, n;
+    const char *unit = ares_config_given(cfg, "worker.actor.mini_batch_unit"),
+               *samples = ares_config_given(cfg, "worker.rollout.n");
     if (!batch) batch = ares_config_get_text(cfg, "data.rollout_batch_size");
-    preset_whole_batch(cfg, batch, &done, &kept);
+    if (!samples) samples = ares_config_get_text(cfg, "worker.rollout.n");
+    if (unit && strcmp(unit, "rows") == 0 && read_whole(batch, &prompts) &&
+        read_whole(samples, &n) && n > 0 && prompts > 0 && prompts <= INT64_MAX / n) {
+        (void)snprintf(rows, sizeof rows, "%lld", (long long)(prompts * n));
+        batch = rows;
+    }
+    preset(cfg, MINI_BATCH, batch, &done, &kept);
     if (done.len)
         ares_log(ARES_LOG_INFO, "config: algorithm.name: dapo -> %s%s%s", done.data,
                  kept.len ? "; set otherwise: " : "", kept.len ? kept.data : "");
@@ -320,19 +303,18 @@ static void dapo(ares_config *cfg, bool penalty)
 
 static void translate_dapo(ares_config *cfg)
 {
-    bool penalty = !is_false(ares_config_given(cfg, BUFFER "enable")); /* forgotten below */
+    /* asked now: overlong_buffer forgets the word */
+    bool penalty = !is_false(ares_config_given(cfg, BUFFER "enable"));
     entropy(cfg);
     translate_mini_batches(cfg);
-    loss_type(cfg);
+    /* RLinf's section has one loss, which it calls actor or ppo */
+    const char *loss = ares_config_given(cfg, LOSS);
+    if (loss && strcmp(loss, "ppo") == 0 &&
+        strcmp(ares_config_word(cfg, LOSS), "algorithm.loss_type") == 0)
+        ares_config_follow(cfg, LOSS, "dapo", LOSS);
     overlong_buffer(cfg);
     resampling(cfg);
     dapo(cfg, penalty);
-}
-
-void dapo_declare(ares_config *cfg, ares_train_config *out)
-{
-    ares_config_add_options(cfg, "", dapo_options, &out->dapo);
-    ares_config_translate_with(cfg, translate_dapo);
 }
 
 /*
@@ -396,36 +378,35 @@ static void translate_slime(ares_config *cfg)
         ares_config_preset(cfg, REWARDS, "[{name: auto}]", "curriculum.custom_rm_path");
 }
 
-void slime_declare(ares_config *cfg, ares_train_config *out)
+void presets_declare(ares_config *cfg, ares_train_config *out)
 {
     ares_config_add_options(cfg, "", slime_options, &out->slime);
     ares_config_translate_with(cfg, translate_slime);
-}
-
-/* Rewards of the user's own take the place of those that the word stands for. */
-static void warn_unused_type(const char *type, const ares_json *rewards)
-{
-    const ares_json *first = rewards && rewards->type == ARES_JSON_ARRAY && rewards->count
-                                 ? &rewards->items[0]
-                                 : NULL,
-                    *own = ares_json_get(first, "rm_type");
-    if (type && !(own && own->type == ARES_JSON_STRING && ares_view_is(own->text, type)))
-        ares_log(ARES_LOG_WARN,
-                 "config: curriculum.rm_type: has no effect beside worker.reward.rewards; write "
-                 "{name: auto, rm_type: %s} there",
-                 type);
+    ares_config_add_options(cfg, "", dapo_options, &out->dapo);
+    ares_config_translate_with(cfg, translate_dapo);
 }
 
 void slime_check(ares_config *cfg, const ares_train_config *c)
 {
     const ares_slime_config *s = &c->slime;
+    const ares_json *rewards = c->reward.rewards,
+                    *first = rewards && rewards->type == ARES_JSON_ARRAY && rewards->count
+                                 ? &rewards->items[0]
+                                 : NULL,
+                    *type = ares_json_get(first, "rm_type");
     const char *dot = s->custom_rm ? strrchr(s->custom_rm, '.') : NULL;
     if (s->samples != ARES_NULL_I64 && s->samples % c->rollout.n)
         ares_config_fault(cfg, SAMPLES,
                           "worker.rollout.n = %lld does not divide it, and the samples of a prompt "
                           "stay together; set a multiple",
                           (long long)c->rollout.n);
-    warn_unused_type(s->rm_type, c->reward.rewards);
+    /* the user's own rewards take the place of those that rm_type stands for */
+    if (s->rm_type &&
+        !(type && type->type == ARES_JSON_STRING && ares_view_is(type->text, s->rm_type)))
+        ares_log(ARES_LOG_WARN,
+                 "config: curriculum.rm_type: has no effect beside worker.reward.rewards; write "
+                 "{name: auto, rm_type: %s} there",
+                 s->rm_type);
     if (s->custom_rm && strcmp(dot ? dot + 1 : s->custom_rm, "async_rm_math_if") != 0)
         ares_config_fault(cfg, "curriculum.custom_rm_path",
                           "no code is loaded; there is only async_rm_math_if; "
@@ -439,13 +420,6 @@ void slime_check(ares_config *cfg, const ares_train_config *c)
  * without effect are reported once.
  */
 
-ARES_OPTION_TABLE(published_options, ares_published_config, ARES_PUBLISHED_OPTIONS);
-
-void published_declare(ares_config *cfg, ares_train_config *out)
-{
-    ares_config_add_options(cfg, "", published_options, &out->published);
-}
-
 int ares_train_named_ranks(const ares_train_config *c)
 {
     const ares_published_config *p = &c->published;
@@ -456,30 +430,6 @@ int ares_train_named_ranks(const ares_train_config *c)
                : (int)ARES_MIN(4096, nodes * p->n_gpus_per_node);
 }
 
-/* On the first rank: another trainer's option is set and has no effect. */
-static void report_ignored(const char *path, const char *instead)
-{
-    ares_log(ARES_LOG_INFO, "config: %s -> (ignored: %s)", path, instead);
-}
-
-static void check_launch(ares_config *cfg, const ares_published_config *p, int world)
-{
-    int64_t nodes = p->nnodes == ARES_NULL_I64 ? 1 : p->nnodes;
-    if (p->n_gpus_per_node != ARES_NULL_I64 &&
-        (nodes > world || p->n_gpus_per_node > world || nodes * p->n_gpus_per_node != world))
-        ares_config_fault(
-            cfg, "trainer.n_gpus_per_node",
-            "with trainer.nnodes = %lld that makes another number of ranks than the %d started; "
-            "start them with --ranks %lld or mpirun, or leave both options out",
-            (long long)nodes, world,
-            (long long)ARES_MIN(p->n_gpus_per_node, 4096) * ARES_MIN(nodes, 4096));
-    if (p->n_gpus_per_node == ARES_NULL_I64 && p->nnodes != ARES_NULL_I64 && world % p->nnodes)
-        ares_config_fault(cfg, "trainer.nnodes",
-                          "the %d ranks started do not spread evenly over as many machines; leave "
-                          "it out, or start a multiple",
-                          world);
-}
-
 /* The options that actor and critic have in common. */
 typedef struct side {
     const char *name, *optimizer, *dtype, *reduce;
@@ -488,6 +438,7 @@ typedef struct side {
     mini_batch_size mini_batch;
 } side;
 
+/* The option's full name, in memory of the block around the call. */
 #define PATH(s, key) path_of((char[96]){ 0 }, (s)->name, key)
 static const char *path_of(char *out, const char *name, const char *key)
 {
@@ -517,7 +468,7 @@ static void check_override(ares_config *cfg, const ares_json *map)
             continue;
         if ((ends_with(key, "dropout") || ends_with(key, "pdrop")) && number &&
             value->number == 0) {
-            report_ignored(path, "nothing is dropped out here");
+            ares_log(ARES_LOG_INFO, "config: %s -> (ignored: nothing is dropped out here)", path);
             continue;
         }
         ares_config_fault(cfg, path,
@@ -570,35 +521,10 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
         strcmp(c->loss.loss_norm, "micro") == 0 || strcmp(c->loss.early_stop_scope, "micro") == 0;
     bool counted = by_micro && strcmp(s->name, "actor") == 0;
     if (!counted && (s->micro_update != ARES_NULL_I64 || s->micro_experience != ARES_NULL_I64))
-        report_ignored(
-            PATH(s, "micro_batch_size_per_device_for_*"),
-            "micro-batches are cut by max_token_len_per_device; no result depends on it");
-}
-
-static void check_prefill(ares_config *cfg, const ares_train_config *c)
-{
-    const ares_json *chunked = c->published.chunked_prefill;
-    int64_t whole = c->data.max_prompt_length + c->data.max_response_length,
-            forward = c->rollout.max_num_batched_tokens;
-    if (chunked->type == ARES_JSON_BOOL && !chunked->boolean && forward != ARES_NULL_I64 &&
-        forward < whole)
-        ares_config_fault(cfg, "worker.rollout.max_num_batched_tokens",
-                          "data.max_prompt_length + data.max_response_length = %lld do not fit; "
-                          "raise it, or leave enable_chunked_prefill out",
-                          (long long)whole);
-}
-
-static void report_loggers(const ares_train_config *c)
-{
-    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
-        const char *name = c->trainer.logger.items[i];
-        if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0 ||
-            strcmp(name, "swanlab") == 0)
-            ares_log(ARES_LOG_INFO,
-                     "config: trainer.logger: %s -> tensorboard (no service is written to; it "
-                     "imports the run directory's event files, or metrics.jsonl)",
-                     name);
-    }
+        ares_log(ARES_LOG_INFO,
+                 "config: %s -> (ignored: micro-batches are cut by max_token_len_per_device; no "
+                 "result depends on it)",
+                 PATH(s, "micro_batch_size_per_device_for_*"));
 }
 
 void published_check(ares_config *cfg, const ares_train_config *c, int world)
@@ -629,11 +555,40 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
         ares_config_fault(
             cfg, "worker.hybrid_engine",
             "actor and rollout always share their weights; set true, or leave it out");
-    check_launch(cfg, p, world);
+    int64_t nodes = p->nnodes == ARES_NULL_I64 ? 1 : p->nnodes;
+    if (p->n_gpus_per_node != ARES_NULL_I64 &&
+        (nodes > world || p->n_gpus_per_node > world || nodes * p->n_gpus_per_node != world))
+        ares_config_fault(
+            cfg, "trainer.n_gpus_per_node",
+            "with trainer.nnodes = %lld that makes another number of ranks than the %d started; "
+            "start them with --ranks %lld or mpirun, or leave both options out",
+            (long long)nodes, world,
+            (long long)ARES_MIN(p->n_gpus_per_node, 4096) * ARES_MIN(nodes, 4096));
+    if (p->n_gpus_per_node == ARES_NULL_I64 && p->nnodes != ARES_NULL_I64 && world % p->nnodes)
+        ares_config_fault(cfg, "trainer.nnodes",
+                          "the %d ranks started do not spread evenly over as many machines; leave "
+                          "it out, or start a multiple",
+                          world);
     check_side(cfg, c, &actor, world);
     check_side(cfg, c, &critic, world);
     check_override(cfg, p->actor_override);
     if (p->ref_ulysses > 1) ares_config_fault(cfg, "worker.ref.ulysses_size", "%s", long_rows);
-    check_prefill(cfg, c);
-    report_loggers(c);
+    /* without chunked prefill one pass feeds a whole row */
+    int64_t row = c->data.max_prompt_length + c->data.max_response_length,
+            forward = c->rollout.max_num_batched_tokens;
+    if (p->chunked_prefill->type == ARES_JSON_BOOL && !p->chunked_prefill->boolean &&
+        forward != ARES_NULL_I64 && forward < row)
+        ares_config_fault(cfg, "worker.rollout.max_num_batched_tokens",
+                          "data.max_prompt_length + data.max_response_length = %lld do not fit; "
+                          "raise it, or leave enable_chunked_prefill out",
+                          (long long)row);
+    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
+        const char *name = c->trainer.logger.items[i];
+        if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0 ||
+            strcmp(name, "swanlab") == 0)
+            ares_log(ARES_LOG_INFO,
+                     "config: trainer.logger: %s -> tensorboard (no service is written to; it "
+                     "imports the run directory's event files, or metrics.jsonl)",
+                     name);
+    }
 }

@@ -1,7 +1,8 @@
 /*
- * Options that are set and that nothing of the run reads. The entries of the algorithms' tables
- * name what they alone read (ares_adv.reads), and the table below what only a value of another
- * option makes act. An option that some of these name, and none that is in use, is told.
+ * Warns of options that a user has set and that nothing of the run reads. The entries of the
+ * algorithms' tables name the options that they alone read (ares_adv.reads); the table below names
+ * options that are read only while another option has a certain value. An option that some of
+ * these name is warned of when none of them is in use.
  */
 #include "options.h"
 
@@ -13,8 +14,8 @@
 #include "trainer.h"
 
 static const struct {
-    const char *option, *values; /* "a|b": it acts with one of these; NULL: unless it is null */
-    const char *reads;
+    const char *option, *values; /* "a|b": on with one of these values; NULL: unless it is null */
+    const char *reads;           /* options that are read only then, separated by spaces */
 } switches[] = {
     { "algorithm.bi_level_gae", "true", "algorithm.high_level_gamma" },
     { "algorithm.importance_sampling_fix", "true", "algorithm.importance_sampling_clip" },
@@ -54,10 +55,12 @@ static const struct {
       "worker.critic.optim.min_lr_ratio" },
 };
 
-/* What reads options, whether the run uses it, and how a user asks for it: option, values. */
+/* A part of the program that reads options. */
 typedef struct reader {
-    const char *option, *values, *reads;
-    bool used, a_switch;
+    const char *option, *values; /* a user asks for it by setting the option to one of the values */
+    const char *reads;
+    bool used;     /* by this run */
+    bool a_switch; /* of the table: used while its option has one of the values and is read */
 } reader;
 enum { MOST = 128 };
 typedef struct readers {
@@ -85,13 +88,14 @@ static bool listed(const char *list, char between, const char *word)
     return false;
 }
 
-/* Of a switch: whether its option has a value that makes the others act. */
+/* Whether x is a switch whose option has one of its values. */
 static bool is_on(const readers *r, const reader *x)
 {
     const char *value = ares_config_get_text(r->cfg, x->option);
     return x->a_switch && value && (!x->values || listed(x->values, '|', value));
 }
 
+/* true where no reader names the option, too: then more than one part of the program reads it */
 static bool is_read(const readers *r, const char *path)
 {
     bool named = false;
@@ -122,6 +126,7 @@ static void add_readers(const readers *r, const char *path, const char **last, a
     }
 }
 
+/* Whether two values are equal; 1 and 1.0 are. */
 static bool same(const ares_json *a, const ares_json *b)
 {
     if (!a || !b) return a == b;
@@ -137,19 +142,10 @@ static bool same(const ares_json *a, const ares_json *b)
     return equal;
 }
 
-static void tell(const readers *r, const char *path)
-{
-    ares_str who = { 0 };
-    const char *value = ares_config_get_text(r->cfg, path), *last = NULL,
-               *written = ares_config_written(r->cfg, path);
-    add_readers(r, path, &last, &who);
-    ares_log(ARES_LOG_WARN,
-             "config: %s = %s: has no effect, because nothing in this run reads it (it is for %s)",
-             written ? written : path, value ? value : "..", who.data);
-    ares_str_fini(&who);
-}
-
-/* The options of a name or of a section that differ from their defaults, where a user set them. */
+/*
+ * Warns of an option that a user set to something else than its default and that nothing reads.
+ * path: an option, or "section.*" for all of a section. done: options that were looked at
+ */
 static void check_path(readers *r, ares_map *done, const char *path)
 {
     size_t n = strlen(path);
@@ -174,12 +170,20 @@ static void check_path(readers *r, ares_map *done, const char *path)
         check_path(r, done, inside);
         return;
     }
-    if (ares_config_is_set(r->cfg, path) && !same(ares_config_get(r->cfg, path), usual) &&
-        !is_read(r, path))
-        tell(r, path);
+    if (!ares_config_is_set(r->cfg, path) || same(ares_config_get(r->cfg, path), usual) ||
+        is_read(r, path))
+        return;
+    ares_str who = { 0 };
+    const char *value = ares_config_get_text(r->cfg, path), *last = NULL,
+               *written = ares_config_written(r->cfg, path);
+    add_readers(r, path, &last, &who);
+    ares_log(ARES_LOG_WARN,
+             "config: %s = %s: has no effect, because nothing in this run reads it (it is for %s)",
+             written ? written : path, value ? value : "..", who.data);
+    ares_str_fini(&who);
 }
 
-/* What a fact of the run makes act that no single value of an option stands for. */
+/* Readers that are used because of what the run does, which no single option's value tells. */
 static void add_facts(readers *r, const ares_train_config *c, const ares_reward *reward)
 {
     static const char kl[] = "algorithm.kl_coef algorithm.kl_penalty";

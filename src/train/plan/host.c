@@ -1,7 +1,7 @@
 /*
- * What a process on the CPU holds beside what the device hands out: scratch of the kernels, rows of
- * a step on their way from the engine to the update, tokenizer and data, a part of a checkpoint
- * while it is written, and the program itself (docs/ranks.md#what-a-run-needs).
+ * Memory of a process on the CPU that the device does not hand out: scratch of the kernels, rows of
+ * a step on their way from the engine to the update, tokenizer and data, and the program itself
+ * (docs/ranks.md#what-a-run-needs).
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -12,18 +12,17 @@
 #include "trainer.h"
 
 /*
- * Pages of the program and its libraries that a run touches, the options and other small things of
- * the heap; what MPI has beside; stack and heap of a thread. Measured on x86-64 with glibc.
+ * Bytes of the program: its pages and its libraries' that a run touches, options and other small
+ * parts of the heap; bytes that MPI adds; stack and heap of a thread. Measured on x86-64 with
+ * glibc.
  */
 static const double PROGRAM = 11.5e6, MPI = 10.5e6, THREAD = 0.1e6;
 
 /* ---------------- kernels */
-static bool filters(const ares_train_config *c)
-{
-    return c->rollout.top_p < 1 || c->rollout.top_k > 0;
-}
-
-/* Blocks of 32 keys that attention lays out in a pass over so many groups of n rows, or rows. */
+/*
+ * Blocks of 32 keys that attention lays out in a pass over a micro-batch. n: rows of a group that
+ * share their prompt; 1: none do
+ */
 static int64_t blocks(const peak_micro *m, int64_t n)
 {
     int64_t shared = m->prompt / 32, all = (m->prompt + m->response - 1 + 31) / 32,
@@ -32,26 +31,23 @@ static int64_t blocks(const peak_micro *m, int64_t n)
     return tokens / ARES_MAX(1, m->group) * of_group + (tokens % ARES_MAX(1, m->group) + 31) / 32;
 }
 
-static ares_scratch_args of_model(const ares_model_config *m)
-{
-    return (ares_scratch_args){ .vocab = m->vocab,
-                                .n_heads = m->heads,
-                                .n_kv_heads = m->kv_heads,
-                                .head_dim = m->head_dim,
-                                .widest = ARES_MAX(m->vocab, m->intermediate) };
-}
-
+/* Scratch of the kernels, for the larger of the two kinds of micro-batches. */
 static double scratch(const ares_trainer *t, const plan_where *where, const plan *p)
 {
     const ares_train_config *c = t->run.cfg;
+    const ares_model_config *model = &t->run.model->cfg;
     const peak_micro *micro[] = { &p->micro, &p->pairs };
     size_t most = 0;
     for (int i = 0; i < ARES_COUNT(micro); i++) {
         const peak_micro *m = micro[i];
-        ares_scratch_args a = of_model(&t->run.model->cfg);
+        ares_scratch_args a = { .vocab = model->vocab,
+                                .n_heads = model->heads,
+                                .n_kv_heads = model->kv_heads,
+                                .head_dim = model->head_dim,
+                                .widest = ARES_MAX(model->vocab, model->intermediate),
+                                .threads = where->threads,
+                                .trained = !c->trainer.val_only };
         if (i && !m->tokens) continue;
-        a.threads = where->threads;
-        a.trained = !c->trainer.val_only;
         if (a.trained) {
             bool exact = where->reinforcement && actor_exact_kl_reference(&t->actor);
             bool share = where->reinforcement && c->actor.share_prompts;
@@ -63,23 +59,11 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
         }
         if (where->reinforcement) {
             a.sampled = ARES_MIN(c->rollout.max_num_seqs, p->answered);
-            a.filters = filters(c);
+            a.filters = c->rollout.top_p < 1 || c->rollout.top_k > 0;
             if (strcmp(c->rollout.entropy_mode, "topk_tail") == 0)
                 a.n_likely = (int32_t)c->rollout.entropy_topk;
         }
         most = ARES_MAX(most, ares_kernels_scratch_bytes(&a));
-    }
-    return (double)most;
-}
-
-/* The largest part of a gradient that ranks bring together. */
-static double sums(const ares_model *m)
-{
-    int64_t most = 0;
-    for (int i = 0; i < m->n_regions; i++) {
-        int64_t n = m->regions[i].elements, ranks = ares_group_size(m->share.group);
-        most = ARES_MAX(most, ares_group_sum_bytes(m->share.group, (n + ranks - 1) / ranks));
-        most = ARES_MAX(most, ares_group_sum_bytes(m->share.replicas, m->regions[i].own));
     }
     return (double)most;
 }
@@ -90,7 +74,10 @@ static double sums(const ares_model *m)
 enum { RECORDED = 0 ARES_BATCH_RECORDED(COLUMN), MARKED = sizeof(uint8_t) + sizeof(float) };
 #undef COLUMN
 
-/* What the engine has recorded of an answer: columns that double, and keep what they had. */
+/*
+ * Bytes that the engine holds of an answer. Its columns double as it grows, and the arena keeps the
+ * shorter ones.
+ */
 static double in_engine(const ares_train_config *c, int64_t tokens)
 {
     int64_t numbers = 0;
@@ -106,10 +93,12 @@ static double in_engine(const ares_train_config *c, int64_t tokens)
     return (double)((all + tokens) * numbers * 4);
 }
 
-/* Of a token of the batch: its columns, and what estimators and the update compute with. */
-static double in_batch(const ares_trainer *t)
+/* Rows of a step: in the engine, then in the batch, with what estimators and update compute. */
+static double rows_of_a_step(const ares_trainer *t, const plan *p)
 {
     const ares_train_config *c = t->run.cfg;
+    double tokens = (double)(p->answered * p->micro.response);
+    /* bytes of a token of the batch */
     size_t f = sizeof(float), bytes = RECORDED + (t->agents ? MARKED : 0);
     bool exact = actor_exact_kl_reference(&t->actor) != NULL;
     bytes += 5 * f;                      /* scores, rewards, old, advantages, returns */
@@ -118,21 +107,16 @@ static double in_batch(const ares_trainer *t)
     bytes += exact ? 3 * f : 0;
     bytes += t->critic ? sizeof(double) + 2 * f : 0;
     bytes += strcmp(c->loss.rollout_is, "none") != 0 ? f : 0;
-    return (double)bytes;
-}
-
-static double rows_of_a_step(const ares_trainer *t, const plan *p)
-{
-    double tokens = (double)(p->answered * p->micro.response);
     return (double)p->answered *
-               (in_engine(t->run.cfg, p->micro.response) + 2 * (double)sizeof(ares_sample)) +
-           tokens * (RECORDED + in_batch(t));
+               (in_engine(c, p->micro.response) + 2 * (double)sizeof(ares_sample)) +
+           tokens * (RECORDED + (double)bytes);
 }
 
 /* ---------------- files */
 /*
- * Bytes that a byte of tokenizer.json becomes; that a row takes beside its text; that a byte of its
- * text becomes, and its tokens. A packed file has several bytes of text in one. All are measured.
+ * Measured. OF_TOKENIZER: bytes of memory per byte of tokenizer.json; OF_ROW: of a row beside its
+ * text; OF_TEXT: per byte of a row's text, without its tokens; PACKED: bytes of text per byte of a
+ * packed file.
  */
 static const double OF_TOKENIZER = 11, OF_ROW = 550, OF_TEXT = 4, PACKED = 4;
 enum { LOOKED_AT = 1 << 16, LONG_ROW = 1000 }; /* bytes of a file; of a row of a packed one */
@@ -143,27 +127,21 @@ static double file_bytes(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (double)st.st_size : 0;
 }
 
-/* Lines in the beginning of a file; *n: its bytes. */
-static int64_t lines(const char *path, ssize_t *n)
-{
-    char text[LOOKED_AT];
-    const char *why;
-    int fd = ares_file_open(path, &why);
-    int64_t count = 0;
-    *n = fd >= 0 ? read(fd, text, sizeof text) : 0;
-    if (fd >= 0) (void)close(fd);
-    for (ssize_t i = 0; i < *n; i++) count += text[i] == '\n';
-    return count;
-}
-
+/* Bytes of memory of a file's rows. of_text: per byte of their text, tokens included */
 static double rows_of_file(const char *path, double of_text)
 {
-    const char *end = strrchr(path, '.');
+    char start[LOOKED_AT];
+    const char *end = strrchr(path, '.'), *why;
     bool packed = !end || strncmp(end, ".json", 5) != 0;
     double text = file_bytes(path) * (packed ? PACKED : 1), rows = text / LONG_ROW;
-    ssize_t n;
-    int64_t count = packed ? 0 : lines(path, &n);
-    if (count) rows = text * (double)count / (double)n;
+    if (!packed) { /* a line is a row: as many per byte as in the beginning of the file */
+        int fd = ares_file_open(path, &why);
+        ssize_t n = fd >= 0 ? read(fd, start, sizeof start) : 0;
+        int64_t lines = 0;
+        if (fd >= 0) (void)close(fd);
+        for (ssize_t i = 0; i < n; i++) lines += start[i] == '\n';
+        if (lines) rows = text * (double)lines / (double)n;
+    }
     return rows * OF_ROW + text * of_text;
 }
 
@@ -185,10 +163,18 @@ double plan_texts(const ares_train_config *c)
 void plan_count_host(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
+    const ares_model *m = t->run.model;
     double bytes[PLAN_OWNERS_N] = { 0 };
+    /* the largest part of a gradient that ranks bring together */
+    int64_t summed = 0, ranks = ares_group_size(m->share.group);
+    for (int i = 0; i < m->n_regions; i++) {
+        int64_t slice = (m->regions[i].elements + ranks - 1) / ranks;
+        summed = ARES_MAX(summed, ares_group_sum_bytes(m->share.group, slice));
+        summed = ARES_MAX(summed, ares_group_sum_bytes(m->share.replicas, m->regions[i].own));
+    }
     bytes[PLAN_KERNELS] = scratch(t, where, p);
     bytes[PLAN_ROWS] = where->reinforcement && !c->trainer.val_only ? rows_of_a_step(t, p) : 0;
-    bytes[PLAN_SUMS] = c->trainer.val_only ? 0 : sums(t->run.model);
+    bytes[PLAN_SUMS] = c->trainer.val_only ? 0 : (double)summed;
     bytes[PLAN_TEXTS] = where->texts;
     bytes[PLAN_BASE] = PROGRAM + (where->ranks > 1 ? MPI : 0) + where->threads * THREAD;
     for (int i = 0; i < PLAN_OWNERS_N; i++)

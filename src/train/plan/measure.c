@@ -15,20 +15,12 @@
 #include <string.h>
 
 /*
- * The largest micro-batches, rounds and passes, and what they take of the memory that training
+ * The largest micro-batches, rounds and passes, and the memory that they take of what training
  * shares with rollout (docs/design.md#memory-in-two-phases).
  */
 
 /* ---------------- the largest micro-batch */
-static void full_rows(const ares_train_config *c, bool sft, int64_t longest, peak_micro *m)
-{
-    bool agents = c->agents_train.tags.count > 0;
-    m->prompt = sft ? 1 : ARES_MAX(1, ARES_MIN(c->data.max_prompt_length, longest - 1));
-    int64_t most = (sft ? c->sft.max_length : longest) - m->prompt;
-    m->response = ARES_MAX(1, sft || agents ? most : ARES_MIN(c->data.max_response_length, most));
-}
-
-/* Of a pass that can be asked about at all. */
+/* Tokens of the largest pass that is considered. */
 enum { PEAK_TOKENS = 1 << 28 };
 
 /*
@@ -71,10 +63,13 @@ static void cut_groups(int64_t budget, int64_t n, bool share, peak_micro *m)
 static void peak_micro_of(const ares_train_config *c, int ranks, bool reinforcement,
                           int64_t longest, peak_micro *m)
 {
-    bool sft = !reinforcement, share = !sft && c->actor.share_prompts;
+    bool sft = !reinforcement, share = !sft && c->actor.share_prompts,
+         agents = c->agents_train.tags.count > 0;
     int64_t n = sft ? 1 : c->rollout.n;
     *m = (peak_micro){ 0 };
-    full_rows(c, sft, longest, m);
+    m->prompt = sft ? 1 : ARES_MAX(1, ARES_MIN(c->data.max_prompt_length, longest - 1));
+    int64_t most = (sft ? c->sft.max_length : longest) - m->prompt;
+    m->response = ARES_MAX(1, sft || agents ? most : ARES_MIN(c->data.max_response_length, most));
     int64_t rows = sft                                             ? c->sft.batch_size
                    : strcmp(c->actor.mini_batch_unit, "rows") == 0 ? c->actor.global_batch_size
                                                                    : c->actor.global_batch_size * n;
@@ -84,8 +79,8 @@ static void peak_micro_of(const ares_train_config *c, int ranks, bool reinforcem
 }
 
 /*
- * Two to each prompt of a mini-batch, with their prompts as long as they may be where that leaves
- * answers of data.max_response_length.
+ * VAPOR's stored answers: two to each prompt of a mini-batch. Prompts are as long as they may be
+ * where that leaves room for answers of data.max_response_length.
  */
 static void peak_pairs_of(const ares_train_config *c, int ranks, peak_micro *m)
 {
@@ -106,7 +101,7 @@ static int64_t divided(int64_t n, int64_t by)
     return ARES_MAX(1, (n + by - 1) / ARES_MAX(1, by));
 }
 
-/* Micro-batches of a rank in an update. */
+/* Micro-batches of a rank in an update, and in the passes over a batch. */
 static int64_t peak_in_update(const peak_micro *m)
 {
     return divided(m->per_optimizer, m->groups);
@@ -117,8 +112,9 @@ static int64_t in_batch(const ares_train_config *c, const peak_micro *m)
 }
 
 /*
- * Of an update, n micro-batches as if all went together. most: tokens of a round at most, which
- * groups of less than full length fill up; null: all of the mini-batch. m: as the role cuts it
+ * The passes of an update, as if all n micro-batches of a round went through the model together.
+ * most: tokens of a round at most, which groups of less than full length fill up; null: all of the
+ * mini-batch. m: as the role cuts it
  */
 static peak_pass trained(const peak_micro *m, int64_t most)
 {
@@ -135,14 +131,14 @@ static peak_pass trained(const peak_micro *m, int64_t most)
     r.out = divided(m->out * r.tokens, m->tokens);
     return r;
 }
-/* As many of them as go through together. */
+/* Fewer micro-batches at once where the learner, or the one beside it, lets fewer through. */
 static void together(const learner *l, const learner *with, peak_pass *p)
 {
     p->n = learner_micro_batches_per_round(l, with, p->n);
     p->filled = learner_micro_batches_per_round(l, with, p->filled);
 }
 
-/* all: micro-batches there are */
+/* The passes that only score. all: micro-batches of the batch, or of the mini-batch */
 static peak_pass scored(const learner *l, const learner *with, const peak_micro *m, int64_t all)
 {
     int64_t n = learner_scored_together(l, with, all, m->groups * m->group);
@@ -236,42 +232,31 @@ static int64_t at_most(const peak_pass *p)
 }
 
 /*
- * Prompts may be short: any token may be an output. Where one buffer grew beyond what was
- * announced, the place that it had would be lost to the turn.
+ * Tells the workspace its largest passes; returns the bytes of gradients and activations. Each
+ * token may be an output, because prompts may be short. A buffer that grew beyond what was
+ * announced would move, and the memory that it had would be unused until the phase ends.
  */
-static void announce_pass(learner *l, const peak_pass *p, bool keep, size_t *bytes)
-{
-    int32_t rows = (int32_t)p->tokens;
-    int64_t n = at_most(p);
-    if (n) *bytes = ares_workspace_expect(l->workspace, rows, rows, (int)n, keep);
-}
-
-/* Of gradients and activations. */
 static size_t announce(learner *l, const peak_passes *p)
 {
+    const peak_pass *of[] = { &p->scored, &p->trained };
     size_t bytes = 0;
-    announce_pass(l, &p->scored, false, &bytes);
-    announce_pass(l, &p->trained, true, &bytes);
+    for (int i = 0; i < ARES_COUNT(of); i++) {
+        int32_t rows = (int32_t)of[i]->tokens;
+        int64_t n = at_most(of[i]);
+        bool keep = of[i] == &p->trained;
+        if (n) bytes = ares_workspace_expect(l->workspace, rows, rows, (int)n, keep);
+    }
     return ares_phase_size(l->model->grads_bytes) + bytes;
-}
-
-static int announce_tower(ares_trainer *t, const peak_micro *m, size_t *bytes)
-{
-    ares_model *model = t->run.model;
-    int64_t tokens;
-    if (!model->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
-    ARES_TRY(peak_image(t, m->prompt, &tokens));
-    *bytes += ares_phase_size(
-        ares_model_features_bytes(model, peak_patches(model, tokens), t->actor.learner.tower_keep));
-    return ARES_OK;
 }
 
 int peak_reserve(ares_trainer *t, int ranks, size_t *bytes)
 {
     const ares_train_config *c = t->run.cfg;
+    ares_model *model = t->run.model;
     learner *l = &t->actor.learner;
     peak_micro m, pairs;
     peak_passes p;
+    int64_t image; /* tokens */
     *bytes = 0;
     if (c->trainer.val_only) return ARES_OK;
     peak_micro_of(c, ranks, true, trainer_longest(t), &m);
@@ -290,7 +275,11 @@ int peak_reserve(ares_trainer *t, int ranks, size_t *bytes)
         *bytes += announce(&t->critic->learner, &p);
         *bytes += critic_expect(t->critic, (int32_t)p.trained.tokens, at_most(&p.trained));
     }
-    return announce_tower(t, &m, bytes);
+    if (!model->cfg.vision.depth || c->actor.freeze_vision) return ARES_OK;
+    ARES_TRY(peak_image(t, m.prompt, &image));
+    *bytes += ares_phase_size(
+        ares_model_features_bytes(model, peak_patches(model, image), l->tower_keep));
+    return ARES_OK;
 }
 
 void peak_unreserve(ares_trainer *t)
@@ -304,59 +293,40 @@ void peak_unreserve(ares_trainer *t)
 }
 
 /*
- * What images cost beside the tokens that they become. Rows of full length are full of them: of as
- * many of the largest as data.max_pixels and worker.rollout.limit_images let into a prompt.
+ * Memory of images beside the tokens that they become: passes of the tower beside the rollout's
+ * cache, and pixels and features on the host. Rows of full length are full of images: as many of
+ * the largest as data.max_pixels and worker.rollout.limit_images let into a prompt. The models are
+ * open, and the micro-batch is known.
  */
-
-/* Tokens of the largest image, and of all in a row. */
-static int measure_images(const ares_trainer *t, const plan_where *where, const peak_micro *m,
-                          plan_pictures *s, int64_t *row)
-{
-    int64_t limit = t->run.cfg->rollout.limit_images;
-    s->room = where->reinforcement ? m->prompt : m->prompt + m->response;
-    ARES_TRY(peak_image(t, s->room, &s->tokens));
-    *row = limit ? ARES_MIN(s->room, limit * s->tokens) : s->room;
-    return ARES_OK;
-}
-
-/* Of the host, where pixels are bytes and one picture at a time is what the tower reads. */
-static void count_host(const ares_trainer *t, const ares_vision_config *v, plan_pictures *s)
+static int count_pictures(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
+    ares_model *m = t->run.model;
+    const ares_vision_config *v = &m->cfg.vision;
+    plan_pictures *s = &p->pictures;
+    double before = (double)t->run.device.allocated;
+    if (!v->depth) return ARES_OK;
+    ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
+    ARES_TRY(ares_media_rules_load(&m->cfg, t->run.model_dir.data, &t->run.row_media));
+    s->room = where->reinforcement ? p->micro.prompt : p->micro.prompt + p->micro.response;
+    ARES_TRY(peak_image(t, s->room, &s->tokens));
+    int64_t limit = c->rollout.limit_images,
+            row = limit ? ARES_MIN(s->room, limit * s->tokens) : s->room,
+            rows = where->reinforcement ? c->data.rollout_batch_size : c->sft.batch_size;
+    /* the pictures of a validation's batch are there together */
+    if (where->val_longest) rows = ARES_MAX(rows, c->data.val_batch_size);
+    s->step = (rows + where->ranks - 1) / where->ranks * row;
+
+    /* on the host pixels are bytes, and the tower reads one picture at a time as f32 */
     bool trained = !c->actor.freeze_vision && !c->trainer.val_only;
     double bytes = (double)v->channels * v->patch * v->patch * v->merge * v->merge,
            features = (double)v->out * sizeof(float), step = (double)s->step;
     s->values = bytes * v->temporal * sizeof(float);
     s->pixels = step * bytes + (double)s->tokens * s->values;
-    /* a frozen tower's are the reference's, too */
+    /* policy and reference have the same features where the tower is frozen */
     s->features = step * features * (trained && t->ref ? 2 : 1);
     s->stored = trained && !t->ref ? 0 : c->data.vision_cache_gb * 1e9;
-}
 
-/* Rows of a validation or evaluation whose pictures are there together, where that is known. */
-static int64_t validated_together(const ares_train_config *c, const plan_where *where)
-{
-    return where->val_longest ? ARES_MAX(0, c->data.val_batch_size) : 0;
-}
-
-/*
- * A vision model's images (measure.c): what a forward pass of the tower takes beside the rollout's
- * cache, and the host's memory. Once the models are open and the micro-batch is known.
- */
-static int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p)
-{
-    const ares_train_config *c = t->run.cfg;
-    ares_model *m = t->run.model;
-    plan_pictures *s = &p->pictures;
-    double before = (double)t->run.device.allocated;
-    int64_t row, rows = where->reinforcement ? c->data.rollout_batch_size : c->sft.batch_size;
-    if (!m->cfg.vision.depth) return ARES_OK;
-    ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
-    ARES_TRY(ares_media_rules_load(&m->cfg, t->run.model_dir.data, &t->run.row_media));
-    ARES_TRY(measure_images(t, where, &p->micro, s, &row));
-    rows = ARES_MAX(rows, validated_together(c, where));
-    s->step = (rows + where->ranks - 1) / where->ranks * row;
-    count_host(t, &m->cfg.vision, s);
     ARES_TRY(ares_model_features_reserve(m, peak_patches(m, s->tokens), ARES_KEEP_NOTHING));
     if (t->ref && !c->actor.freeze_vision)
         ARES_TRY(ares_model_features_reserve(t->ref->learner.model,
@@ -369,7 +339,7 @@ static int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p
     return ARES_OK;
 }
 
-/* The tower takes memory in proportion to the tokens of what it reads. */
+/* The memory of the tower is in proportion to the tokens that it reads. */
 double plan_longest_video(const plan *p)
 {
     const plan_pictures *s = &p->pictures;
@@ -380,18 +350,6 @@ double plan_longest_video(const plan *p)
     return more * (of_tower + (p->card ? 0 : s->values));
 }
 
-/* Memory of training's phase for the way back through a trained tower; its bytes, 0 without one. */
-static int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes)
-{
-    ares_model *m = t->run.model;
-    *bytes = 0;
-    if (!m->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
-    ARES_TRY(ares_model_features_reserve(m, peak_patches(m, p->pictures.tokens),
-                                         t->actor.learner.tower_keep));
-    *bytes = (double)m->tower.of_training.bytes;
-    return ARES_OK;
-}
-
 /*
  * Bytes by owner. The learners, the rollout engine and the workspaces of a run are opened on a
  * counting device by the functions that open them in a run, so there is no second formula: what
@@ -399,8 +357,9 @@ static int plan_count_tower_backward(ares_trainer *t, const plan *p, double *byt
  */
 
 /*
- * CUDA's context, cuBLAS, the head's chunk of logits, the keys that attention gathers and other
- * scratch of kernels and libtorch: an assumption, nobody can know it here.
+ * Bytes of CUDA's context, cuBLAS, the head's chunk of logits, the keys that attention gathers and
+ * other scratch of kernels and libtorch: an assumption, because it cannot be measured without a
+ * card.
  */
 static const double BASE_OF_CARD = 4e9;
 
@@ -410,7 +369,7 @@ const char *const plan_owner_names[PLAN_OWNERS_N] = {
 #undef OWNER
 };
 
-/* What the device has handed out since the last call. */
+/* Bytes that the device has handed out since *before was set, which is set anew. */
 static double grown(const ares_device *d, size_t *before)
 {
     double bytes = (double)d->allocated - (double)*before;
@@ -473,16 +432,7 @@ static int open_others(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
-/* Of one sample of full length, as the engine and the check of worker.rollout.cache_tokens count.
- */
-static int64_t least_cache(const ares_trainer *t)
-{
-    const ares_train_config *c = t->run.cfg;
-    int64_t row = c->data.max_prompt_length + c->data.max_response_length,
-            longest = agents_wanted(c) ? trainer_longest(t) : ARES_MAX(trainer_longest(t), row);
-    return ((longest + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK + 2) * ARES_KV_BLOCK;
-}
-
+/* Where no cache fits, the least one is counted, so that the plan can say how much is missing. */
 static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
 {
     ares_device *d = &t->run.device;
@@ -490,7 +440,10 @@ static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
     ares_rollout_stats stats;
     const ares_train_config *cfg = t->run.cfg;
     ares_train_config least = *cfg;
-    p->cache_tokens_least = least_cache(t);
+    /* one sample of full length, as the engine and the check of cache_tokens count it */
+    int64_t row = cfg->data.max_prompt_length + cfg->data.max_response_length,
+            longest = agents_wanted(cfg) ? trainer_longest(t) : ARES_MAX(trainer_longest(t), row);
+    p->cache_tokens_least = ((longest + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK + 2) * ARES_KV_BLOCK;
     int rc = trainer_open_rollout(t, where->ranks);
     if (rc == ARES_ELIMIT && least.rollout.cache_tokens == ARES_NULL_I64) {
         ares_error_clear();
@@ -516,8 +469,9 @@ static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
 }
 
 /*
- * What a pass keeps for its backward: `kept` bytes, of which `taken` come from the device and the
- * others from memory that rollout has in the other phase: its own weights first, then the cache.
+ * Counts what a pass keeps for its backward: `kept` bytes, of which `taken` come from the device.
+ * The others come from memory that rollout has in the other phase: first its copy of weights, then
+ * the cache.
  */
 static void keep_activations(plan *p, plan_owner owner, double taken, double kept)
 {
@@ -542,6 +496,7 @@ static int reserve(learner *l, const peak_pass *p, bool keep)
 static int train_actor(ares_trainer *t, plan *p)
 {
     learner *l = &t->actor.learner;
+    ares_model *m = t->run.model;
     size_t at = t->run.device.allocated;
     double kept;
     peak_passes of;
@@ -558,8 +513,9 @@ static int train_actor(ares_trainer *t, plan *p)
                      (double)ares_workspace_bytes(l->workspace) - kept);
     ARES_TRY(learner_reserve_backward(l, (int32_t)of.trained.out, of.trained.n, 0));
     keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at), (double)l->scratch.bytes);
-    ARES_TRY(plan_count_tower_backward(t, p, &kept));
-    keep_activations(p, PLAN_TOWER, grown(&t->run.device, &at), kept);
+    if (!m->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
+    ARES_TRY(ares_model_features_reserve(m, peak_patches(m, p->pictures.tokens), l->tower_keep));
+    keep_activations(p, PLAN_TOWER, grown(&t->run.device, &at), (double)m->tower.of_training.bytes);
     return ARES_OK;
 }
 
@@ -616,16 +572,7 @@ static int train_critic(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
-/* In host memory: of a card's table it is no part. */
-static void copy_checkpoint(const ares_trainer *t, const plan_where *where, plan *p)
-{
-    int64_t part, all = state_copied_bytes(&t->run, where->ranks, &part);
-    if (t->run.cfg->trainer.save_async) p->copied = (double)all;
-    if (p->card) return;
-    both(p, PLAN_COPY, p->copied);
-    both(p, PLAN_WRITING, (double)part);
-}
-
+/* Opens the parts of a run, and makes room for its largest passes, in the order of a run. */
 static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
@@ -637,13 +584,18 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
         peak_pairs_of(c, where->ranks, &p->pairs);
         p->answered = (c->data.rollout_batch_size * c->rollout.n + where->ranks - 1) / where->ranks;
     }
-    ARES_TRY(plan_count_pictures(t, where, p));
+    ARES_TRY(count_pictures(t, where, p));
     if (c->rollout.tensor_parallel_size > 1)
         ARES_TRY(
             ares_group_open(NULL, &t->run.device, (int)c->rollout.tensor_parallel_size, 1, &t->tp));
     if (where->reinforcement) ARES_TRY(open_rollout(t, where, p));
     if (c->trainer.val_only) return ARES_OK;
-    copy_checkpoint(t, where, p);
+    int64_t part, all = state_copied_bytes(&t->run, where->ranks, &part);
+    if (c->trainer.save_async) p->copied = (double)all;
+    if (!p->card) { /* in host memory, which is not in a card's table */
+        both(p, PLAN_COPY, p->copied);
+        both(p, PLAN_WRITING, (double)part);
+    }
     ARES_TRY(train_actor(t, p));
     ARES_TRY(train_pairs(t, p));
     if (t->ref) ARES_TRY(train_reference(t, p));
@@ -671,21 +623,16 @@ static double pass_bytes(ares_model *m, bool checkpointing, int64_t tokens, int6
     return bytes;
 }
 
-/* Bytes that a micro-batch may take: what the others leave of the memory given. */
-static double left_for_micro_batch(const plan_where *where, const plan *p)
+/* Searches for the largest micro-batch, in tokens, that the other owners leave memory for. */
+static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
 {
-    static const plan_owner own[] = { PLAN_ACTIVATIONS, PLAN_SCRATCH };
+    static const plan_owner own[] = { PLAN_ACTIVATIONS, PLAN_SCRATCH }; /* of a micro-batch */
+    const ares_train_config *c = t->run.cfg;
+    const peak_micro *m = &p->micro;
     double others = p->total[PLAN_TRAINING] - p->shared; /* beside what the phases share */
     for (int i = 0; i < PLAN_OWNERS_N; i++) others += p->lent[i];
     for (int i = 0; i < ARES_COUNT(own); i++) others -= p->bytes[own[i]][PLAN_TRAINING];
-    return where->memory - others;
-}
-
-static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
-{
-    const ares_train_config *c = t->run.cfg;
-    const peak_micro *m = &p->micro;
-    double left = left_for_micro_batch(where, p);
+    double left = where->memory - others;
     learner *l = &t->actor.learner;
     bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
     int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = PEAK_TOKENS,
@@ -712,29 +659,15 @@ bool plan_fits(const plan *p, const plan_where *where)
     return !p->no_cache && plan_needs(p) <= where->memory;
 }
 
-static void add_up(const ares_device *d, plan *p)
-{
-    if (p->card) both(p, PLAN_BASE, BASE_OF_CARD);
-    for (int phase = 0; phase < PLAN_PHASES; phase++)
-        for (int i = 0; i < PLAN_OWNERS_N; i++) p->total[phase] += p->bytes[i][phase];
-    p->allocated = (double)d->most_allocated;
-}
-
-/* What is assumed of a device: operations per second of a rank, and bytes it sends. */
-static void plan_speed(bool card, double *flops, double *link)
-{
-    *flops = card ? 600e12 : 0.2e12;
-    *link = card ? 370e9 : 2e9;
-}
-
+/* Plays an optimizer step through. */
 static void replay_update(const ares_train_config *c, const plan_where *where,
                           const ares_model *model, plan *p)
 {
     const peak_micro *m = &p->micro;
     double groups = (double)m->per_optimizer;
-    plan_speed(p->card, &p->flops, &p->link);
-    if (where->flops > 0) p->flops = where->flops;
-    if (where->link > 0) p->link = where->link;
+    /* assumed, where it is not given: operations per second of a rank, bytes per second it sends */
+    p->flops = where->flops > 0 ? where->flops : p->card ? 600e12 : 0.2e12;
+    p->link = where->link > 0 ? where->link : p->card ? 370e9 : 2e9;
     int64_t mini = where->reinforcement ? c->actor.global_batch_size : c->sft.batch_size,
             batch = where->reinforcement ? c->data.rollout_batch_size : mini;
     p->updates = ARES_MAX(1, batch / mini) * c->actor.ppo_epochs;
@@ -761,15 +694,17 @@ int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
     training_init(&t->run, c, NULL);
     ares_batch_init(&t->batch);
     t->val_longest = where->val_longest;
-    /* of the schedule, which is no matter of memory */
-    t->run.total_steps = 1;
-    /* of a card whose memory nobody knows: 0, and the cache is what a CPU's would be */
+    t->run.total_steps = 1; /* any number: only the schedule of the learning rate reads it */
+    /* 0 for a card of unknown memory: its cache is then as large as a CPU's would be */
     ares_device_open_counting(c->trainer.device, c->trainer.kernels, training_storage(c),
                               isfinite(where->memory) ? where->memory : 0, &t->run.device);
     int rc = rehearse(t, where, p);
     if (rc == ARES_OK) {
         if (!p->card) plan_count_host(t, where, p);
-        add_up(&t->run.device, p);
+        if (p->card) both(p, PLAN_BASE, BASE_OF_CARD);
+        for (int phase = 0; phase < PLAN_PHASES; phase++)
+            for (int i = 0; i < PLAN_OWNERS_N; i++) p->total[phase] += p->bytes[i][phase];
+        p->allocated = (double)t->run.device.most_allocated;
         if (!c->trainer.val_only) {
             most_that_fits(t, where, p);
             replay_update(c, where, t->run.model, p);

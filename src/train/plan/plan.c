@@ -15,16 +15,16 @@
 #include <string.h>
 
 /*
- * What would make a run fit: options are changed one after the other until it does, and each that
- * was not needed is taken back.
+ * Which options would make a run fit: remedies, which change options, are tried one after the other
+ * until the run fits, and each one that was not needed is taken back.
  */
 
 enum { WORD = 240 };
 
-/* Changes the options where they are not so already, and says how; false: nothing to change. */
+/* Changes options, and adds them to word as a user would write them; false: nothing to change. */
 typedef bool remedy_fn(ares_train_config *c, const plan *p, char *word);
 
-/* The words of one remedy: options that are set together. */
+/* Adds an option to the words of a remedy, which may set several together. */
 ARES_PRINTF(2, 3) static void say(char *word, const char *format, ...)
 {
     va_list args;
@@ -49,7 +49,7 @@ static int64_t row_tokens(const plan *p)
     return p->micro.prompt + p->micro.response;
 }
 
-/* ---------------- no result changes, and little time */
+/* ---------------- remedies that change no result and cost little time */
 static bool more_of_the_card(ares_train_config *c, const plan *p, char *word)
 {
     if (!p->no_cache || c->rollout.gpu_memory_utilization >= 0.9) return false;
@@ -57,7 +57,7 @@ static bool more_of_the_card(ares_train_config *c, const plan *p, char *word)
     say(word, "worker.rollout.gpu_memory_utilization=0.9");
     return true;
 }
-/* Of a CPU, as the next: a card's memory has none of it. */
+/* On a CPU: a card's memory holds no copy of a checkpoint, and no stored features. */
 static bool save_at_once(ares_train_config *c, const plan *p, char *word)
 {
     if (p->card || p->copied == 0) return false;
@@ -72,7 +72,7 @@ static bool store_no_features(ares_train_config *c, const plan *p, char *word)
     say(word, "data.vision_cache_gb=0");
     return true;
 }
-/* To as many groups, or rows, as fit; to one where none would, for what comes after it to help. */
+/* To as many groups, or rows, as fit; where none does, to one, and later remedies may help. */
 static bool shorter_micro_batch(ares_train_config *c, const plan *p, char *word)
 {
     int64_t group = p->micro.group, fits = ARES_MAX(1, p->most_micro / group) * group;
@@ -90,7 +90,7 @@ static bool keep_inputs(ares_train_config *c, const plan *p, char *word)
     say(word, "worker.actor.model.enable_gradient_checkpointing=true");
     return true;
 }
-/* The critic cuts as the policy does, by options of its own. */
+/* The critic's micro-batches have their own options. */
 static bool critic_single_groups(ares_train_config *c, const plan *p, char *word)
 {
     int64_t group = p->micro.prompt + c->rollout.n * (p->micro.response - 1);
@@ -107,18 +107,14 @@ static bool critic_inputs(ares_train_config *c, const plan *p, char *word)
     say(word, "worker.critic.model.enable_gradient_checkpointing=true");
     return true;
 }
-static void say_cache(const ares_train_config *c, char *word)
-{
-    say(word, "worker.rollout.cache_tokens=%lld", (long long)c->rollout.cache_tokens);
-}
 static bool small_cache(ares_train_config *c, const plan *p, char *word)
 {
     if (!p->no_cache && p->cache_tokens <= (double)p->cache_tokens_least) return false;
     c->rollout.cache_tokens = p->cache_tokens_least;
-    say_cache(c, word);
+    say(word, "worker.rollout.cache_tokens=%lld", (long long)c->rollout.cache_tokens);
     return true;
 }
-/* Of the engine, which feeds prompts of full length piece by piece unless it is told not to. */
+/* The engine feeds long prompts piece by piece, unless chunked prefill is switched off. */
 static bool short_passes(ares_train_config *c, const plan *p, char *word)
 {
     const ares_json *chunked = c->published.chunked_prefill;
@@ -154,10 +150,10 @@ static bool critic_single_rows(ares_train_config *c, const plan *p, char *word)
     return true;
 }
 
-/* ---------------- ranks hold parts, and send more */
+/* ---------------- remedies by which ranks hold parts, and send more */
 static const ares_json shared = { .type = ARES_JSON_BOOL, .boolean = true };
 
-/* Over all ranks rather than some, or one. */
+/* Parts are spread over all ranks rather than some of them, or one. */
 static bool widen(int64_t *fsdp_size, const char *option, const plan *p, char *word)
 {
     if (sharing_size(*fsdp_size, p->ranks) == p->ranks) return false;
@@ -171,7 +167,7 @@ static bool share_states(ares_train_config *c, const plan *p, char *word)
          critic = has_critic(p) && widen(&c->critic.fsdp_size, "worker.critic.fsdp", p, word);
     return actor || critic;
 }
-/* false: its weights are in parts, or there is one rank */
+/* Weights in parts; false: they are already, or there is one rank */
 static bool share_all(const ares_json **full_shard, int64_t *fsdp_size, const char *option,
                       const plan *p, char *word)
 {
@@ -193,7 +189,7 @@ static bool share_critic(ares_train_config *c, const plan *p, char *word)
     return has_critic(p) &&
            share_all(&c->critic.full_shard, &c->critic.fsdp_size, "worker.critic.fsdp", p, word);
 }
-/* Beside VAPOR's stored answers only where these are a round of their own. */
+/* With VAPOR's stored answers, which must then be a round of their own. */
 static bool share_actor(ares_train_config *c, const plan *p, char *word)
 {
     if (!share_all(&c->actor.full_shard, &c->actor.fsdp_size, "worker.actor.fsdp", p, word))
@@ -207,7 +203,7 @@ static bool share_actor(ares_train_config *c, const plan *p, char *word)
 static bool rounds(ares_train_config *c, const plan *p, char *word)
 {
     bool by_block = p->how == ARES_SHARE_ALL || c->actor.offload_params ||
-                    c->ref.offload_params; /* which goes along with an exact KL */
+                    c->ref.offload_params; /* beside the actor, with an exact KL */
     int64_t most = ARES_MAX(p->micro.tokens, p->pairs.tokens);
     if (!by_block || (c->actor.round_tokens != ARES_NULL_I64 && c->actor.round_tokens <= most))
         return false;
@@ -228,7 +224,7 @@ static bool critic_rounds(ares_train_config *c, const plan *p, char *word)
     say(word, "worker.critic.round_tokens=%lld", (long long)c->critic.round_tokens);
     return true;
 }
-/* The CPU's native kernels divide a model for rollout: its copy of weights, and the cache. */
+/* The CPU's native kernels can divide rollout's weights and its cache among ranks. */
 static bool decode_as_one(ares_train_config *c, const plan *p, char *word)
 {
     const ares_model_config *m = &p->model;
@@ -245,7 +241,7 @@ static bool decode_as_one(ares_train_config *c, const plan *p, char *word)
     return true;
 }
 
-/* ---------------- of a card, to the host's memory: the CPU has no other */
+/* ---------------- remedies that move a card's memory to the host */
 static bool reference_on_host(ares_train_config *c, const plan *p, char *word)
 {
     if (!p->card || !has_reference(p) || c->ref.offload_params) return false;
@@ -282,7 +278,7 @@ static bool critic_states_on_host(ares_train_config *c, const plan *p, char *wor
     return true;
 }
 
-/* ---------------- numbers of 16 bits */
+/* ---------------- remedies that store numbers in 16 bits */
 static bool in_bf16(const char *dtype)
 {
     return dtype && strcmp(dtype, "bf16") == 0;
@@ -294,7 +290,10 @@ static bool to_bf16(const char **dtype, const char *option, char *word)
     say(word, "%s.fsdp.torch_dtype=bf16", option);
     return true;
 }
-/* Whether the device computes as the actor is stored: then all models are, as products need it. */
+/*
+ * Whether the device computes in the type that the actor is stored in; all models must then be
+ * stored so, because products take one type.
+ */
 static bool computes_as_stored(const ares_train_config *c, const plan *p)
 {
     return p->card || strcmp(c->trainer.kernels, "aten") == 0;
@@ -303,7 +302,7 @@ static bool reference_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
     return has_reference(p) && c->ref.dtype && to_bf16(&c->ref.dtype, "worker.ref", word);
 }
-/* Of all models; masters stay f32, on the host if need be. */
+/* All models; the optimizer's master weights stay f32. */
 static bool all_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
     if (!to_bf16(&c->actor.dtype, "worker.actor", word)) return false;
@@ -312,7 +311,8 @@ static bool all_in_bf16(ares_train_config *c, const plan *p, char *word)
     if (has_reference(p) && c->ref.dtype) (void)to_bf16(&c->ref.dtype, "worker.ref", word);
     return true;
 }
-/* Where arithmetic stays f32, as by the CPU's own kernels, a master of each weight comes beside. */
+/* Where arithmetic stays f32, as with the CPU's kernels, bf16 would add masters and save nothing.
+ */
 static bool weights_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
     return computes_as_stored(c, p) && all_in_bf16(c, p, word);
@@ -335,8 +335,8 @@ static bool critic_states_in_bf16(ares_train_config *c, const plan *p, char *wor
     return true;
 }
 
-/* ---------------- much time, or data */
-/* Rollout is slow where so few answers share a pass. */
+/* ---------------- remedies that cost much time, or data */
+/* Rollout is slow when so few answers share a pass. */
 static bool few_at_once(ares_train_config *c, const plan *p, char *word)
 {
     enum { FEW = 8 };
@@ -349,7 +349,7 @@ static bool few_at_once(ares_train_config *c, const plan *p, char *word)
     say(word, "worker.rollout.max_num_batched_tokens=%d", 8 * FEW);
     return true;
 }
-/* VAPOR's stored answers as long as the rollout's; those that are longer lose their end. */
+/* VAPOR's stored answers at most as long as the rollout's; longer ones lose their end. */
 static bool shorter_pairs(ares_train_config *c, const plan *p, char *word)
 {
     int64_t longest = row_tokens(p);
@@ -360,10 +360,10 @@ static bool shorter_pairs(ares_train_config *c, const plan *p, char *word)
 }
 
 /*
- * By cost, each above all before it together: what changes no result and costs little time, then
- * what ranks send and what goes to the host, then weights that are rounded, over f32 masters; then
- * weights that come from the host in each pass; last what takes much time, cuts data or rounds what
- * is learnt.
+ * In order of cost, where each one costs more than all before it together: first what changes no
+ * result and costs little time, then what ranks send and what goes to the host, then weights that
+ * are rounded while their masters are f32; then weights that come from the host in each pass; last
+ * what takes much time, cuts data or rounds what is learnt.
  */
 static remedy_fn *const remedies[] = {
     more_of_the_card,
@@ -393,23 +393,23 @@ static remedy_fn *const remedies[] = {
 
     critic_on_host,
     actor_on_host,
-    rounds, /* of what is on the host */
+    rounds, /* once more: what is on the host now comes block by block */
     critic_rounds,
     few_at_once,
     shorter_pairs,
-    rounds, /* of shorter ones */
+    rounds, /* once more: stored answers are shorter */
     critic_states_in_bf16,
     states_in_bf16,
 };
 enum { REMEDIES = ARES_COUNT(remedies) };
 
-/* Options, and what a run with them needs. */
+/* Options, and the plan of a run with them. */
 typedef struct state {
     ares_train_config options;
     plan needs;
 } state;
 
-/* false: nothing to change, or the options do not go together, and all is as it was */
+/* Applies a remedy to s; false: it changes nothing, or the options exclude each other. */
 static bool apply(remedy_fn *remedy, const plan_where *where, state *s, char *word)
 {
     state changed = *s;
@@ -422,7 +422,7 @@ static bool apply(remedy_fn *remedy, const plan_where *where, state *s, char *wo
     return good;
 }
 
-/* Whether the run fits with the remedies from `first` on that are chosen. s: before them; after */
+/* Applies the chosen remedies from `first` on to s; whether the run then fits. */
 static bool fits_with(const bool *chosen, int first, const plan_where *where, state *s,
                       char words[][WORD])
 {
@@ -434,8 +434,8 @@ static bool fits_with(const bool *chosen, int first, const plan_where *where, st
 }
 
 /*
- * A cache of one sample would be slow: as large as the others leave room for, and no larger than it
- * was, or than all samples need that are decoded at once.
+ * A cache of one sample would be slow: it is made as large as the other owners leave room for, but
+ * not larger than it was, or than the samples need that are decoded at once.
  */
 static void enlarge_cache(const plan_where *where, const plan *was, state *s, char *word)
 {
@@ -450,17 +450,19 @@ static void enlarge_cache(const plan_where *where, const plan *was, state *s, ch
     if (plan_measure(&larger.options, where, &larger.needs) == ARES_OK &&
         plan_fits(&larger.needs, where)) {
         *word = 0;
-        say_cache(&larger.options, word);
+        say(word, "worker.rollout.cache_tokens=%lld",
+            (long long)larger.options.rollout.cache_tokens);
     }
     ares_error_clear();
 }
 
+/* Adds to out the options that make the run fit, or nothing where none do. */
 static void list_remedies(const ares_train_config *c, const plan_where *where, const plan *p,
                           ares_str *out)
 {
     bool chosen[REMEDIES] = { 0 }, fits = false;
     char words[REMEDIES][WORD] = { 0 };
-    /* before[i]: all before remedy i */
+    /* before[i]: after all remedies before the i-th */
     state *before = ares_calloc(REMEDIES + 1, sizeof *before), *with = ares_malloc(sizeof *with);
     int last = 0;
     before[0] = (state){ *c, *p };
@@ -469,7 +471,10 @@ static void list_remedies(const ares_train_config *c, const plan_where *where, c
         chosen[last] = apply(remedies[last], where, &before[last + 1], words[last]);
         fits = plan_fits(&before[last + 1].needs, where);
     }
-    /* the dearest is needed: without it none before fit; of the others the dear go first */
+    /*
+     * The last one is needed, because the run did not fit with all before it. The others are taken
+     * back where the run fits without them, the ones that cost most first.
+     */
     for (int i = last - 1; i >= 0 && fits; i--) {
         if (!chosen[i]) continue;
         chosen[i] = false;
@@ -508,7 +513,7 @@ static void plan_describe(const plan *p, ares_str *out)
     ares_str_add_char(out, ')');
 }
 
-/* The same of a run that does not fit, with the options with which it would. */
+/* Describes a run that does not fit, and the options with which it would. */
 static void plan_refusal(const ares_train_config *c, const plan_where *where, const plan *p,
                          ares_str *out)
 {
@@ -532,7 +537,6 @@ static double gb(double bytes)
     return bytes / 1e9;
 }
 
-/* A table for people; JSON. */
 static void plan_print(const plan *p, const plan_where *where, ares_str *out)
 {
     const peak_micro *m = &p->micro;
@@ -653,39 +657,35 @@ static double parameters_at(const char *path)
     return n;
 }
 
-/* What of a model is a rank's own: parts that ranks share, and what is not in the host's memory. */
-typedef struct parts {
-    double weights, gradients, states;
-} parts;
-
-static parts parts_of(const ares_json *full_shard, int64_t fsdp_size, int ranks,
-                      bool weights_elsewhere, bool states_elsewhere)
-{
-    double part = 1.0 / sharing_size(fsdp_size, ranks);
-    bool all = full_shard->type == ARES_JSON_BOOL && full_shard->boolean;
-    return (parts){ .weights = weights_elsewhere ? 0
-                               : all             ? part
-                                                 : 1,
-                    .gradients = all ? part : 1,
-                    .states = states_elsewhere ? 0 : part };
-}
+/* Where a rank keeps a model. */
+typedef struct places {
+    const ares_json *full_shard;              /* true: ranks share weights and gradients */
+    int64_t fsdp_size;                        /* ranks that share */
+    bool weights_elsewhere, states_elsewhere; /* on the host, beside a card */
+} places;
 
 /*
- * Trained weights have a gradient and two moments in fp32, and an fp32 master where they are stored
- * in bf16; with adamw_bf16 these three have 16 bits (model/region.c). optim NULL: not trained
+ * Bytes of a model in a rank's memory. Trained weights have a gradient and two moments in fp32, and
+ * an fp32 master where they are stored in bf16; with adamw_bf16 these three have 16 bits
+ * (model/region.c). optim NULL: not trained
  */
 static double bytes_of(double parameters, const char *dtype, const ares_optim_config *optim,
-                       parts own)
+                       int ranks, places at)
 {
-    bool bf16 = dtype && strcmp(dtype, "bf16") == 0;
-    double weight = bf16 ? 2 : 4, states = 8;
+    bool bf16 = dtype && strcmp(dtype, "bf16") == 0,
+         all = at.full_shard->type == ARES_JSON_BOOL && at.full_shard->boolean;
+    double part = 1.0 / sharing_size(at.fsdp_size, ranks), shared_part = all ? part : 1,
+           weight = bf16 ? 2 : 4, states = 8, weights = at.weights_elsewhere ? 0 : shared_part;
     if (optim && bf16) states = strcmp(optim->strategy, "adamw_bf16") == 0 ? 6 : 12;
-    if (!optim) return parameters * weight * own.weights;
-    return parameters * (weight * own.weights + 4 * own.gradients + states * own.states);
+    if (!optim) return parameters * weight * weights;
+    return parameters *
+           (weight * weights + 4 * shared_part + states * (at.states_elsewhere ? 0 : part));
 }
 
+/* Bytes that a process holds at least. */
 typedef struct needs {
-    double parameters, actor, reference, critic, all;
+    double parameters; /* a count */
+    double actor, reference, critic, all;
 } needs;
 
 static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
@@ -698,32 +698,20 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
         n.parameters = c->actor.parameters;
     double critic = c->critic.model_path ? parameters_at(c->critic.model_path) : n.parameters;
     n.actor =
-        bytes_of(n.parameters, c->actor.dtype, trained ? &c->optim : NULL,
-                 parts_of(c->actor.full_shard, c->actor.fsdp_size, ranks,
-                          card && c->actor.offload_params, card && c->actor.offload_optimizer));
+        bytes_of(n.parameters, c->actor.dtype, trained ? &c->optim : NULL, ranks,
+                 (places){ c->actor.full_shard, c->actor.fsdp_size, card && c->actor.offload_params,
+                           card && c->actor.offload_optimizer });
     if (roles && trainer_needs_reference(c))
-        n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", NULL,
-                               parts_of(c->ref.full_shard, c->ref.fsdp_size, ranks,
-                                        card && c->ref.offload_params, false));
+        n.reference = bytes_of(
+            n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", NULL, ranks,
+            (places){ c->ref.full_shard, c->ref.fsdp_size, card && c->ref.offload_params, false });
     if (roles && adv && (adv->needs & ARES_NEEDS_VALUES))
-        n.critic = bytes_of(critic, c->critic.dtype, &c->critic_optim,
-                            parts_of(c->critic.full_shard, c->critic.fsdp_size, ranks,
-                                     card && c->critic.offload_params,
-                                     card && c->critic.offload_optimizer));
+        n.critic = bytes_of(critic, c->critic.dtype, &c->critic_optim, ranks,
+                            (places){ c->critic.full_shard, c->critic.fsdp_size,
+                                      card && c->critic.offload_params,
+                                      card && c->critic.offload_optimizer });
     n.all = n.actor + n.reference + n.critic;
     return n;
-}
-
-static void describe(ares_str *out, const needs *n, bool trained)
-{
-    const char *what = trained ? "weights, gradients and optimizer states" : "weights";
-    bool billions = n->parameters >= 1e9;
-    ares_str_addf(out, "a process holds at least %.1f GB (%s of %.2f %s parameters: %.1f",
-                  n->all / 1e9, what, n->parameters / (billions ? 1e9 : 1e6),
-                  billions ? "billion" : "million", n->actor / 1e9);
-    if (n->reference > 0) ares_str_addf(out, "; the reference: %.1f", n->reference / 1e9);
-    if (n->critic > 0) ares_str_addf(out, "; the critic: %.1f", n->critic / 1e9);
-    ares_str_add_char(out, ')');
 }
 
 int train_cards(const char *folder, double *least_bytes)
@@ -771,15 +759,23 @@ void train_check_cards(ares_config *cfg, const char *device, int local_ranks, do
 void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int ranks,
                              int local_ranks, bool reinforcement, ares_str *words)
 {
-    /* a fault already */
+    /* an option is missing, which is a fault already */
     if (!c->actor.model_path || !c->trainer.device || !c->algorithm.adv_estimator) return;
     needs n = needs_of(c, ranks, reinforcement);
     const char *remedy = reinforcement ? "see which options 'ares-train plan' proposes, take a "
                                          "smaller model, or a machine with more"
                                        : "take a smaller model, or a machine with more";
     bool cuda = strncmp(c->trainer.device, "cuda", 4) == 0;
-    if (n.all > 0) describe(words, &n, !c->trainer.val_only);
-    else
+    if (n.all > 0) {
+        bool billions = n.parameters >= 1e9;
+        ares_str_addf(
+            words, "a process holds at least %.1f GB (%s of %.2f %s parameters: %.1f", n.all / 1e9,
+            c->trainer.val_only ? "weights" : "weights, gradients and optimizer states",
+            n.parameters / (billions ? 1e9 : 1e6), billions ? "billion" : "million", n.actor / 1e9);
+        if (n.reference > 0) ares_str_addf(words, "; the reference: %.1f", n.reference / 1e9);
+        if (n.critic > 0) ares_str_addf(words, "; the critic: %.1f", n.critic / 1e9);
+        ares_str_add_char(words, ')');
+    } else
         ares_str_addf(words,
                       "what it needs is not known: no model at '%s', and "
                       "worker.actor.model.parameters is not set",
@@ -797,7 +793,7 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int r
 
 /* A plan for this machine, or for the one that is described: ares-train plan, and --check. */
 
-/* Of this machine, for a rank: a card, or a share of its memory or of the one card for all. */
+/* Bytes of this machine for a rank: a card's, or a share of one card or of the machine's memory. */
 static double memory_here(const ares_train_config *c, int local_ranks)
 {
     double least = INFINITY;
@@ -812,7 +808,7 @@ static int threads_here(const ares_train_config *c, int local_ranks)
     return given ? (int)c->trainer.threads : ARES_MAX(1, ares_cpu_count() / local_ranks);
 }
 
-/* Tables of the options bind themselves to the configuration. */
+/* Tokens of the longest answer of a validation; the options of evaluations are read from cfg. */
 static int64_t longest_validated(ares_config *cfg, const ares_train_config *c)
 {
     ares_sampling sampling;

@@ -1,6 +1,6 @@
 /*
- * Private to train: what a run holds, sends and waits for, computed before it starts; the largest
- * passes and the sizes that follow from the options, which runs use too.
+ * Private to train: memory, traffic and waiting times of a run, computed before it starts; the
+ * largest passes and the sizes that follow from the options, which runs use too.
  */
 #ifndef ARES_TRAIN_PLAN_PLAN_H
 #define ARES_TRAIN_PLAN_PLAN_H
@@ -10,79 +10,80 @@
 #include "trainer.h"
 
 /*
- * The update of an optimizer step as a list of computations and transfers that wait for each other,
- * played through: how long the link makes the computation wait (docs/ranks.md#what-a-run-needs).
+ * An optimizer step as a list of computations and transfers that wait for each other, simulated:
+ * how long the link makes the computation wait (docs/ranks.md#what-a-run-needs). (traffic.c)
  */
 
 typedef struct replay_args {
     const ares_model_config *model;
     /*
      * the model's regions, padding included: the embedding, each block, the head where it is not
-     * tied; NULL: as large as in files
+     * tied; NULL: sizes without padding
      */
     const ares_region *regions;
     ares_dtype storage; /* of the weights */
-    int ranks;          /* that share the model, */
-    int replicas;       /* and those that have the same part of it; 0: 1 */
+    int ranks;          /* that share the model */
+    int replicas;       /* ranks that hold the same part of it; 0: 1 */
     int rounds;         /* of a mini-batch; 0: 1 */
     ares_sharing how;
-    bool early; /* states: a sum leaves once its region's last backward is done, else after all */
-    double tokens, length; /* fed per rank in a mini-batch; of a sequence */
+    bool early; /* states: a sum leaves after its region's last backward, not after all regions' */
+    double tokens, length; /* tokens fed per rank in a mini-batch; tokens of a sequence */
     int micro_batches;
-    bool recompute; /* blocks forward once more before they go back; always with shared weights */
-    double flops, link; /* per second: operations of a rank, bytes it sends */
+    bool recompute;     /* blocks go forward again before backward; always with shared weights */
+    double flops, link; /* operations of a rank per second; bytes it sends per second */
 } replay_args;
 typedef struct replay {
-    double sent;                 /* bytes by a rank, which receives as many */
+    double sent;                 /* bytes that a rank sends; it receives as many */
     double compute, link, total; /* seconds: busy, and from the first to the last */
     double exposed;              /* total - compute */
 } replay;
 void plan_replay(const replay_args *a, replay *out);
 
 /*
- * The largest passes that a run may make: of rows of full length, in micro-batches and rounds as
- * large as the options let them be. A run on a card takes memory for them before it begins, and
- * ares-train plan counts it. (measure.c)
+ * The largest passes that a run may make: rows of full length, in micro-batches and rounds as large
+ * as the options allow. A run on a card takes memory for them before it begins, and ares-train plan
+ * counts it. (measure.c)
  */
 
 /* The largest micro-batch: groups of full length, or rows where prompts are not shared. */
 typedef struct peak_micro {
-    int64_t prompt, response;      /* of a row of full length */
-    int64_t group;                 /* tokens fed for what is never cut: a group, or a row */
-    int64_t groups, per_optimizer; /* such units in the micro-batch; of a rank, in a mini-batch */
-    int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
+    int64_t prompt, response; /* of a row of full length */
+    int64_t group;            /* tokens fed for a unit that is never cut: a group, or a row */
+    int64_t groups;           /* such units in the micro-batch */
+    int64_t per_optimizer;    /* such units of a rank in a mini-batch */
+    int64_t tokens, out;      /* of the micro-batch: tokens fed, and rows of the head */
 } peak_micro;
 
-/* n micro-batches that go through a model together, of so many tokens and rows of the head each. */
+/* n micro-batches that go through a model together; tokens, out: of each, as above. */
 typedef struct peak_pass {
     int64_t tokens, out, n;
     int64_t filled; /* in place of n where shorter groups fill a round to its last token */
-    int64_t rounds; /* such passes over a batch, of stored answers over a mini-batch */
+    int64_t rounds; /* such passes over a batch; for stored answers over a mini-batch */
 } peak_pass;
-/* What a role makes of them. */
+/* The passes that a role (actor, critic) makes. */
 typedef struct peak_passes {
-    /* forward alone; n 0: none. rounds 0: of some groups of a batch, not of each */
+    /* forward alone; n 0: none. rounds 0: only some groups of a batch are scored */
     peak_pass scored;
-    peak_pass trained; /* of its update, forward and back; rounds: of a mini-batch */
+    peak_pass trained; /* the update's, forward and back; rounds: of a mini-batch */
 } peak_passes;
 void peak_of_actor(const ares_trainer *t, const peak_micro *m, peak_passes *out);
-/* The actor's over stored answers: log-probs of all of a mini-batch, gradients round by round. */
+/* The actor's over stored answers: scored over a whole mini-batch, trained round by round. */
 void peak_of_pairs(const ares_trainer *t, const peak_micro *pairs, peak_passes *out);
 void peak_of_critic(const ares_trainer *t, const peak_micro *m, peak_passes *out);
 void peak_of_reference(const ares_trainer *t, const peak_micro *m, const peak_micro *pairs,
                        peak_pass *own, peak_pass *of_pairs);
 
 /*
- * Tells the buffers of all roles how large they will be, so that each takes its memory of
- * training's phase once, and whole. *bytes: of all of them
+ * Tells the buffers of all roles how large they will become, so that each takes its memory in one
+ * piece when training's phase begins. *bytes: of all of them
  */
 int peak_reserve(ares_trainer *t, int ranks, size_t *bytes);
-/* The buffers grow as passes come, as if nothing had been announced. */
+/* Takes that back: the buffers grow as passes need them. */
 void peak_unreserve(ares_trainer *t);
 
 /*
- * What a run holds, sends and waits for, before it starts (docs/ranks.md#what-a-run-needs): the
- * parts of a run are opened as a run opens them, on a device that only counts.
+ * The plan of a run (docs/ranks.md#what-a-run-needs): the parts of a run are opened as a run opens
+ * them, on a device that only counts bytes.
  */
 
 /* Who holds memory: X(name, text). */
@@ -120,18 +121,19 @@ typedef struct plan_where {
     int ranks, threads;  /* threads: of one rank on the CPU */
     double memory;       /* bytes of one rank */
     double texts;        /* bytes of tokenizer and data in the host's memory */
-    double flops, link;  /* per second, for the replay; 0: as plan_speed says */
+    double flops, link;  /* per second, for the replay; 0: assumed, as measure.c says */
     bool reinforcement;  /* false: supervised training */
-    int64_t val_longest; /* tokens of an answer of a validation at most; 0: there is none */
+    int64_t val_longest; /* tokens of the longest answer of a validation; 0: no validation */
 } plan_where;
 
-/* Images, where the model sees them: as many as prompts of full length have room for. */
+/* Images, for a vision model: as many as prompts of full length have room for. */
 typedef struct plan_pictures {
     int64_t tokens; /* of the largest image */
-    int64_t room;   /* of a prompt: a video may fill it */
-    int64_t step;   /* of a step, or of the rows of a validation that are answered together */
-    double values;  /* bytes of the host for a token whose picture the tower reads */
-    double pixels, features, stored; /* bytes of the host: of a step; what may stay over steps */
+    int64_t room;   /* tokens of a prompt, which a video may fill */
+    int64_t step;   /* tokens of a step, or of the rows of a validation answered together */
+    double values;  /* bytes on the host per token while the tower reads its picture, as f32 */
+    double pixels, features; /* bytes on the host, of a step */
+    double stored;           /* bytes of features on the host that may stay over steps */
 } plan_pictures;
 
 typedef struct plan {
@@ -142,39 +144,39 @@ typedef struct plan {
     bool card;
     double bytes[PLAN_OWNERS_N][PLAN_PHASES], total[PLAN_PHASES];
     double allocated; /* of the device at most, without BASE: perf/max_memory_allocated_gb */
-    double lent[PLAN_OWNERS_N]; /* of the bytes in training: in rollout's memory */
+    double lent[PLAN_OWNERS_N]; /* part of the bytes in training that lies in rollout's memory */
     double copied;              /* of a checkpoint, in host memory, while it is written */
-    double shared;              /* that rollout and training take turns in */
-    double slice;               /* of rollout's own weights: bytes that training has not taken */
+    double shared;              /* bytes that rollout and training take turns in */
+    double slice;               /* bytes of rollout's weights that training does not use yet */
     double cache_tokens;
-    int64_t cache_tokens_least; /* of one sample of full length */
-    bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_tokens_least */
+    int64_t cache_tokens_least; /* for one sample of full length */
+    bool no_cache; /* gpu_memory_utilization leaves none; cache_tokens_least are counted */
     peak_micro micro;
     peak_micro pairs; /* of VAPOR's stored answers; tokens 0: there are none */
     plan_pictures pictures;
-    /* with the memory given: the tokens of the largest micro-batch, and of the longest row */
+    /* tokens of the largest micro-batch, and of the longest row, that fit in the memory given */
     int64_t most_micro, most_row;
-    double flops, link;                  /* per second, what the replay is computed with */
+    double flops, link;                  /* per second, as the replay used them */
     replay update;                       /* of an optimizer step */
     int64_t answered;                    /* rows of a rank in a training step; 0: none */
     int64_t updates;                     /* optimizer steps of a training step */
-    int64_t actor_rounds, critic_rounds; /* of each; critic_rounds 0: there is none */
+    int64_t actor_rounds, critic_rounds; /* of an optimizer step; critic_rounds 0: no critic */
     int64_t pair_rounds;                 /* of stored answers; 0: there are none */
     double sent;                         /* bytes by a rank in a training step */
 } plan;
 
 extern const char *const plan_owner_names[PLAN_OWNERS_N];
-/* Bytes that a video takes which fills a prompt, more than the largest image; not in the table. */
+/* Bytes that a video which fills a prompt takes beyond the largest image; not in the table. */
 double plan_longest_video(const plan *p);
-/* Of the CPU: what the process has beside what the device hands out. (host.c) */
+/* On the CPU: adds memory of the process that the device does not hand out. (host.c) */
 void plan_count_host(ares_trainer *t, const plan_where *where, plan *p);
-/* Bytes that tokenizer and rows will take, from the sizes of their files. */
+/* Bytes that tokenizer and rows will take, from the sizes of their files. (host.c) */
 double plan_texts(const ares_train_config *c);
 /* Fails where a model's config.json cannot be read. (measure.c) */
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *out);
-/* Bytes that a rank sends in a training step; its last fields are not read. (traffic.c) */
+/* Bytes that a rank sends in a training step, from a plan that is complete but for `sent`. */
 double plan_sent(const ares_trainer *t, const plan *p);
-/* What must be there for the run. */
+/* Bytes that the run needs: those of its larger phase. */
 double plan_needs(const plan *p);
 bool plan_fits(const plan *p, const plan_where *where);
 
@@ -190,14 +192,14 @@ bool plan_fits(const plan *p, const plan_where *where);
 int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
                           int64_t max_steps);
 /*
- * Whether what is done every so many steps, at the end of each epoch and after the last step is
- * done now, after `step` steps. every 0 or less: after the last one only. epoch: its steps; 0:
- * epochs end nothing.
+ * Whether an action is due after `step` steps: it is due every `every` steps, at the end of each
+ * epoch, and after the last step. every 0 or less: after the last one only. epoch: its steps; 0:
+ * the ends of epochs do not count.
  */
 bool train_is_due(int64_t step, int64_t total, int64_t every, int64_t epoch);
 /*
- * Of one optimizer step: samples over all ranks, samples per rank, micro-batches per rank (0 where
- * micro is 0); and optimizer steps per training step.
+ * An optimizer step's samples over all ranks, samples per rank and micro-batches per rank (0 where
+ * micro is 0); updates: optimizer steps per training step.
  */
 typedef struct train_sizes {
     int64_t global_samples, per_device, accumulation, updates;
@@ -211,12 +213,12 @@ typedef struct flops_config {
 } flops_config;
 /*
  * TFLOP/s of forward and backward over some sequences. tokens, squares: the sum of their lengths,
- * and of the squares of these
+ * and the sum of the squares of their lengths
  */
 double train_tflops(const flops_config *c, double tokens, double squares, double seconds);
 /*
- * The cost of a pass over sequences, as a whole number to compare groups by. Unit: what attention
- * costs for a pair of tokens.
+ * The cost of a pass over sequences, as a whole number to compare groups by. Unit: the cost of
+ * attention for a pair of tokens.
  */
 int64_t train_work(const ares_model_config *m, int64_t tokens, int64_t squares);
 /* TFLOP/s of dense bf16 products on the card of this name; infinite where it is not known */

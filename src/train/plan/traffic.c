@@ -1,5 +1,5 @@
 /*
- * What a rank sends in a training step, and how long the link makes it wait: first the bytes,
+ * Bytes that a rank sends in a training step, and how long the link makes it wait: first the bytes,
  * from the passes of the step; then a simulation of computations and transfers side by side.
  */
 #include "plan.h"
@@ -11,21 +11,17 @@
 #include "ares/algo.h"
 
 /*
- * What a rank sends in a training step where ranks share models: how often the passes of the step
- * gather each region, and what an optimizer step sums and gathers (docs/ranks.md#sharing).
+ * Bytes that a rank sends in a training step where ranks share models: they follow from how often
+ * the passes of the step gather each region, and from what an optimizer step sums and gathers
+ * (docs/ranks.md#sharing).
  */
 
-/* To gather a region's weights, which are in parts. */
+/* Bytes sent to gather a region's weights; 0 where they are whole on each rank. */
 static double gathered(const ares_model *m, int region)
 {
     const ares_region *r = &m->regions[region];
     if (!r->decay || m->share.how != ARES_SHARE_ALL) return 0;
     return (double)(r->elements - r->own) * (double)ares_dtype_bytes(r->dtype);
-}
-
-static double head(const ares_model *m)
-{
-    return gathered(m, ares_model_head_region(m));
 }
 
 static double blocks(const ares_model *m)
@@ -38,34 +34,23 @@ static double blocks(const ares_model *m)
 /* A pass that only scores: a tied head is gathered apart from the embedding. */
 static double forward(const ares_model *m)
 {
-    return gathered(m, 0) + blocks(m) + head(m);
+    return gathered(m, 0) + blocks(m) + gathered(m, ares_model_head_region(m));
 }
 
-/* The passes of an update over its rounds. */
+/* The passes of an update: each round goes forward, then back through the blocks. */
 static double passes(const ares_model *m, double rounds)
 {
     return rounds * (forward(m) + blocks(m));
 }
 
-/* Where all log-probs of a mini-batch are there before the first loss. */
-static double ahead(const ares_model *m, double rounds)
-{
-    return rounds > 1 ? rounds * forward(m) : head(m);
-}
-
-static double small_sum(const ares_group *g, double bytes)
-{
-    return (ares_group_size(g) - 1) * bytes;
-}
-
-/* A sum of which each rank of the group has a slice, and what brings all of them everywhere. */
+/* A sum of which each rank of the group keeps a slice; to gather all slices costs the same. */
 static double sliced(const ares_group *g, double bytes)
 {
     int ranks = ares_group_size(g);
     return bytes * (ranks - 1) / ranks;
 }
 
-/* What rounds sum, and the optimizer step. */
+/* The sums of gradients of all rounds, and the gather of weights after the optimizer step. */
 static double optimizer_step(const ares_model *m, double rounds)
 {
     const ares_model_share *s = &m->share;
@@ -76,7 +61,9 @@ static double optimizer_step(const ares_model *m, double rounds)
                weights = (double)r->elements * (double)ares_dtype_bytes(r->dtype),
                own = (double)r->own * sizeof(float);
         if (!r->decay) {
-            bytes += small_sum(s->group, gradient) + small_sum(s->replicas, gradient);
+            /* small regions are whole on each rank, which sends its gradient to all others */
+            bytes += (ares_group_size(s->group) - 1) * gradient +
+                     (ares_group_size(s->replicas) - 1) * gradient;
             continue;
         }
         bytes += rounds * sliced(s->group, gradient);
@@ -85,15 +72,6 @@ static double optimizer_step(const ares_model *m, double rounds)
         if (s->how == ARES_SHARE_STATES) bytes += sliced(s->group, weights);
         bytes += 2 * sliced(s->replicas, own);
     }
-    return bytes;
-}
-
-/* Rollout decodes with a copy of weights that are in parts, filled after each training step. */
-static double copy(const ares_trainer *t)
-{
-    double bytes = 0;
-    for (int i = 0; t->slice && i < t->run.model->n_regions; i++)
-        bytes += gathered(t->run.model, i);
     return bytes;
 }
 
@@ -112,19 +90,10 @@ static double by_critic(const ares_trainer *t, const plan *p)
            updates * (passes(m, rounds) + optimizer_step(m, rounds));
 }
 
-/* The reference goes over the batch once, or over each round beside the policy. */
-static double by_reference(const ares_trainer *t, const plan *p)
-{
-    const learner *beside = actor_exact_kl_reference(&t->actor);
-    peak_pass own, of_pairs; /* stored answers it has not seen before */
-    peak_of_reference(t, &p->micro, &p->pairs, &own, &of_pairs);
-    int64_t times = beside ? p->updates * p->actor_rounds : own.rounds;
-    return (double)(times + of_pairs.rounds) * forward(t->ref->learner.model);
-}
-
 /*
- * Ranks that decode as one gather the outputs of four products per layer of what is fed, and what
- * they know of each token that is sampled; every rank has the rows of all their prompts.
+ * Ranks that decode as one gather the outputs of four products per layer for each token that is
+ * fed, and candidates with their logits for each token that is sampled. Every rank has the rows of
+ * all their prompts.
  */
 static double by_rollout(const ares_trainer *t, const plan *p)
 {
@@ -145,42 +114,44 @@ static double by_rollout(const ares_trainer *t, const plan *p)
     return (parts - 1) * prompts * (fed * row + n * response * token);
 }
 
-/* Where stored answers go forward and back, and what their rounds sum in the optimizer step. */
-static double by_pairs(const ares_trainer *t, const plan *p)
-{
-    const ares_model *m = t->run.model;
-    peak_passes of;
-    peak_of_pairs(t, &p->pairs, &of);
-    return (double)of.scored.rounds * forward(m) + passes(m, (double)of.trained.rounds);
-}
-
-/* Mini-batches of a step that go forward before their loss. */
-static double goes_ahead(const ares_trainer *t, const plan *p)
-{
-    const ares_train_config *c = t->run.cfg;
-    unsigned flags = t->actor.loss ? t->actor.loss->flags : 0;
-    bool pairs = flags & ARES_LOSS_PAIRS;
-    if (!t->actor.loss || !(flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS) ||
-                            !ares_is_null_f64(c->loss.early_stop_imp_ratio)))
-        return 0;
-    /* a loss of pairs takes the first one's log-probs from the rollout */
-    return (double)(p->updates - (pairs && !c->actor.recompute_log_probs));
-}
-
 double plan_sent(const ares_trainer *t, const plan *p)
 {
+    const ares_train_config *c = t->run.cfg;
     const ares_model *m = t->run.model;
     double rounds = (double)p->actor_rounds,
            summed = rounds + (m->share.by_round ? (double)p->pair_rounds : 0);
-    peak_passes of;
+    peak_passes of, of_pairs;
     peak_of_actor(t, &p->micro, &of);
-    double bytes =
-        (double)p->updates * (passes(m, rounds) + by_pairs(t, p) + optimizer_step(m, summed));
-    bytes += goes_ahead(t, p) * ahead(m, rounds);
+    peak_of_pairs(t, &p->pairs, &of_pairs);
+    double pairs =
+        (double)of_pairs.scored.rounds * forward(m) + passes(m, (double)of_pairs.trained.rounds);
+    double bytes = (double)p->updates * (passes(m, rounds) + pairs + optimizer_step(m, summed));
+    unsigned flags = t->actor.loss ? t->actor.loss->flags : 0;
+    if (t->actor.loss && (flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS) ||
+                          !ares_is_null_f64(c->loss.early_stop_imp_ratio))) {
+        /*
+         * These losses read the log-probs of a whole mini-batch, so it goes forward once before
+         * its first loss (in one round only the head is gathered for that). A loss of pairs takes
+         * those of the first mini-batch from the rollout.
+         */
+        bool sampled = flags & ARES_LOSS_PAIRS && !c->actor.recompute_log_probs;
+        bytes += (double)(p->updates - sampled) *
+                 (rounds > 1 ? rounds * forward(m) : gathered(m, ares_model_head_region(m)));
+    }
     bytes += (double)of.scored.rounds * forward(m);
     if (t->critic) bytes += by_critic(t, p);
-    if (t->ref) bytes += by_reference(t, p);
-    return bytes + copy(t) + by_rollout(t, p);
+    if (t->ref) {
+        /* the reference goes over the batch once, or over each round beside the policy */
+        peak_pass own, unseen; /* unseen: of stored answers */
+        peak_of_reference(t, &p->micro, &p->pairs, &own, &unseen);
+        int64_t times =
+            actor_exact_kl_reference(&t->actor) ? p->updates * p->actor_rounds : own.rounds;
+        bytes += (double)(times + unseen.rounds) * forward(t->ref->learner.model);
+    }
+    /* rollout decodes with a copy of weights that are in parts, filled after each training step */
+    double copied = 0;
+    for (int i = 0; t->slice && i < m->n_regions; i++) copied += gathered(m, i);
+    return bytes + copied + by_rollout(t, p);
 }
 
 /*
@@ -197,7 +168,7 @@ typedef struct player {
     double free[LANES], busy[LANES], sent;
 } player;
 
-/* Ends of an event that begins at `after` at the earliest. */
+/* Runs an event that begins at `after` at the earliest; returns the time when it ends. */
 static double play(player *p, lane on, double seconds, double after)
 {
     p->busy[on] += seconds;
@@ -245,7 +216,7 @@ static part *parts_of(const replay_args *a, int *n)
     return parts;
 }
 
-/* The part of a rank among those that have it, too: each sums a slice, and gathers the others. */
+/* The ranks that hold the same part of the model sum its gradient: each a slice, then gathered. */
 static void sum_across(player *p, const part *parts, int n, double after)
 {
     int replicas = p->a->replicas;
@@ -256,7 +227,7 @@ static void sum_across(player *p, const part *parts, int n, double after)
     }
 }
 
-/* Backward of a region, in units of its forward: two products, and a block's forward again. */
+/* Backward of a region in units of its forward: two products, and a block's forward once more. */
 static double back_of(const replay_args *a, int i, int n)
 {
     bool again = a->recompute || a->how == ARES_SHARE_ALL;

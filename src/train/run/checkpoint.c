@@ -12,7 +12,7 @@
 
 /* Fingerprints that tell a run's own state from that of other data or another model. */
 
-/* Of a row with images or videos: which they are, and their sizes. */
+/* Adds a row's images and videos to a hash: which they are, and their sizes. */
 static uint64_t row_media_hash(uint64_t h, const ares_data_config *c, const ares_row *row)
 {
     const char *const keys[] = { c->prompt_key, c->image_key, c->video_key };
@@ -31,25 +31,19 @@ static uint64_t row_media_hash(uint64_t h, const ares_data_config *c, const ares
     return h;
 }
 
-static uint64_t data_hash(const ares_source *s, const ares_data_config *c)
+train_origin train_origin_of(const training *t)
 {
+    train_origin o;
     uint64_t h = ARES_FNV1A; /* over the id, prompt, images and answer of every row */
-    for (int64_t i = 0; i < ares_source_count(s); i++) {
-        const ares_row *row = ares_source_row(s, i);
+    for (int64_t i = 0; i < ares_source_count(&t->source); i++) {
+        const ares_row *row = ares_source_row(&t->source, i);
         const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text,
                                     row->ground_truth };
         for (int k = 0; k < ARES_COUNT(parts); k++)
             h = ares_fnv1a(ares_fnv1a(h, parts[k].data, parts[k].len), "\xff", 1);
-        if (row->row_media) h = row_media_hash(h, c, row);
+        if (row->row_media) h = row_media_hash(h, &t->cfg->data, row);
     }
-    return h;
-}
-
-train_origin train_origin_of(const training *t)
-{
-    train_origin o;
-    snprintf(o.data, sizeof o.data, "%016llx",
-             (unsigned long long)data_hash(&t->source, &t->cfg->data));
+    snprintf(o.data, sizeof o.data, "%016llx", (unsigned long long)h);
     snprintf(o.model, sizeof o.model, "%016llx", (unsigned long long)t->model_weights);
     return o;
 }
@@ -72,7 +66,7 @@ static void origin_describe_model(const ares_model_config *c, ares_str *out)
  * below a resumed run equals the uninterrupted one, bit for bit.
  */
 
-enum { OF_TOKENIZER = 8 }; /* the first of them; the others come with the model */
+enum { OF_TOKENIZER = 8 }; /* so many are the tokenizer's; the others come with the model */
 const char *const state_tokenizer_files[] = { "tokenizer.json",
                                               "tokenizer_config.json",
                                               "vocab.json",
@@ -131,17 +125,6 @@ static int write_line(const ares_str *json, const char *path)
     return rc;
 }
 
-/* Answers that wait make it long, so it is made here and copied nowhere. */
-static int write_source(const ares_source_snapshot *source, const char *path)
-{
-    ares_str line = { 0 };
-    ares_source_snapshot_write(source, &line);
-    ares_str_add_char(&line, '\n');
-    int rc = ares_file_write(path, line.data, line.len);
-    ares_str_fini(&line);
-    return rc;
-}
-
 /* As text: JSON's numbers are exact up to 2^53 only. */
 static void write_sum(ares_str *o, const char *key, uint64_t sum)
 {
@@ -151,7 +134,7 @@ static void write_sum(ares_str *o, const char *key, uint64_t sum)
     ares_json_write_string(ares_json_key(o, key), ares_view_of(text));
 }
 
-/* What a model's files hold (ares_model_sum); 0: they were not written, or by an older program. */
+/* Sums over a model's files (ares_model_sum); 0: not written, or written by an older program. */
 typedef struct model_sums {
     uint64_t weights, states;
 } model_sums;
@@ -208,7 +191,7 @@ static int write_state(const training *t, const step_begin *at, const state_sums
     return rc;
 }
 
-/* The tensors, which all ranks write together. behind: NULL: at once */
+/* The tensors, which all ranks write together. behind: writes them later; NULL: written now */
 static int write_tensors(const training *t, state_kind kind, const char *dir,
                          ares_write_queue *behind, state_sums *sums)
 {
@@ -236,11 +219,11 @@ static int write_tensors(const training *t, state_kind kind, const char *dir,
     return rc;
 }
 
-/* What rank 0 writes alone. */
+/* The files that rank 0 writes alone. */
 static int write_files(training *t, state_kind kind, const step_begin *at, const state_sums *sums,
                        const char *dir)
 {
-    ares_str path = { 0 };
+    ares_str path = { 0 }, line = { 0 };
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
     int rc = copy_files(t->model_dir.data, t->cfg->actor.tokenizer_path,
                         ares_path_join(&path, dir, "model"));
@@ -249,9 +232,14 @@ static int write_files(training *t, state_kind kind, const step_begin *at, const
         rc = vapor_save(t->vapor, ares_path_join(&path, dir, "stored_answers.safetensors"));
     if (rc == ARES_OK && t->controls)
         rc = write_line(&at->controls, ares_path_join(&path, dir, "controls.json"));
-    if (rc == ARES_OK) rc = write_source(&at->source, ares_path_join(&path, dir, "source.json"));
+    if (rc == ARES_OK) { /* long where answers wait to go on, so write_line does not copy it */
+        ares_source_snapshot_write(&at->source, &line);
+        ares_str_add_char(&line, '\n');
+        rc = ares_file_write(ares_path_join(&path, dir, "source.json"), line.data, line.len);
+    }
     if (rc == ARES_OK) rc = write_state(t, at, sums, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
+    ares_str_fini(&line);
     return rc;
 }
 
@@ -276,20 +264,13 @@ void state_abandon(state_save *s)
     forget(s);
 }
 
-/* After what rank 0 has written itself: the folders, and files that need no sum over ranks. */
+/* Runs after rank 0's other jobs: makes the folders durable, with the files that it wrote alone. */
 static int seal_late(void *ctx)
 {
     char *temporary = ctx;
     int rc = ares_checkpoint_seal(temporary);
     ares_free(temporary);
     return rc;
-}
-
-/* Each rank's part of the tensors is on its disk when its own jobs are done. */
-static void go_on(state_save *s)
-{
-    if (s->lead) ares_write_queue_post(s->behind, seal_late, ares_strdup(s->temporary.data));
-    ares_write_queue_begin(s->behind);
 }
 
 static int write_all(training *t, state_kind kind, bool beside, const step_begin *at, state_save *s)
@@ -310,21 +291,14 @@ static int write_all(training *t, state_kind kind, bool beside, const step_begin
         rc = ares_world_share_error(t->world, rc);
     }
     if (rc != ARES_OK) state_abandon(s);
-    else if (beside) go_on(s);
+    else if (beside) { /* a rank's part of the tensors is on its disk once its own jobs are done */
+        if (s->lead) ares_write_queue_post(s->behind, seal_late, ares_strdup(s->temporary.data));
+        ares_write_queue_begin(s->behind);
+    }
     return rc;
 }
 
-/*
- * A regular checkpoint is compared with the best one by the latest validation, even where that was
- * made at an earlier step: EasyR1's rule.
- */
-static void judge(training *t)
-{
-    if (t->validated_step < 0 || (t->best_step >= 0 && t->validated_score <= t->best_score)) return;
-    t->best_score = t->validated_score;
-    t->best_step = t->step;
-}
-
+/* Copies the counters that a step changes before its update, and on rank 0 controls and source. */
 static void remember(const training *t, step_begin *b)
 {
     b->rows_skipped = ares_source_skipped(&t->source);
@@ -342,25 +316,19 @@ static void remember(const training *t, step_begin *b)
 int state_write(training *t, state_kind kind, bool beside, state_save *s)
 {
     step_begin now = { 0 };
-    if (kind == STATE_REGULAR) judge(t);
+    /*
+     * A regular checkpoint is compared with the best one by the latest validation, even where that
+     * was made at an earlier step: EasyR1's rule.
+     */
+    if (kind == STATE_REGULAR && t->validated_step >= 0 &&
+        !(t->best_step >= 0 && t->validated_score <= t->best_score)) {
+        t->best_score = t->validated_score;
+        t->best_step = t->step;
+    }
     remember(t, &now);
     int rc = write_all(t, kind, beside, &now, s);
     step_begin_fini(&now);
     return rc;
-}
-
-/* Removes the checkpoints that the new one replaces, after it is complete. */
-static int remove_old(const training *t, const state_save *s)
-{
-    char best[32];
-    bool rolling = s->kind == STATE_ROLLING;
-    snprintf(best, sizeof best, "step_%06lld", (long long)t->best_step);
-    const char *spare[] = { t->best_step >= 0 ? best : s->name, NULL };
-    if (rolling || !t->cfg->trainer.save_model_only)
-        ARES_TRY(ares_checkpoint_drop_rolling(s->dir.data, rolling ? s->name : NULL));
-    if (rolling) return ARES_OK;
-    return ares_checkpoint_prune(
-        s->dir.data, t->cfg->trainer.save_limit > 0 ? (int)t->cfg->trainer.save_limit : 0, spare);
 }
 
 int state_commit(training *t, state_save *s)
@@ -374,8 +342,17 @@ int state_commit(training *t, state_save *s)
         ARES_TRY(rc);
     }
     if (ares_world_rank(t->world) == 0) {
+        char best[32];
+        int64_t limit = t->cfg->trainer.save_limit;
+        bool rolling = s->kind == STATE_ROLLING;
+        snprintf(best, sizeof best, "step_%06lld", (long long)t->best_step);
+        const char *spare[] = { t->best_step >= 0 ? best : s->name, NULL };
         rc = ares_checkpoint_commit(s->dir.data, s->name, s->temporary.data);
-        if (rc == ARES_OK) rc = remove_old(t, s);
+        /* the new one is complete: the checkpoints that it replaces are removed */
+        if (rc == ARES_OK && (rolling || !t->cfg->trainer.save_model_only))
+            rc = ares_checkpoint_drop_rolling(s->dir.data, rolling ? s->name : NULL);
+        if (rc == ARES_OK && !rolling)
+            rc = ares_checkpoint_prune(s->dir.data, limit > 0 ? (int)limit : 0, spare);
     }
     forget(s);
     return ares_world_share_error(t->world, rc);
@@ -392,23 +369,15 @@ int64_t state_copied_bytes(const training *t, int ranks, int64_t *part)
     return bytes;
 }
 
-/*
- * The higher the better: the reward of the answers, or their accuracy where a shaper adds to the
- * reward; the negative loss of supervised rows.
- */
-static bool validation_score(const training *t, const ares_metrics *m, double *score)
-{
-    if (t->best_by_accuracy && ares_metrics_get(m, "val/accuracy", score)) return true;
-    if (ares_metrics_get(m, "val/reward_score", score)) return true;
-    if (!ares_metrics_get(m, "val/loss", score)) return false;
-    *score = -*score;
-    return true;
-}
-
 void state_validated(training *t, const ares_metrics *m)
 {
     double score;
-    if (!validation_score(t, m, &score)) return;
+    /* best by accuracy where a shaper adds to the reward; else by reward, or by negative loss */
+    if (!(t->best_by_accuracy && ares_metrics_get(m, "val/accuracy", &score)) &&
+        !ares_metrics_get(m, "val/reward_score", &score)) {
+        if (!ares_metrics_get(m, "val/loss", &score)) return;
+        score = -score;
+    }
     t->validated_score = score;
     t->validated_step = t->step;
 }
@@ -465,7 +434,7 @@ static bool is_number(const ares_json *v)
     return v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
 }
 
-/* A number of state.json, or a failure that names it. */
+/* Reads a number of state.json, which must be there. */
 static int get(const ares_json *o, const char *path, const char *key, double *out)
 {
     const ares_json *v = ares_json_get(o, key);
@@ -484,7 +453,7 @@ static bool differs(const ares_json *o, const char *key, const char *own)
 
 /*
  * weights: the fingerprint of the configured model, which must be the one that the run began with;
- * NULL: it may be another.
+ * NULL: it may be another. force: how to go on nevertheless; NULL: --force is given, warn only
  */
 static int check_model(const training *t, const ares_json *o, const char *path, const char *weights,
                        const char *force)
@@ -549,7 +518,7 @@ static int check_origin(const training *t, const ares_json *o, const char *path)
     return check_model(t, o, path, own.model, force);
 }
 
-/* A number that older states do not have. */
+/* Reads a number that older states do not have. */
 static double get_or(const ares_json *o, const char *key, double otherwise)
 {
     const ares_json *v = ares_json_get(o, key);
@@ -570,8 +539,8 @@ static int check_version(const ares_json *o, const char *path)
 }
 
 /*
- * A part of a checkpoint that is not there: saved by a run that had no such part, or lost. The
- * run's own checkpoint wins over trainer.load_checkpoint_path, so the way out is a new run.
+ * Fails where a part of a checkpoint is missing: it was saved by a run without that part, or lost.
+ * The run's own checkpoint wins over trainer.load_checkpoint_path, so the way out is a new run.
  */
 static int is_there(const char *checkpoint, const char *path, const char *why)
 {
@@ -583,7 +552,7 @@ static int is_there(const char *checkpoint, const char *path, const char *why)
                      path, why, checkpoint);
 }
 
-/* path: written; of the states */
+/* path: written; the file of the optimizer's states */
 static int states_are_there(const char *checkpoint, ares_str *path)
 {
     return is_there(checkpoint, ares_path_join(path, checkpoint, "optimizer.safetensors"),
@@ -608,14 +577,14 @@ static int load_source(training *t, const char *checkpoint)
     return rc;
 }
 
-/* 0: the state is of a program that made no such sum. */
+/* 0: an older program wrote the state, without sums. */
 static uint64_t sum_of(const ares_json *o, const char *key)
 {
     const ares_json *v = ares_json_get(o, key);
     return v && v->type == ARES_JSON_STRING ? strtoull(v->text.data, NULL, 16) : 0;
 }
 
-/* A learning rate that is another one because the run is longer or shorter than it was. */
+/* Warns where the learning rate changes because the run is longer or shorter than it was. */
 static void tell_of_length(const training *t, const char *role, const learner *l, double total)
 {
     optim then;
@@ -759,8 +728,8 @@ static int apply_look(training *t, const ares_json *o, const char *checkpoint, c
     ARES_TRY(check_version(o, path));
     ARES_TRY(get(o, path, "step", &step));
     ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
-    t->step =
-        (int64_t)step; /* part of the samples' keys: the answers are those that training got here */
+    /* part of the samples' keys, so that the answers are the same as those of training here */
+    t->step = (int64_t)step;
     return ARES_OK;
 }
 

@@ -1,7 +1,6 @@
 /*
  * The loop around steps, for every kind of run. First validation alone, then the loop (validate,
- * log, save, stop), last reinforcement learning as a kind of run, which gives the loop its
- * functions.
+ * log, save, stop), last the functions that reinforcement learning gives to the loop.
  */
 #include "run.h"
 #include "plan/plan.h"
@@ -13,9 +12,20 @@
 
 #include "ares/core.h"
 
+/* The console's progress line; NULL on ranks but 0, and where trainer.logger has no console. */
+static ares_progress *open_progress(const ares_train_config *c, const ares_world *world)
+{
+    bool console = false;
+    for (int64_t i = 0; i < c->trainer.logger.count; i++)
+        console = console || strcmp(c->trainer.logger.items[i], "console") == 0;
+    ares_work_begin("opening");
+    return console && ares_world_rank(world) == 0 ? ares_progress_new("step", c->trainer.progress)
+                                                  : NULL;
+}
+
 /*
- * Validation alone: prints a table of metrics. Nothing is written but the output that is asked for;
- * a run directory stays as it is.
+ * Validation alone: prints a table of metrics. Only the output that is asked for is written; a run
+ * directory stays as it is.
  */
 
 static int report(const run_kind *kind, training *t, const char *output)
@@ -36,28 +46,23 @@ static int report(const run_kind *kind, training *t, const char *output)
     return ares_world_share_error(t->world, rc);
 }
 
-/*
- * The checkpoint that the weights are part of: the one that was found, or the folder around the
- * configured model where that is a checkpoint. Empty: none.
- */
-static void checkpoint_of(const training *t, const rundir *dir, ares_str *out)
-{
-    ares_str file = { 0 };
-    if (dir->checkpoint.len) ares_str_add_view(out, ares_str_view(&dir->checkpoint));
-    else if (ares_file_exists(ares_path_join(&file, t->model_dir.data, "../state.json")))
-        ares_path_join(out, t->model_dir.data, "..");
-    ares_str_fini(&file);
-}
-
 static int validate_checkpoint(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
                                ares_world *world, const rundir *dir, const char *output)
 {
     training *t = NULL;
-    ares_str path = { 0 };
+    ares_str path = { 0 }, file = { 0 };
     if (dir->checkpoint.len) ares_path_join(&path, dir->checkpoint.data, "model");
     int rc = kind->open(cfg, c, world, path.data, &t);
+    /*
+     * path: the checkpoint that the weights are part of: the one that was found, or the folder
+     * around the configured model where that is a checkpoint; empty: none
+     */
     ares_str_clear(&path);
-    if (rc == ARES_OK) checkpoint_of(t, dir, &path);
+    if (dir->checkpoint.len) ares_str_add_view(&path, ares_str_view(&dir->checkpoint));
+    else if (rc == ARES_OK &&
+             ares_file_exists(ares_path_join(&file, t->model_dir.data, "../state.json")))
+        ares_path_join(&path, t->model_dir.data, "..");
+    ares_str_fini(&file);
     if (rc == ARES_OK && path.len) rc = state_look(t, path.data);
     if (rc == ARES_OK)
         ares_log(ARES_LOG_INFO, "validating %s", path.len ? path.data : t->model_dir.data);
@@ -67,18 +72,15 @@ static int validate_checkpoint(const run_kind *kind, ares_config *cfg, const are
     return rc;
 }
 
-static ares_progress *train_progress(const ares_train_config *c, const ares_world *world);
-
 /*
- * Validation alone, of what trainer.load_checkpoint_path names, else, with `own`, of the run
- * directory's latest checkpoint, else of the model. output (may be NULL): a file to write every
- * answer to.
+ * Validates the checkpoint that trainer.load_checkpoint_path names, else, with `own`, the run
+ * directory's latest, else the model. output (may be NULL): a file to write every answer to
  */
 static int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
                                ares_world *world, bool own, const char *output)
 {
     rundir dir = { .lock = -1 };
-    ares_progress *progress = train_progress(c, world);
+    ares_progress *progress = open_progress(c, world);
     int rc = same_files(cfg, c, world);
     if (rc == ARES_OK) rc = rundir_look(&dir, c, own, world);
     if (rc == ARES_OK) rc = validate_checkpoint(kind, cfg, c, world, &dir, output);
@@ -97,12 +99,13 @@ typedef struct run {
     ares_tracker *tracker;   /* rank 0 only */
     ares_progress *progress; /* NULL: no console */
     ares_metrics *metrics;
-    int64_t saved;   /* the last step that a run can go on from; -1: none */
-    double saved_at; /* when the last save for that began, by rank 0's clock */
+    int64_t saved;   /* step of the last checkpoint that a run can go on from; -1: none */
+    double saved_at; /* when that save began, by rank 0's clock */
     int64_t begun;   /* the step that this process began with */
     bool told_videos;
-    /* a checkpoint that is written while the run goes on (trainer.save_async) */
-    bool writing, writing_goes_on; /* there is one; a run can go on from it */
+    /* `written` is being written while the run goes on (trainer.save_async) */
+    bool writing;
+    bool writing_goes_on; /* a run can go on from it: it holds more than a model */
     state_save written;
 } run;
 
@@ -111,7 +114,7 @@ static bool lead(const run *r)
     return ares_world_rank(r->training->world) == 0;
 }
 
-/* The first answers of a validation, as TensorBoard shows text. */
+/* The first answers of a validation, as text for TensorBoard. rows: one JSON object per line */
 static int log_answers(run *r, const ares_str *rows)
 {
     ares_arena arena = { 0 };
@@ -167,17 +170,7 @@ static int validate(run *r)
     return ares_world_share_error(t->world, rc);
 }
 
-/* " (all rewards equal in 7 of 8 groups)": why a step has no gradient to show. */
-static void add_equal_groups(const ares_metrics *m, ares_str *out)
-{
-    double equal, mixed, grad = 0;
-    (void)ares_metrics_get(m, "actor/grad_norm", &grad);
-    if (grad >= 0.005 || !ares_metrics_get(m, "rollout/equal_groups", &equal) ||
-        !ares_metrics_get(m, "rollout/mixed_groups_frac", &mixed))
-        return;
-    ares_str_addf(out, " (all rewards equal in %.0f of %.0f groups)", equal, equal / (1 - mixed));
-}
-
+/* The metrics of a step that the console shows. */
 static void one_line(const run *r, ares_str *out)
 {
     static const struct {
@@ -196,13 +189,18 @@ static void one_line(const run *r, ares_str *out)
         { "val/loss", "val loss", "%.4f" },
     };
     for (int i = 0; i < ARES_COUNT(shown); i++) {
-        double v;
+        double v, equal, mixed;
         if (!ares_metrics_get(r->metrics, shown[i].name, &v)) continue;
         ares_str_addf(out, "%s%s ", out->len ? "  " : "", shown[i].label);
         char number[32];
         snprintf(number, sizeof number, shown[i].format, v);
         ares_str_add_z(out, number);
-        if (strcmp(shown[i].label, "grad") == 0) add_equal_groups(r->metrics, out);
+        /* why a step has no gradient: " (all rewards equal in 7 of 8 groups)" */
+        if (strcmp(shown[i].label, "grad") == 0 && !(v >= 0.005) &&
+            ares_metrics_get(r->metrics, "rollout/equal_groups", &equal) &&
+            ares_metrics_get(r->metrics, "rollout/mixed_groups_frac", &mixed))
+            ares_str_addf(out, " (all rewards equal in %.0f of %.0f groups)", equal,
+                          equal / (1 - mixed));
     }
 }
 
@@ -219,22 +217,19 @@ static int log_step(run *r)
     return r->kind->log_histograms ? r->kind->log_histograms(r->training, r->tracker) : ARES_OK;
 }
 
-static bool has_video(const ares_row_media *s)
-{
-    for (int32_t i = 0; s && i < s->n_places; i++)
-        if (s->places[i].medium->video) return true;
-    return false;
-}
-
 /* Once, with the first checkpoint of a run whose rows have videos (docs/vision.md#positions). */
 static void warn_of_videos(run *r)
 {
     const training *t = r->training;
-    int64_t n = t->features ? ares_source_count(&t->source) : 0, i = 0;
+    int64_t n = t->features ? ares_source_count(&t->source) : 0;
+    bool video = false;
     if (r->told_videos || r->dir.own || !lead(r)) return;
     r->told_videos = true;
-    while (i < n && !has_video(ares_source_row(&t->source, i)->row_media)) i++;
-    if (i == n) return;
+    for (int64_t i = 0; i < n && !video; i++) {
+        const ares_row_media *s = ares_source_row(&t->source, i)->row_media;
+        for (int32_t k = 0; s && k < s->n_places; k++) video = video || s->places[k].medium->video;
+    }
+    if (!video) return;
     ares_log(ARES_LOG_WARN,
              "run: the model is trained with videos, which versions of transformers give other "
              "positions: 4.5x and 5.3 to 5.17 to the frames of Qwen2.5-VL where pairs of them are "
@@ -261,19 +256,10 @@ static int settle(run *r)
     return commit(r, &r->written, r->writing_goes_on);
 }
 
-/* Before a failed step's state is saved; the failure of an earlier save does not hide the step's.
- */
-static void settle_after_failure(run *r)
-{
-    if (settle(r) != ARES_OK)
-        ares_log(ARES_LOG_WARN, "run: the last checkpoint could not be written: %s",
-                 ares_error_message());
-}
-
 /*
- * After a failed step. What the step began with is saved where its update has not begun and no
- * checkpoint holds it yet. The failure that is reported stays the step's own. A collective, unless
- * ranks can no longer communicate (ARES_EDIST).
+ * After a failed step: saves the state that the step began with, where its update has not begun and
+ * no checkpoint holds it yet. The failure that is reported stays the step's own, also where a save
+ * fails. A collective, unless ranks can no longer communicate (ARES_EDIST).
  */
 static int rescue(run *r, int rc)
 {
@@ -281,7 +267,9 @@ static int rescue(run *r, int rc)
     state_save s;
     long long step = (long long)t->step + 1;
     char *why = ares_strdup(ares_error_message());
-    if (rc != ARES_EDIST) settle_after_failure(r);
+    if (rc != ARES_EDIST && settle(r) != ARES_OK)
+        ares_log(ARES_LOG_WARN, "run: the last checkpoint could not be written: %s",
+                 ares_error_message());
     const char *from = r->saved < 0 ? "begins anew: there is no checkpoint yet"
                                     : "goes on from the last checkpoint";
     if (rc == ARES_EDIST) ares_log(ARES_LOG_INFO, "run: the same command %s", from);
@@ -308,8 +296,8 @@ static int rescue(run *r, int rc)
 }
 
 /*
- * Ends the run for a signal, with what its last step left: a step that was under way is dropped,
- * and the same command makes it again. A collective.
+ * Ends the run for a signal, with the state after its last whole step: a step that was under way is
+ * dropped, and the same command makes it again. A collective.
  */
 static int stop(run *r)
 {
@@ -333,7 +321,7 @@ static int step(run *r)
 {
     training *t = r->training;
     double started = ares_now_s(), tokens = 0;
-    /* the epoch that the step begins in: afterwards it is that of the next prompt */
+    /* epoch: the one that the step begins in; after the step it is the next prompt's */
     int64_t sent = sharing_bytes(&t->groups), epoch = ares_source_epoch(&t->source);
     state_begin_step(t);
     ares_signal_expect(ARES_SIGNAL_DROPS); /* until the first step of an optimizer */
@@ -371,13 +359,13 @@ static bool is_over(const training *t)
 }
 
 /*
- * What is saved after a step. Rank 0's clock may decide for all ranks: no result depends on when a
- * checkpoint is saved.
+ * Which checkpoints are saved after a step. Rank 0's clock may decide for all ranks: no result
+ * depends on when a checkpoint is saved.
  */
 typedef struct due {
     bool regular, rolling;
     bool beside;  /* the run goes on while it is written */
-    bool written; /* all ranks have written their parts of the checkpoint before */
+    bool written; /* all ranks have written their parts of the previous checkpoint */
 } due;
 static int what_is_due(run *r, due *d)
 {
@@ -392,8 +380,9 @@ static int what_is_due(run *r, due *d)
                  (t->critic && t->critic->optim.failing);
     d->regular = end || train_is_due(t->step, t->total_steps, c->save_freq, t->epoch_steps);
     bool none = r->saved < 0 && !(r->writing && r->writing_goes_on);
+    /* the first checkpoint of a model alone comes with one that a run can go on from */
     if (c->save_model_only && none && !ares_is_null_f64(c->save_minutes))
-        state = state || d->regular; /* no checkpoint without one to go on from */
+        state = state || d->regular;
     d->rolling = state && !end && (!d->regular || c->save_model_only);
     d->written = !asked[2];
     d->beside = c->save_async && !end && !asked[0] && !t->unjudged && !t->policy->optim.failing &&
@@ -401,7 +390,7 @@ static int what_is_due(run *r, due *d)
     return ARES_OK;
 }
 
-/* After the row of metrics: the checkpoint gets its name, now or when it is written. */
+/* After the row of metrics: gives the checkpoint its name, now or once it is written. */
 static int end_save(run *r, state_save *s, const due *d)
 {
     bool go_on = !d->regular || !r->training->cfg->trainer.save_model_only;
@@ -446,24 +435,7 @@ static int end_step(run *r)
     return end_save(r, &s, &d);
 }
 
-/* Ends a run that has left out several updates in a row, because something was not finite. */
-static int check_updates(const run *r)
-{
-    const training *t = r->training;
-    bool critic = !t->policy->optim.failing;
-    if (critic && !(t->critic && t->critic->optim.failing)) return ARES_OK;
-    return ares_fail(
-        ARES_ENUMERIC,
-        "%s: step %lld: %d updates in a row were left out, since their losses or gradients hold "
-        "NaN or infinity; the state is saved in %s/checkpoints. Look at the rewards and answers of "
-        "the "
-        "last steps (rollouts/), lower worker.%s.optim.lr (--force goes on with other options), "
-        "or begin from an earlier checkpoint with trainer.load_checkpoint_path",
-        critic ? "critic" : "actor", (long long)t->step, OPTIM_SKIPS_IN_A_ROW, r->dir.path.data,
-        critic ? "critic" : "actor");
-}
-
-/* Validates where it is due, and says in the metrics whether a control ends the run. */
+/* Validates where that is due, and puts into the metrics whether a control ends the run. */
 static int after_step(run *r)
 {
     training *t = r->training;
@@ -494,7 +466,18 @@ static int train(run *r)
         ARES_TRY(step(r));
         ARES_TRY(after_step(r));
         ARES_TRY(end_step(r));
-        ARES_TRY(check_updates(r));
+        const char *failing = t->policy->optim.failing                ? "actor"
+                              : t->critic && t->critic->optim.failing ? "critic"
+                                                                      : NULL;
+        if (failing)
+            return ares_fail(
+                ARES_ENUMERIC,
+                "%s: step %lld: %d updates in a row were left out, since their losses or gradients "
+                "hold NaN or infinity; the state is saved in %s/checkpoints. Look at the rewards "
+                "and answers of the last steps (rollouts/), lower worker.%s.optim.lr (--force goes "
+                "on with other options), or begin from an earlier checkpoint with "
+                "trainer.load_checkpoint_path",
+                failing, (long long)t->step, OPTIM_SKIPS_IN_A_ROW, r->dir.path.data, failing);
         if (t->unjudged)
             return ares_fail(ARES_ECHILD,
                              "validation: step %lld: nothing could be judged, as the warnings say; "
@@ -504,32 +487,7 @@ static int train(run *r)
     return settle(r);
 }
 
-/*
- * What the console shows from now on; NULL on other ranks, and where trainer.logger has no console.
- */
-static ares_progress *train_progress(const ares_train_config *c, const ares_world *world)
-{
-    bool console = false;
-    for (int64_t i = 0; i < c->trainer.logger.count; i++)
-        console = console || strcmp(c->trainer.logger.items[i], "console") == 0;
-    ares_work_begin("opening");
-    return console && ares_world_rank(world) == 0 ? ares_progress_new("step", c->trainer.progress)
-                                                  : NULL;
-}
-
-static int open_tracker(run *r, const ares_train_config *c)
-{
-    if (!lead(r)) return ARES_OK;
-    bool tensorboard = false;
-    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
-        const char *name = c->trainer.logger.items[i];
-        /* the services read its files */
-        tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0);
-    }
-    return ares_tracker_open(r->dir.path.data, r->training->step + r->dir.own, tensorboard,
-                             &r->tracker); /* a step that is saved has its row */
-}
-
+/* Opens the run's directory, log, models, checkpoint and tracker. */
 static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
     ARES_TRY(same_files(cfg, c, world));
@@ -553,21 +511,20 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
                      (long long)t->step, (long long)t->total_steps);
     }
     ARES_TRY(rundir_claim(&r->dir, cfg, world));
-    return open_tracker(r, c);
-}
-
-static int begin(run *r)
-{
-    ares_metrics_clear(r->metrics);
-    ares_signal_expect(ARES_SIGNAL_DROPS);
-    ARES_TRY(r->kind->begin(r->training, r->metrics));
-    ares_signal_expect(ARES_SIGNAL_WAITS);
-    return ares_metrics_count(r->metrics) ? log_step(r) : ARES_OK;
+    if (!lead(r)) return ARES_OK;
+    bool tensorboard = false;
+    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
+        const char *name = c->trainer.logger.items[i];
+        /* other services (wandb, ..) import the event files */
+        tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0);
+    }
+    return ares_tracker_open(r->dir.path.data, t->step + r->dir.own, tensorboard,
+                             &r->tracker); /* a step that is saved has its row */
 }
 
 /*
- * Shows the user what a run that goes on has reached. This validation is no part of the run: its
- * rows of metrics and its best checkpoint stay those of a run that never stopped.
+ * Shows the user the score of a run that goes on. This validation is no part of the run: its rows
+ * of metrics and its best checkpoint stay those of a run that never stopped.
  */
 static int validate_again(run *r)
 {
@@ -585,35 +542,35 @@ static int validate_again(run *r)
     return rc;
 }
 
-/* Before the first step of this process, unless these weights have been validated already. */
-static int validate_first(run *r)
-{
-    const training *t = r->training;
-    if (!t->validates || !t->cfg->trainer.val_before_train || t->validated_step == t->step)
-        return ARES_OK;
-    ares_metrics_clear(r->metrics);
-    if (r->dir.own) return validate_again(r);
-    ARES_TRY(validate(r));
-    return log_step(r);
-}
-
 static int run_all(run *r)
 {
-    ARES_TRY(validate_first(r));
+    training *t = r->training;
+    /* before the first step of this process, unless these weights have been validated already */
+    if (t->validates && t->cfg->trainer.val_before_train && t->validated_step != t->step) {
+        ares_metrics_clear(r->metrics);
+        ARES_TRY(r->dir.own ? validate_again(r) : validate(r));
+        if (!r->dir.own) ARES_TRY(log_step(r));
+    }
     ares_signal_expect(ARES_SIGNAL_WAITS);
-    if (r->training->step == 0 && r->kind->begin) ARES_TRY(begin(r));
+    if (t->step == 0 && r->kind->begin) {
+        ares_metrics_clear(r->metrics);
+        ares_signal_expect(ARES_SIGNAL_DROPS);
+        ARES_TRY(r->kind->begin(t, r->metrics));
+        ares_signal_expect(ARES_SIGNAL_WAITS);
+        if (ares_metrics_count(r->metrics)) ARES_TRY(log_step(r));
+    }
     r->saved_at = ares_now_s();
     ARES_TRY(train(r));
     ares_progress_free(r->progress);
     r->progress = NULL;
     if (!lead(r)) return ARES_OK;
     ARES_TRY(run_summary(r->dir.path.data));
-    const char *stopped = controls_stop(r->training->controls);
+    const char *stopped = controls_stop(t->controls);
     if (stopped)
-        printf("stopped in step %lld of %lld: %s\n", (long long)r->training->step,
-               (long long)r->training->total_steps, stopped);
-    return rundir_finish(&r->dir, r->config, r->training->cfg,
-                         &(rundir_end){ .step = r->training->step, .stopped = stopped });
+        printf("stopped in step %lld of %lld: %s\n", (long long)t->step, (long long)t->total_steps,
+               stopped);
+    return rundir_finish(&r->dir, r->config, t->cfg,
+                         &(rundir_end){ .step = t->step, .stopped = stopped });
 }
 
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)
@@ -625,7 +582,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
               .metrics = ares_metrics_new(),
               .saved = -1 };
     ares_signal_install(ARES_SIGNAL_ENDS);
-    r.progress = train_progress(c, world);
+    r.progress = open_progress(c, world);
     int rc = ares_world_share_error(world, prepare(&r, cfg, c, world));
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.writing) state_abandon(&r.written);
@@ -646,7 +603,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
 
 static ares_trainer *trainer_of(training *t)
 {
-    return (ares_trainer *)(void *)t; /* which it is the first member of */
+    return (ares_trainer *)(void *)t; /* t is the trainer's first member */
 }
 
 static int open_trainer(ares_config *cfg, const ares_train_config *c, ares_world *world,

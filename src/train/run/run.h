@@ -1,6 +1,6 @@
 /*
  * Private to train: the loop of a run, checkpoints, the run directory, validation, and the checks
- * before a start. What every kind of run has is in trainer.h.
+ * before a start. The state that every kind of run has is declared in trainer.h.
  */
 #ifndef ARES_TRAIN_RUN_RUN_H
 #define ARES_TRAIN_RUN_RUN_H
@@ -11,29 +11,29 @@
 #include "trainer.h"
 
 /*
- * Reinforcement learning, or supervised training: what a run does besides its directory,
- * checkpoints, signals and metrics, which are the same for both (run.c).
+ * A kind of run: reinforcement learning or supervised training. Its functions do what differs; the
+ * loop with directory, checkpoints, signals and metrics is the same for both (run.c).
  */
 typedef struct run_kind {
     void (*declare)(ares_config *cfg, ares_train_config *out); /* all options */
-    /* *out is to be closed after a failure, too. weights: a checkpoint's model/, or NULL */
+    /* *out must be closed after a failure, too. weights: a checkpoint's model/, or NULL */
     int (*open)(ares_config *cfg, const ares_train_config *c, ares_world *world,
                 const char *weights, training **out);
     void (*close)(training *t);
     int (*begin)(training *t, ares_metrics *m); /* before the first step; NULL: nothing */
     int (*step)(training *t, ares_metrics *m);
     int (*validate)(training *t, ares_metrics *m, ares_str *samples);
-    /* Files and distributions of the step just made, a collective. NULL: none */
+    /* Writes files and distributions of the step just made; a collective. NULL: none */
     int (*write_rollouts)(training *t, ares_tracker *tracker);
-    /* Histograms beside the metrics that rank 0 logs. NULL: none */
+    /* On rank 0: writes histograms beside the metrics. NULL: none */
     int (*log_histograms)(training *t, ares_tracker *tracker);
 } run_kind;
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
               ares_world *world);
 
 /*
- * The number of cards that the driver's folder lists, and the memory of the smallest, by its name;
- * -1: there is no such folder. (plan/plan.c)
+ * The number of cards that the driver's folder lists (-1: there is no such folder), and the memory
+ * of the smallest, which is looked up by the card's name. (plan/plan.c)
  */
 int train_cards(const char *folder, double *least_bytes);
 /* Adds a fault, with the remedy, where processes that hold `bytes` each do not fit on these cards.
@@ -76,14 +76,14 @@ typedef struct state_save {
  * ranks send their parts to rank 0; state_commit waits for it. One is written at a time.
  */
 int state_write(training *t, state_kind kind, bool beside, state_save *s);
-/* Whether this rank has written its part, well or not. */
+/* Whether this rank is done with writing its part, also where that failed. */
 bool state_is_written(const state_save *s);
 int state_commit(training *t, state_save *s);
-/* Bytes that rank 0 copies for it, at most; *part: of what is in memory twice in any case. */
+/* Most bytes that rank 0 copies for it; *part: of the largest piece, which is always copied. */
 int64_t state_copied_bytes(const training *t, int ranks, int64_t *part);
 void state_abandon(state_save *s); /* keeps the pending error */
 
-/* Remembers what a step changes before its update. */
+/* Remembers the counters and states that a step changes before its update. */
 void state_begin_step(training *t);
 /*
  * After a failed step: whether weights, optimizers and skipped rows are still those that the step
@@ -96,29 +96,29 @@ int state_save_begun(training *t, state_save *s);
 /* Takes the score of the validation just made; the next regular checkpoint is compared by it. */
 void state_validated(training *t, const ares_metrics *m);
 
-/* What a model's directory may hold beside weights and config.json; NULL ends the list. */
+/* Files that a model's directory may hold beside weights and config.json; NULL ends the list. */
 extern const char *const state_tokenizer_files[];
 
-/* A run goes on from a checkpoint: loads all but the weights, which are there. (checkpoint.c) */
+/* Goes on from a checkpoint: loads all but the weights, which are loaded before. (checkpoint.c) */
 int state_resume(training *t, const char *checkpoint);
 /* For a validation alone: loads the step, and the controls' state where the checkpoint has one. */
 int state_look(training *t, const char *checkpoint);
 /*
- * No collective, and loads nothing: whether a run of this model could go on from the checkpoint, or
- * be validated.
+ * Fails where a run of this model could not go on from the checkpoint, or validate it. Loads
+ * nothing; no collective.
  */
 int state_fits(training *t, const char *checkpoint);
 
 /*
- * The directory of a run (docs/design.md#run-directory): what is in it decides whether a run
- * starts, goes on, or is refused.
+ * The directory of a run (docs/design.md#run-directory). Its contents decide whether a run starts,
+ * goes on, or is refused. (rundir.c)
  */
 typedef struct rundir {
     ares_str path;
     ares_str checkpoint; /* to go on from; empty: start afresh */
     bool own;            /* the checkpoint is this run's own */
     bool same_files;     /* every rank sees the directory of rank 0 */
-    bool anew;           /* it holds a start of other options that made no step */
+    bool anew;           /* it holds a start with other options that made no step: overwritten */
     int lock;            /* file descriptor; -1: not held */
 } rundir;
 
@@ -130,10 +130,10 @@ typedef void rundir_declare(ares_config *cfg, ares_train_config *out);
 int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare, ares_world *world);
 /*
- * Makes the directory that of this configuration, once everything that the run needs is open: a
- * start that fails before leaves no trace that the next one would have to agree with. Rank 0 writes
- * config.yaml, and removes what a start that made no step has left, or DONE of a run that gets
- * longer. A collective.
+ * Makes the directory this configuration's, once everything that the run needs is open, so that a
+ * start that fails earlier leaves no options that the next one would be compared with. Rank 0
+ * writes config.yaml, and removes the files of a start that made no step, or DONE of a run that
+ * gets longer. A collective.
  */
 int rundir_claim(const rundir *d, const ares_config *cfg, ares_world *world);
 /*
@@ -155,8 +155,8 @@ int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c,
  */
 int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world);
 /*
- * Finds the checkpoint that trainer.load_checkpoint_path names, as the two above; stays empty where
- * it names none, or a run has its own, which comes first.
+ * Finds the checkpoint that trainer.load_checkpoint_path names, as rundir_open and rundir_look do;
+ * stays empty where it names none, or where a run has its own, which comes first.
  */
 int rundir_named(const ares_train_config *c, ares_str *checkpoint);
 void rundir_close(rundir *d);
@@ -180,8 +180,8 @@ int check_open_model(training *t);
 int check_open_rows(const ares_row_file *file, const ares_data_config *data, bool need_answer,
                     ares_dataset **d);
 /*
- * rc, with the pending error, unless it says that all of the first rows are left out by their
- * lengths: where that is how the run treats them (drops), others may be shorter.
+ * Returns rc with its pending error, except where all of the first rows are too long and the run
+ * leaves such rows out (drops): other rows may be shorter, so that is only a warning.
  */
 int check_lengths(int rc, bool drops);
 
@@ -192,27 +192,27 @@ typedef struct differing {
     bool (*may)(const ares_config *cfg, const char *path); /* whether an option may differ */
     const char *between; /* stands between the two values of an option */
     ares_str *text;      /* gets the first that differ, each with both values */
-    int n;               /* how many do */
+    int n;               /* the number of options that differ */
 } differing;
 /* a, b: values of one option, or of a section, which is walked; NULL: there is none. */
 void differ(differing *x, const ares_json *a, const ares_json *b, const char *path);
 
-/* What all ranks must have been started with, told before they work together. (start.c) */
+/* Files that must be the same on all ranks, checked before they work together. (start.c) */
 
 /* Collectives, which fail on all ranks where one has read other files than rank 0. */
 int same_files(ares_config *cfg, const ares_train_config *c, ares_world *world);
 int same_checkpoint(const char *dir, ares_world *world);
 
-/* What several answers to each prompt of a validation are worth together. (validate.c) */
+/* Metrics over several answers to each prompt of a validation. (validate.c) */
 
 enum { SEVERAL_KS = 16 }; /* 1, 2, 4 .. and n */
 
-/* passed: prompts with so many answers */
+/* Sums over prompts for one k. passed: prompts that count for pass@k */
 typedef struct several_at_k {
     double pass, passed, best, best_std, worst, worst_std, maj, maj_std;
 } several_at_k;
 
-/* Sums over prompts; zeroed before. */
+/* Sums over prompts; the caller zeroes them. voted: prompts whose answers all have a vote */
 typedef struct several {
     double mean, std, prompts, voted;
     several_at_k at[SEVERAL_KS];

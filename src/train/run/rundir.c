@@ -1,6 +1,6 @@
 /*
- * The directory of a run. First the configuration that the run in it began with, compared with
- * the one given; then what follows: the run starts, continues or is refused.
+ * The directory of a run. First the configuration that the run in it began with is compared with
+ * the one given; then the run starts, continues or is refused.
  */
 #include "run.h"
 
@@ -9,8 +9,6 @@
 
 #include "ares/io.h"
 
-/* What a run began with: the options in config.yaml, and their hash in DONE. */
-
 void ares_run_path(const ares_train_config *c, ares_str *path)
 {
     if (c->trainer.run_dir) ares_str_add_z(path, c->trainer.run_dir);
@@ -18,56 +16,57 @@ void ares_run_path(const ares_train_config *c, ares_str *path)
 }
 
 /*
- * The options that the run in a directory began with, compared with those of a configuration: the
- * options that differ, and the hash in DONE.
+ * The configuration that the run in a directory began with: its options are in config.yaml; a run
+ * that has ended left their hash in DONE.
  */
-
-static const char *const lengths[] = { "trainer.max_steps", "trainer.total_epochs" };
-
-static bool is_length(const char *path)
-{
-    for (int i = 0; i < ARES_COUNT(lengths); i++)
-        if (strcmp(path, lengths[i]) == 0) return true;
-    return false;
-}
-
-static bool no_result_but_length(const ares_config *cfg, const char *path)
-{
-    return ares_config_no_result(cfg, path) || is_length(path);
-}
-
-/*
- * Describes the lengths that differ where they do not grow. One that had none has ended in step
- * `done` (-1: it has not ended).
- */
-static bool compare_lengths(differing *x, const ares_config *old, int64_t done)
-{
-    bool longer = false;
-    for (int i = 0; i < ARES_COUNT(lengths); i++) {
-        const ares_json *now = ares_config_get(x->cfg, lengths[i]),
-                        *then = ares_config_get(old, lengths[i]);
-        int64_t least = then && then->type == ARES_JSON_INT ? then->integer : done;
-        if (now && now->type == ARES_JSON_INT && least >= 0 && now->integer > least) longer = true;
-        else if (now && then) differ(x, then, now, lengths[i]);
-    }
-    return longer;
-}
 
 enum { STARTED_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
 
-/* What DONE of a directory says. False: there is none. */
+/* The contents of DONE. */
 typedef struct started_end {
-    int64_t step;
-    char hash[STARTED_HASH], stopped[64]; /* empty where it cannot be read; no control ended it */
+    int64_t step;            /* -1: not known */
+    char hash[STARTED_HASH]; /* empty: not known */
+    char stopped[64];        /* the control that ended the run; empty: none did */
 } started_end;
 
-static bool started_is_done(const char *dir, started_end *end);
+/* Reads DONE; false: there is none. */
+static bool started_is_done(const char *dir, started_end *end)
+{
+    ares_arena arena = { 0 };
+    ares_str path = { 0 }, text = { 0 };
+    const ares_json *done;
+    bool there = ares_file_exists(ares_path_join(&path, dir, "DONE"));
+    *end = (started_end){ .step = -1 };
+    if (there && ares_file_read(path.data, &text) == ARES_OK &&
+        ares_json_parse(&arena, ares_view_trim(ares_str_view(&text)), path.data, &done) ==
+            ARES_OK) {
+        ares_view hash = { 0 }, stopped = { 0 };
+        (void)ares_json_get_i64(done, "step", -1, &end->step);
+        (void)ares_json_get_string(done, "config", "", &hash);
+        (void)ares_json_get_string(done, "stopped", "", &stopped);
+        (void)snprintf(end->hash, sizeof end->hash, "%.*s", (int)hash.len, hash.data);
+        (void)snprintf(end->stopped, sizeof end->stopped, "%.*s", (int)stopped.len, stopped.data);
+    }
+    ares_error_clear();
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return there;
+}
+
+static const char *const lengths[] = { "trainer.max_steps", "trainer.total_epochs" };
+
+static bool no_result_or_length(const ares_config *cfg, const char *path)
+{
+    for (int i = 0; i < ARES_COUNT(lengths); i++)
+        if (strcmp(path, lengths[i]) == 0) return true;
+    return ares_config_no_result(cfg, path);
+}
 
 /*
- * Compares the resolved configuration with config.yaml of the directory. changed: gets the
- * options that differ and change results, at most five, each with the value that it began with and
- * that of now; stays empty where none does. A length that grows is no such change: the run is
- * `longer`.
+ * Compares the resolved configuration with config.yaml of the directory. changed: gets the options
+ * that differ and change results, at most five, each with its value at the start and its value now;
+ * stays empty where none does. A length that grows is no such change: the run is `longer`.
  */
 static int started_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
                            ares_str *changed, bool *longer)
@@ -76,7 +75,7 @@ static int started_compare(const char *dir, const ares_config *cfg, rundir_decla
     ares_train_config unused;
     started_end end;
     ares_str saved = { 0 };
-    differing x = { .cfg = cfg, .may = no_result_but_length, .between = ", now ", .text = changed };
+    differing x = { .cfg = cfg, .may = no_result_or_length, .between = ", now ", .text = changed };
     memset(&unused, 0, sizeof unused);
     declare(old, &unused);
     ares_config_load_file(old, ares_path_join(&saved, dir, "config.yaml"));
@@ -88,15 +87,24 @@ static int started_compare(const char *dir, const ares_config *cfg, rundir_decla
     else if (now && then) {
         differ(&x, then, now, "");
         x.may = ares_config_no_result;
-        *longer = compare_lengths(&x, old, started_is_done(dir, &end) ? end.step : -1);
+        /* a run without a length has ended in the step that DONE names; -1: it has not ended */
+        int64_t done = started_is_done(dir, &end) ? end.step : -1;
+        for (int i = 0; i < ARES_COUNT(lengths); i++) {
+            now = ares_config_get(cfg, lengths[i]);
+            then = ares_config_get(old, lengths[i]);
+            int64_t least = then && then->type == ARES_JSON_INT ? then->integer : done;
+            if (now && now->type == ARES_JSON_INT && least >= 0 && now->integer > least)
+                *longer = true;
+            else if (now && then) differ(&x, then, now, lengths[i]);
+        }
     }
     ares_str_fini(&saved);
     ares_config_free(old);
     return rc;
 }
 
-/* ---------------------------------------------------------------- their hash */
-/* Options that say where a run is kept, not what it does. */
+/* ---------------------------------------------------------------- hash of options */
+/* Whether the option names the run or its folder, and changes nothing that it does. */
 static bool names_the_run(const char *path)
 {
     static const char *const names[] = { "trainer.project_name", "trainer.experiment_name",
@@ -106,7 +114,7 @@ static bool names_the_run(const char *path)
     return false;
 }
 
-/* Over path and value of every option that changes results; sections are walked. */
+/* Adds path and value of every option that changes results to h; sections are walked. */
 static uint64_t hash_options(const ares_config *cfg, const ares_json *v, const char *path,
                              uint64_t h)
 {
@@ -133,31 +141,7 @@ static void started_hash(const ares_config *cfg, char hash[static STARTED_HASH])
              (unsigned long long)hash_options(cfg, ares_config_get(cfg, ""), "", ARES_FNV1A));
 }
 
-/* ---------------------------------------------------------------- what a directory holds */
-static bool started_is_done(const char *dir, started_end *end)
-{
-    ares_arena arena = { 0 };
-    ares_str path = { 0 }, text = { 0 };
-    const ares_json *done;
-    bool there = ares_file_exists(ares_path_join(&path, dir, "DONE"));
-    *end = (started_end){ .step = -1 };
-    if (there && ares_file_read(path.data, &text) == ARES_OK &&
-        ares_json_parse(&arena, ares_view_trim(ares_str_view(&text)), path.data, &done) ==
-            ARES_OK) {
-        ares_view hash = { 0 }, stopped = { 0 };
-        (void)ares_json_get_i64(done, "step", -1, &end->step);
-        (void)ares_json_get_string(done, "config", "", &hash);
-        (void)ares_json_get_string(done, "stopped", "", &stopped);
-        (void)snprintf(end->hash, sizeof end->hash, "%.*s", (int)hash.len, hash.data);
-        (void)snprintf(end->stopped, sizeof end->stopped, "%.*s", (int)stopped.len, stopped.data);
-    }
-    ares_error_clear();
-    ares_str_fini(&path);
-    ares_str_fini(&text);
-    ares_arena_fini(&arena);
-    return there;
-}
-
+/* ---------------------------------------------------------------- state of a directory */
 /* The step of the last whole row of metrics.jsonl; 0: there is none. */
 static int64_t last_row(const char *path)
 {
@@ -218,8 +202,8 @@ int ares_run_inspect(const ares_config *cfg, const ares_train_config *c, ares_ru
 }
 
 /*
- * Same configuration and unfinished: go on. Finished, changed or in use: refused, with what to do
- * about it.
+ * A start in a directory: a run of the same configuration that is unfinished goes on; one that is
+ * finished, changed or in use is refused, with what to do about it.
  */
 
 static int refuse_finished(const rundir *d, const started_end *end)
@@ -240,8 +224,8 @@ static int refuse_finished(const rundir *d, const started_end *end)
 }
 
 /*
- * Refuses a directory whose run is finished, and shall not get longer, or began with other options,
- * unless trainer.force allows these. A start that made no step is no run.
+ * Refuses a directory whose run is finished and is not to get longer, or began with other options
+ * that trainer.force does not allow. A start that made no step does not count as a run.
  */
 static int compare(rundir *d, const ares_config *cfg, const ares_train_config *c,
                    rundir_declare *declare)
@@ -330,7 +314,7 @@ static void open_path(rundir *d, const ares_train_config *c)
     ares_run_path(c, &d->path);
 }
 
-/* The run's own latest, where there is one: the same command goes on. */
+/* The checkpoint to go on from: the run's own latest, else trainer.load_checkpoint_path's. */
 static int find_checkpoint(rundir *d, const ares_train_config *c)
 {
     const char *named = c->trainer.load_checkpoint;
@@ -372,47 +356,40 @@ int rundir_named(const ares_train_config *c, ares_str *checkpoint)
     return rc;
 }
 
-static int take_lock(rundir *d)
-{
-    int rc = ares_lock_take(d->path.data, &d->lock);
-    return rc == ARES_ESTATE ? ares_fail(rc, "run: %s, or set another trainer.experiment_name",
-                                         ares_error_message())
-                             : rc;
-}
-
+/* Rank 0's part of rundir_open. */
 static int look(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare)
 {
     ARES_TRY(ares_dir_make_durable(d->path.data));
-    ARES_TRY(take_lock(d));
+    int rc = ares_lock_take(d->path.data, &d->lock);
+    if (rc == ARES_ESTATE)
+        ares_fail(rc, "run: %s, or set another trainer.experiment_name", ares_error_message());
+    ARES_TRY(rc);
     ARES_TRY(compare(d, cfg, c, declare));
     return find_checkpoint(d, c);
 }
 
-static int claim(const rundir *d, const ares_config *cfg)
+int rundir_claim(const rundir *d, const ares_config *cfg, ares_world *world)
 {
     static const char *const of_a_start[] = { "checkpoints", "validation", "rollouts" };
     ares_str path = { 0 }, text = { 0 };
     int rc = ARES_OK;
-    for (int i = 0; i < ARES_COUNT(of_a_start) && d->anew && rc == ARES_OK; i++)
-        rc = ares_dir_remove(ares_path_join(&path, d->path.data, of_a_start[i]));
-    ares_config_print(cfg, &text);
-    if (rc == ARES_OK)
-        rc = ares_file_write_atomic(ares_path_join(&path, d->path.data, "config.yaml"), text.data,
-                                    text.len);
-    if (rc == ARES_OK && remove(ares_path_join(&path, d->path.data, "DONE")) == 0)
-        rc = ares_path_sync(path.data);
-    ares_str_fini(&path);
-    ares_str_fini(&text);
-    return rc;
+    if (ares_world_rank(world) == 0) {
+        for (int i = 0; i < ARES_COUNT(of_a_start) && d->anew && rc == ARES_OK; i++)
+            rc = ares_dir_remove(ares_path_join(&path, d->path.data, of_a_start[i]));
+        ares_config_print(cfg, &text);
+        if (rc == ARES_OK)
+            rc = ares_file_write_atomic(ares_path_join(&path, d->path.data, "config.yaml"),
+                                        text.data, text.len);
+        if (rc == ARES_OK && remove(ares_path_join(&path, d->path.data, "DONE")) == 0)
+            rc = ares_path_sync(path.data);
+        ares_str_fini(&path);
+        ares_str_fini(&text);
+    }
+    return ares_world_share_error(world, rc);
 }
 
-int rundir_claim(const rundir *d, const ares_config *cfg, ares_world *world)
-{
-    return ares_world_share_error(world, ares_world_rank(world) == 0 ? claim(d, cfg) : ARES_OK);
-}
-
-/* Rank 0 has looked: all ranks learn the outcome. */
+/* All ranks learn what rank 0 has found. rc: rank 0's */
 static int share(rundir *d, ares_world *world, int rc)
 {
     ARES_TRY(ares_world_share_error(world, rc));
@@ -426,8 +403,8 @@ static int share(rundir *d, ares_world *world, int rc)
 }
 
 /*
- * Whether every rank sees the directory of rank 0, which puts a file there for a moment. Without,
- * files go through rank 0.
+ * Finds out whether every rank sees the directory of rank 0, which puts a file there for a moment.
+ * Where one does not, checkpoints are sent to rank 0 and written there.
  */
 static int probe(rundir *d, ares_world *world)
 {
@@ -470,50 +447,40 @@ int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
     return d->checkpoint.len ? same_checkpoint(d->checkpoint.data, world) : ARES_OK;
 }
 
-static int look_only(rundir *d, const ares_train_config *c, bool own)
+int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world)
 {
     const char *named = c->trainer.load_checkpoint;
     ares_str dir = { 0 };
     int rc = ARES_OK;
-    if (named && !ares_dir_exists(named)) rc = no_such_folder(named, "validate");
-    else if (named) rc = named_checkpoint(d, named, false);
-    else if (own && c->trainer.find_last_checkpoint)
-        rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), false, &d->checkpoint);
-    ares_str_fini(&dir);
-    return rc;
-}
-
-int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world)
-{
     open_path(d, c);
-    ARES_TRY(share(d, world, ares_world_rank(world) == 0 ? look_only(d, c, own) : ARES_OK));
+    if (ares_world_rank(world) == 0) {
+        if (named && !ares_dir_exists(named)) rc = no_such_folder(named, "validate");
+        else if (named) rc = named_checkpoint(d, named, false);
+        else if (own && c->trainer.find_last_checkpoint)
+            rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), false, &d->checkpoint);
+        ares_str_fini(&dir);
+    }
+    ARES_TRY(share(d, world, rc));
     return d->checkpoint.len ? same_checkpoint(d->checkpoint.data, world) : ARES_OK;
-}
-
-static void describe_end(const ares_config *cfg, const ares_train_config *c, const rundir_end *end,
-                         ares_str *out)
-{
-    ares_str name = { 0 };
-    char hash[STARTED_HASH];
-    ares_str_addf(&name, "%s/%s", c->trainer.project_name, c->trainer.experiment_name);
-    started_hash(cfg, hash);
-    ares_json_begin(out, '{');
-    ares_json_write_string(ares_json_key(out, "run"), ares_str_view(&name));
-    ares_json_write_string(ares_json_key(out, "config"), ares_view_of(hash));
-    ares_json_write_i64(ares_json_key(out, "step"), end->step);
-    ares_json_key(out, "stopped");
-    if (end->stopped) ares_json_write_string(out, ares_view_of(end->stopped));
-    else ares_json_write_null(out);
-    ares_json_end(out, '}');
-    ares_str_add_char(out, '\n');
-    ares_str_fini(&name);
 }
 
 int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c,
                   const rundir_end *end)
 {
-    ares_str path = { 0 }, text = { 0 };
-    describe_end(cfg, c, end, &text);
+    ares_str path = { 0 }, text = { 0 }, name = { 0 };
+    char hash[STARTED_HASH];
+    ares_str_addf(&name, "%s/%s", c->trainer.project_name, c->trainer.experiment_name);
+    started_hash(cfg, hash);
+    ares_json_begin(&text, '{');
+    ares_json_write_string(ares_json_key(&text, "run"), ares_str_view(&name));
+    ares_json_write_string(ares_json_key(&text, "config"), ares_view_of(hash));
+    ares_json_write_i64(ares_json_key(&text, "step"), end->step);
+    ares_json_key(&text, "stopped");
+    if (end->stopped) ares_json_write_string(&text, ares_view_of(end->stopped));
+    else ares_json_write_null(&text);
+    ares_json_end(&text, '}');
+    ares_str_add_char(&text, '\n');
+    ares_str_fini(&name);
     int rc =
         ares_file_write_atomic(ares_path_join(&path, d->path.data, "DONE"), text.data, text.len);
     ares_str_fini(&text);

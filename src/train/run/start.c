@@ -1,7 +1,7 @@
 /*
- * What is checked before the first step. First that every rank was started with the same program,
- * options, models, files and checkpoint as rank 0; then what `--check` reads and starts in
- * addition: the run's files, and the user's programs.
+ * Checks before the first step. First that every rank was started with the same program, options,
+ * models, files and checkpoint as rank 0; then the files that `--check` reads and the user's
+ * programs that it starts.
  */
 #include "agents/agents.h"
 #include "run.h"
@@ -14,11 +14,9 @@
 #include "ares/core.h"
 
 /*
- * A check before the first step: every rank was started with the same program, options, models,
- * files and checkpoint as rank 0. First the comparison of two configurations, then the check.
+ * The comparison of two configurations. Sections and maps are walked, also those of a list of maps;
+ * everything else is compared whole.
  */
-
-/* Sections and maps are walked, also those of a list of maps; everything else is compared whole. */
 
 enum { MOST_SHOWN = 200 };
 
@@ -39,7 +37,7 @@ static bool same(const ares_json *a, const ares_json *b)
     return true;
 }
 
-/* As JSON, without the end of a long one; NULL: a map has no such member. */
+/* Adds a value as JSON, without the end of a long one. v NULL: a map has no such member */
 static void add_value(ares_str *out, const ares_json *v)
 {
     size_t start = out->len, end = start + MOST_SHOWN;
@@ -54,17 +52,7 @@ static void add_value(ares_str *out, const ares_json *v)
     ares_str_add_z(out, "...");
 }
 
-enum { DIFFER_MOST = 5 }; /* that a message names */
-
-static void describe(differing *x, const ares_json *a, const ares_json *b, const char *path)
-{
-    if (x->n++ == DIFFER_MOST) ares_str_add_z(x->text, "; ...");
-    if (x->n > DIFFER_MOST) return;
-    ares_str_addf(x->text, "%s%s: ", x->text->len ? "; " : "", path);
-    add_value(x->text, a);
-    ares_str_add_z(x->text, x->between);
-    add_value(x->text, b);
-}
+enum { DIFFER_MOST = 5 }; /* options, or files, that a message names */
 
 static void member(differing *x, const ares_json *a, const ares_json *b, const char *path,
                    ares_view key)
@@ -76,7 +64,7 @@ static void member(differing *x, const ares_json *a, const ares_json *b, const c
     ares_str_fini(&inner);
 }
 
-/* Lists of as many maps, such as worker.reward.rewards. */
+/* Whether both are lists of equally many maps, such as worker.reward.rewards. */
 static bool lists_of_maps(const ares_json *a, const ares_json *b)
 {
     if (a->type != ARES_JSON_ARRAY || b->type != ARES_JSON_ARRAY || a->count != b->count)
@@ -93,7 +81,7 @@ void differ(differing *x, const ares_json *a, const ares_json *b, const char *pa
         for (int64_t i = 0; i < b->count; i++)
             member(x, ares_json_find(a, b->members[i].key), b->members[i].value, path,
                    b->members[i].key);
-        for (int64_t i = 0; i < a->count; i++) /* what b has not */
+        for (int64_t i = 0; i < a->count; i++) /* members that b does not have */
             if (!ares_json_find(b, a->members[i].key))
                 member(x, a->members[i].value, NULL, path, a->members[i].key);
     } else if (a && b && lists_of_maps(a, b)) {
@@ -102,18 +90,26 @@ void differ(differing *x, const ares_json *a, const ares_json *b, const char *pa
             snprintf(key, sizeof key, "%lld", (long long)i);
             member(x, &a->items[i], &b->items[i], path, ares_view_of(key));
         }
-    } else if (!x->may(x->cfg, path) && !(a && b && same(a, b))) describe(x, a, b, path);
+    } else if (!x->may(x->cfg, path) && !(a && b && same(a, b))) {
+        if (x->n++ == DIFFER_MOST) ares_str_add_z(x->text, "; ...");
+        if (x->n > DIFFER_MOST) return;
+        ares_str_addf(x->text, "%s%s: ", x->text->len ? "; " : "", path);
+        add_value(x->text, a);
+        ares_str_add_z(x->text, x->between);
+        add_value(x->text, b);
+    }
 }
 
 /*
- * Nothing else would tell a rank that was started with another learning rate, data set or model: it
- * would train on, and the sum of both would be saved. So each rank compares itself with rank 0: the
- * program's own file, its words and all options before anything depends on them, then the models
- * and files that the options name, then the checkpoint that the run goes on from. Models may lie in
- * other places; paths of rows may not, since rows without a "data_source" are named by them.
+ * Nothing else would notice a rank that was started with another learning rate, data set or model:
+ * it would train on, and the sum of both gradients would be used. So each rank compares itself with
+ * rank 0: the program's own file, the command and all options before anything depends on them, then
+ * the models and files that the options name, then the checkpoint that the run goes on from. Models
+ * may lie in other folders; files of rows may not, because their paths name rows without a
+ * "data_source".
  */
 
-/* The text of rank 0 on all ranks, parsed; a collective. */
+/* Sends the text of rank 0 to all ranks, which parse it; a collective. */
 static int from_rank_0(ares_world *world, ares_view mine, ares_arena *arena, const ares_json **out)
 {
     int64_t bytes = (int64_t)mine.len;
@@ -126,23 +122,18 @@ static int from_rank_0(ares_world *world, ares_view mine, ares_arena *arena, con
 }
 
 /* ---------------------------------------------------------------- options */
-static bool names_a_model(const char *path)
+static bool may_differ(const ares_config *cfg, const char *path)
 {
     static const char *const names[] = { "worker.actor.model.model_path",
                                          "worker.actor.model.tokenizer_path",
-                                         "worker.critic.model.model_path" };
+                                         "worker.critic.model.model_path", "trainer.threads" };
+    (void)cfg;
     for (int i = 0; i < ARES_COUNT(names); i++)
         if (strcmp(path, names[i]) == 0) return true;
     return false;
 }
 
-static bool may_differ(const ares_config *cfg, const char *path)
-{
-    (void)cfg;
-    return names_a_model(path) || strcmp(path, "trainer.threads") == 0;
-}
-
-/* What a file or folder holds, in 16 digits; else why it has no number. */
+/* A hash of the contents of a file or folder, in 16 digits; else why there is none. */
 typedef char fingerprint[24];
 static void write_fingerprint(fingerprint out, int rc, uint64_t h)
 {
@@ -155,17 +146,6 @@ static void fingerprint_of(const char *path, fingerprint out)
     uint64_t h = ARES_FNV1A;
     int rc = ares_file_exists(path) ? ares_file_hash(path, &h) : ARES_EIO;
     write_fingerprint(out, rc, h);
-}
-
-static void describe_start(const ares_config *cfg, const char *command, ares_str *out)
-{
-    fingerprint program;
-    fingerprint_of("/proc/self/exe", program);
-    ares_json_begin(out, '{');
-    ares_json_write_string(ares_json_key(out, "program"), ares_view_of(program));
-    ares_json_write_string(ares_json_key(out, "command"), ares_view_of(command));
-    ares_json_write(ares_json_key(out, "options"), ares_config_get(cfg, ""));
-    ares_json_end(out, '}');
 }
 
 static int compare_start(const ares_config *cfg, const ares_json *mine, const ares_json *lead)
@@ -192,7 +172,13 @@ int ares_train_same_start(const ares_config *cfg, const char *command, ares_worl
     ares_str text = { 0 };
     ares_arena arena = { 0 };
     const ares_json *mine, *lead;
-    describe_start(cfg, command, &text);
+    fingerprint program;
+    fingerprint_of("/proc/self/exe", program);
+    ares_json_begin(&text, '{');
+    ares_json_write_string(ares_json_key(&text, "program"), ares_view_of(program));
+    ares_json_write_string(ares_json_key(&text, "command"), ares_view_of(command));
+    ares_json_write(ares_json_key(&text, "options"), ares_config_get(cfg, ""));
+    ares_json_end(&text, '}');
     int rc = ares_json_parse(&arena, ares_str_view(&text), "this rank", &mine);
     if (rc == ARES_OK) rc = from_rank_0(world, ares_str_view(&text), &arena, &lead);
     if (rc == ARES_OK) rc = compare_start(cfg, mine, lead);
@@ -202,8 +188,8 @@ int ares_train_same_start(const ares_config *cfg, const char *command, ares_worl
 }
 
 /* ---------------------------------------------------------------- files
- * A JSON object: for each file an array of its path and fingerprint, under the option that names
- * it.
+ * They are noted in a JSON object: for each file an array of its path and fingerprint, under the
+ * option that names it.
  */
 static void note(ares_str *out, const char *option, const char *path, const char *print)
 {
@@ -221,7 +207,7 @@ static void note_file(ares_str *out, const char *option, const char *path)
     note(out, option, path, print);
 }
 
-/* A file of rows, or a folder of them; name: of the one among those of the option. */
+/* A file of rows, or a folder of such files. name: tells it from the option's other ones */
 static void note_rows(ares_str *out, const char *option, const char *name, const char *path)
 {
     fingerprint print;
@@ -252,7 +238,7 @@ static void note_weights(ares_str *out, const char *option, const char *dir)
     note(out, option, dir, print);
 }
 
-/* What is read of a model's directory beside its weights and config.json. */
+/* The files that are read of a model's directory beside its weights and config.json. */
 static void note_tokenizer_files(ares_str *out, const char *option, const char *dir)
 {
     ares_str path = { 0 }, name = { 0 };
@@ -279,19 +265,15 @@ static void note_model(ares_str *out, const char *option, const char *path)
     ares_str_fini(&name);
 }
 
-static void note_tokenizer(ares_str *out, const char *path)
-{
-    static const char option[] = "worker.actor.model.tokenizer_path";
-    if (path && ares_dir_exists(path)) note_tokenizer_files(out, option, path);
-    else note_file(out, option, path);
-}
-
 static void note_files(ares_config *cfg, const ares_train_config *c, ares_str *out)
 {
+    static const char tokenizer[] = "worker.actor.model.tokenizer_path"; /* a folder or a file */
     const ares_data_config *d = &c->data;
     eval_sets sets;
     note_model(out, "worker.actor.model.model_path", c->actor.model_path);
-    note_tokenizer(out, c->actor.tokenizer_path);
+    if (c->actor.tokenizer_path && ares_dir_exists(c->actor.tokenizer_path))
+        note_tokenizer_files(out, tokenizer, c->actor.tokenizer_path);
+    else note_file(out, tokenizer, c->actor.tokenizer_path);
     note_model(out, "worker.critic.model.model_path", c->critic.model_path);
     note_file(out, "data.format_prompt", d->format_prompt);
     note_file(out, "data.override_chat_template", d->override_chat_template);
@@ -303,7 +285,7 @@ static void note_files(ares_config *cfg, const ares_train_config *c, ares_str *o
         note_rows(out, "eval.datasets", sets.items[i].name, sets.items[i].path);
 }
 
-/* NULL: this rank has no such option set. */
+/* of NULL: the option is not set on that rank */
 static void add_note(ares_str *out, const ares_json *of)
 {
     if (of) ares_str_addf(out, "%s (%s)", of->items[0].text.data, of->items[1].text.data);
@@ -346,7 +328,7 @@ static int compare_files(const ares_json *mine, const ares_json *lead)
     return rc;
 }
 
-/* mine: without the last brace */
+/* Compares notes with rank 0's. text: this rank's, without the last brace; freed here */
 static int same_notes(ares_world *world, ares_str *text)
 {
     ares_arena arena = { 0 };
@@ -387,18 +369,14 @@ int same_checkpoint(const char *dir, ares_world *world)
 }
 
 /*
- * What --check does besides checking options: it reads the model's files, the first rows and the
- * checkpoint, and starts the user's programs once.
- */
-
-/*
- * `--check` reads what a run reads before its first step, by the run's own functions: its model and
- * tokenizer without the weights, the first rows of each file, the checkpoint that it begins with.
+ * What `--check` does besides checking options. It reads what a run reads before its first step, by
+ * the run's own functions: its model and tokenizer without the weights, the first rows of each
+ * file, the checkpoint that it begins with. Then it starts the user's programs once.
  */
 
 enum { FIRST_ROWS = 100 };
 
-/* What may lie on the machine that a configuration is for. */
+/* A file is missing that may be on the machine that the configuration is for: a warning. */
 static int not_here(const char *missed)
 {
     ares_warn("%s; %s", ares_error_message(), missed);
@@ -433,15 +411,7 @@ int check_lengths(int rc, bool drops)
     return rc == ARES_ELIMIT && drops ? not_here("these are its first rows alone") : rc;
 }
 
-/* Stored answers, as the run encodes them. */
-static int check_pairs(ares_trainer *t)
-{
-    int rc = vapor_wanted(t->run.cfg) ? vapor_open(t, &t->vapor) : ARES_OK;
-    vapor_close(t->vapor);
-    t->vapor = NULL;
-    return rc;
-}
-
+/* Takes the first rows of a file into a source as a run does, and closes it. */
 static int check_file(ares_trainer *t, const ares_row_file *file, const ares_data_config *data,
                       bool trained)
 {
@@ -456,14 +426,18 @@ static int check_file(ares_trainer *t, const ares_row_file *file, const ares_dat
     if (rc != ARES_OK || !e) ares_dataset_free(d);
     t->run.encoder = e;
     if (rc == ARES_OK && e) rc = trainer_check_media(t);
-    if (rc == ARES_OK && e && trained) rc = check_pairs(t);
+    if (rc == ARES_OK && e && trained && vapor_wanted(t->run.cfg)) {
+        rc = vapor_open(t, &t->vapor); /* encodes stored answers as the run does */
+        vapor_close(t->vapor);
+        t->vapor = NULL;
+    }
     ares_source_close(into);
     t->run.encoder = NULL;
     ares_prompt_encoder_free(e);
     return check_lengths(rc, data->filter_overlong_prompts);
 }
 
-/* Of reinforcement learning on rows. */
+/* All files of reinforcement learning on rows. */
 static int check_files(ares_trainer *t, ares_config *cfg)
 {
     const ares_train_config *c = t->run.cfg;
@@ -496,8 +470,7 @@ int ares_train_check_files(ares_config *cfg, const ares_train_config *c)
     return rc;
 }
 
-/* `--check` starts the user's programs once, so that a misspelt one is known before a run. */
-
+/* Starts a reward's programs once, so that a misspelt one is known before a run. */
 static int try_reward(ares_config *cfg, const ares_train_config *c)
 {
     const ares_texts *files = c->data.train_files.count ? &c->data.train_files : &c->data.val_files;
@@ -506,7 +479,7 @@ static int try_reward(ares_config *cfg, const ares_train_config *c)
     ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));
     int rc = ARES_OK;
     if (files->count && ares_reward_users(reward)) {
-        ares_str first = { 0 }; /* of its rows only the first is read */
+        ares_str first = { 0 }; /* the file, of which only the first row is read */
         const char *path = files->items[0], *slice = strstr(path, "@[");
         ares_str_addf(&first, "%.*s@[0:1]", slice ? (int)(slice - path) : (int)strlen(path), path);
         const ares_row_file file = { .path = first.data };

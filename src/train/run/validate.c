@@ -1,7 +1,7 @@
 /*
- * Everything that is sampled without training. In order: metrics over several answers to a prompt
- * (pass@k, best@k, maj@k); the data sets of eval.* and their options; validation on
- * data.val_files; the bootstrap pass over the training rows.
+ * All sampling without training. In order: metrics over several answers to a prompt (pass@k,
+ * best@k, maj@k); the data sets of eval.* and their options; validation on data.val_files; the
+ * bootstrap pass over the training rows.
  */
 #include "agents/agents.h"
 #include "collect/collect.h"
@@ -14,10 +14,10 @@
 #include <string.h>
 
 /*
- * A prompt's value of an answer is its accuracy, or its score where not all of its answers have
- * one, as verl takes `acc` before the reward. best@k, worst@k and maj@k are the expected values
- * that verl's 1000 draws with replacement estimate, so that they cost no noise and need no seed,
- * and the deviations of such draws; pass@k draws without replacement.
+ * The value of an answer is its accuracy, or its score where not all answers to the prompt have an
+ * accuracy: verl, too, prefers `acc` to the reward. best@k, worst@k and maj@k are the expected
+ * values (and deviations) that verl estimates by 1000 draws with replacement, computed without
+ * noise and seed; pass@k draws without replacement.
  */
 
 enum { MOST_VOTES_K = 64 }; /* majorities of more draws take too long to count */
@@ -29,14 +29,7 @@ static int64_t k_of(int64_t n, int i)
     return k < n ? k : before < n ? n : 0;
 }
 
-/* The number of the vote among those of the answers before. */
-static int32_t number_of(ares_view vote, const ares_view *votes, int64_t n)
-{
-    int32_t i = 0;
-    while (i < n && !ares_view_eq(votes[i], vote)) i++;
-    return i;
-}
-
+/* Adds a prompt with n values. votes: NULL: none; right: correct answers, -1: not judged */
 static void add_prompt(several *x, const double *values, const int32_t *votes, int64_t n,
                        int64_t right, int64_t of)
 {
@@ -72,7 +65,7 @@ static void add_prompt(several *x, const double *values, const int32_t *votes, i
     ares_free(negated);
 }
 
-/* Answers to one prompt, of which those that were not judged count nowhere. */
+/* Adds the answers to one prompt, except those that could not be judged. */
 static void several_add(several *x, const ares_trainer *t, const ares_group *g)
 {
     if (g->n < 2) return;
@@ -91,8 +84,10 @@ static void several_add(several *x, const ares_trainer *t, const ares_group *g)
         values[n] = judged ? accuracy : (double)y->score;
         right += accuracy == 1;
         voted = voted && y->vote.data;
+        /* equal votes have the index of the first one */
         texts[n] = y->vote;
-        votes[n] = voted ? number_of(y->vote, texts, n) : 0;
+        votes[n] = 0;
+        while (voted && !ares_view_eq(texts[votes[n]], y->vote)) votes[n]++;
         n++;
     }
     if (n) add_prompt(x, values, voted ? votes : NULL, n, judged ? right : -1, g->n);
@@ -139,23 +134,23 @@ static int several_put(const several *own, ares_world *world, int64_t n, const c
 /* Data sets of an evaluation: their rows, their answers, their metrics. */
 
 /* ---------------------------------------------------------------- opening */
-static int open_set(ares_trainer *t, eval_set *e)
-{
-    const ares_row_file file = { .path = e->path, .source = e->name, .metadata = e->metadata };
-    ares_dataset *d;
-    ARES_TRY(training_open_encoder(&t->run, &e->data, &e->encoder));
-    ARES_TRY(ares_dataset_load_files(&file, 1, &e->data, ares_reward_reads_truth(t->reward), &d));
-    int rc = trainer_take_rows(t, d, e->encoder, false);
-    if (rc == ARES_OK) rc = ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &e->source);
-    if (rc != ARES_OK) ares_dataset_free(d);
-    return rc;
-}
-
 int eval_sets_open(ares_trainer *t)
 {
     for (int64_t i = 0; i < t->evals.n; i++) {
-        int rc = open_set(t, &t->evals.items[i]);
-        if (rc != ARES_OK) return ares_fail_in(rc, "eval.datasets: '%s'", t->evals.items[i].name);
+        eval_set *e = &t->evals.items[i];
+        const ares_row_file file = { .path = e->path, .source = e->name, .metadata = e->metadata };
+        ares_dataset *d = NULL;
+        int rc = training_open_encoder(&t->run, &e->data, &e->encoder);
+        if (rc == ARES_OK)
+            rc =
+                ares_dataset_load_files(&file, 1, &e->data, ares_reward_reads_truth(t->reward), &d);
+        if (rc == ARES_OK) {
+            rc = trainer_take_rows(t, d, e->encoder, false);
+            if (rc == ARES_OK)
+                rc = ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &e->source);
+            if (rc != ARES_OK) ares_dataset_free(d);
+        }
+        if (rc != ARES_OK) return ares_fail_in(rc, "eval.datasets: '%s'", e->name);
     }
     return ARES_OK;
 }
@@ -170,10 +165,11 @@ void eval_sets_close(eval_sets *e)
 }
 
 /* ---------------------------------------------------------------- metrics */
+/* An answer as ranks send it to each other. */
 typedef struct answered {
     int64_t row, index;
     double score, accuracy, length, stopped;
-    bool failed, scored; /* failed, but scored: with on_failure: score */
+    bool failed, scored; /* both are true with on_failure: score */
 } answered;
 
 static int by_row(const void *a, const void *b)
@@ -189,7 +185,7 @@ static void put_of_set(ares_metrics *m, const char *set, const char *name, doubl
     ares_metrics_set(m, key, value);
 }
 
-/* Of prompts with n answers each. */
+/* x: n answers in order of their prompts, e->n to each */
 static void put_pass_at_k(ares_metrics *m, const eval_set *e, const answered *x, int64_t n)
 {
     for (int i = 0; i < ares_pass_at_k_count(e->n); i++) {
@@ -241,6 +237,7 @@ static void put_set(ares_metrics *m, const eval_set *e, const answered *x, int64
 }
 
 /* ---------------------------------------------------------------- answering */
+/* A collective: all ranks get the answers of all, and put the set's metrics. */
 static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, int64_t count,
                   ares_metrics *m)
 {
@@ -277,7 +274,7 @@ static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, 
     return rc == ARES_OK ? several_put(&together, t->run.world, e->n, prefix, m) : rc;
 }
 
-/* All rows of a source, this rank's share, answered in draws of val_batch_size. */
+/* Answers this rank's share of all rows of a source, in draws of val_batch_size. */
 static int answer_all(ares_trainer *t, const answer_pass *pass, ares_arena *arena, ares_group *out,
                       int64_t *count)
 {
@@ -294,8 +291,37 @@ static int answer_all(ares_trainer *t, const answer_pass *pass, ares_arena *aren
     return ARES_OK;
 }
 
+/* Appends a JSON line of an answer; data_set: NULL, or its name. */
 static void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
-                             const ares_trajectory *s, ares_str *out);
+                             const ares_trajectory *s, ares_str *out)
+{
+    const ares_json *question = ares_row_at(row->json, t->run.cfg->data.prompt_key);
+    bool given = question && question->type == ARES_JSON_STRING;
+    ares_json_begin(out, '{');
+    ares_json_write_i64(ares_json_key(out, "step"), t->run.step);
+    if (data_set) ares_json_write_string(ares_json_key(out, "data_set"), ares_view_of(data_set));
+    ares_json_write_i64(ares_json_key(out, "row"), row->id);
+    ares_json_write_i64(ares_json_key(out, "sample"), s->index);
+    ares_json_write_string(ares_json_key(out, "question"),
+                           given ? question->text : row->prompt_text);
+    ares_json_write_string(ares_json_key(out, "prompt"), row->prompt_text);
+    ares_json_write_string(ares_json_key(out, "response"), s->response);
+    ares_json_write_string(ares_json_key(out, "ground_truth"), row->ground_truth);
+    if (s->turns.len) ares_json_splice(ares_json_key(out, "turns"), s->turns);
+    ares_json_write_float(ares_json_key(out, "score"),
+                          s->failed && answer_discards_failures(t) ? NAN : s->score);
+    ares_json_begin(ares_json_key(out, "rewards"), '{');
+    for (int k = 0; k < ares_reward_count(t->reward); k++)
+        ares_json_write_float(ares_json_key(out, ares_reward_name(t->reward, k)), s->parts[k]);
+    ares_json_end(out, '}');
+    if (s->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
+    if (s->details.len) ares_json_splice(ares_json_key(out, "details"), s->details);
+    ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
+    ares_json_write_i64(ares_json_key(out, "n_tokens"), ares_trajectory_tokens(s));
+    ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
+    ares_json_end(out, '}');
+    ares_str_add_char(out, '\n');
+}
 
 static int validate_set(ares_trainer *t, int64_t which, ares_arena *arena, ares_metrics *m,
                         ares_str *samples)
@@ -328,11 +354,11 @@ static int eval_sets_validate(ares_trainer *t, ares_metrics *m, ares_str *sample
         if (rc != ARES_OK) return ares_fail_in(rc, "eval '%s'", t->evals.items[i].name);
         char key[200];
         (void)snprintf(key, sizeof key, "eval/%s", t->evals.items[i].name);
-        if (!ares_metrics_get(m, key, &value)) continue; /* nothing of it could be judged */
+        if (!ares_metrics_get(m, key, &value)) continue; /* no answer of the set could be judged */
         sum += value;
         sets++;
     }
-    /* what checkpoints are compared by, unless there are data.val_files */
+    /* checkpoints are compared by this metric; data.val_files give it where there are any */
     if (sets > 0 && !ares_metrics_get(m, "val/reward_score", &value))
         ares_metrics_set(m, "val/reward_score", sum / sets);
     return ARES_OK;
@@ -363,7 +389,7 @@ static int eval_sets_validate(ares_trainer *t, ares_metrics *m, ares_str *sample
 ARES_OPTION_STRUCT(set_options, SET_OPTIONS);
 static ARES_OPTION_TABLE(set_table, set_options, SET_OPTIONS);
 
-/* rm_type comes first, so that the overrides may name another. */
+/* The members that each row's metadata gets: rm_type, unless `more` names one, then `more`. */
 static const ares_json *metadata_of(ares_config *cfg, const char *rm_type, const ares_json *more)
 {
     if (!rm_type && !more->count) return NULL;
@@ -384,7 +410,7 @@ static const ares_json *metadata_of(ares_config *cfg, const char *rm_type, const
 #define FIRST_REAL(field) (ares_is_null_f64(o->field) ? d->field : o->field)
 #define FIRST_LIST(field) (o->field.count ? o->field : d->field)
 
-/* s, *n: of the level below; what o or else d gives takes its place. */
+/* s, *n: validation's; replaced by values of the set (o), or else of eval.defaults (d) */
 static void resolve_sampling(ares_config *cfg, const set_options *o, const set_options *d,
                              ares_sampling *s, int64_t *n)
 {
@@ -455,16 +481,6 @@ static bool read_set(ares_config *cfg, const ares_train_config *c, const char *p
     return true;
 }
 
-static void check_names(ares_config *cfg, const eval_sets *e)
-{
-    for (int64_t i = 0; i < e->n; i++)
-        for (int64_t k = 0; k < i; k++)
-            if (strcmp(e->items[i].name, e->items[k].name) == 0)
-                ares_config_fault(cfg, "eval.datasets",
-                                  "'%s' is the name of two data sets; give each its own",
-                                  e->items[i].name);
-}
-
 void eval_sets_read(ares_config *cfg, const ares_train_config *c, eval_sets *out)
 {
     const ares_json *list = c->eval.datasets;
@@ -497,7 +513,12 @@ void eval_sets_read(ares_config *cfg, const ares_train_config *c, eval_sets *out
         ares_str_fini(&name);
         ares_str_fini(&path);
     }
-    check_names(cfg, out);
+    for (int64_t i = 0; i < out->n; i++)
+        for (int64_t k = 0; k < i; k++)
+            if (strcmp(out->items[i].name, out->items[k].name) == 0)
+                ares_config_fault(cfg, "eval.datasets",
+                                  "'%s' is the name of two data sets; give each its own",
+                                  out->items[i].name);
 }
 
 int64_t eval_sets_longest(const eval_sets *e)
@@ -508,8 +529,8 @@ int64_t eval_sets_longest(const eval_sets *e)
 }
 
 /*
- * Validation: every row of data.val_files, sampled as val_override_config says, judged by the same
- * rewards.
+ * Validation: every row of data.val_files is answered, sampled as val_override_config says, and
+ * judged by the rewards of training.
  */
 
 #define VAL_OPTIONS(X)                                                         \
@@ -522,9 +543,9 @@ int64_t eval_sets_longest(const eval_sets *e)
 ARES_OPTION_STRUCT(val_options, VAL_OPTIONS);
 static ARES_OPTION_TABLE(val_option_table, val_options, VAL_OPTIONS);
 
-enum { GROUPS_MAX = 64 }; /* a key with more values than that does not name groups */
+enum { GROUPS_MAX = 64 }; /* rows with further values of the key are counted in no group */
 
-/* Sums over some of the rows: all of them, or those of one value of data.val_group_key. */
+/* Sums over all rows, or over the rows with one value of data.val_group_key. */
 typedef struct tally {
     const char *name; /* "<key>=<value>"; NULL: of all rows */
     double rows, score, accuracy, judged, tokens, stopped, failed, scored, *parts;
@@ -540,7 +561,7 @@ typedef struct validation {
     ares_arena arena;
 } validation;
 
-/* unscored: the answer could not be judged, and has no score. */
+/* unscored: the answer could not be judged, and has no score */
 static void add(tally *y, const ares_trajectory *s, int parts, bool unscored)
 {
     y->rows++;
@@ -555,12 +576,13 @@ static void add(tally *y, const ares_trajectory *s, int parts, bool unscored)
         y->judged++;
     }
     for (int i = 0; i < parts; i++) {
-        if (isnan(s->parts[i])) continue; /* the reward has left it to the others */
+        if (isnan(s->parts[i])) continue; /* the reward does not judge this answer */
         y->parts[i] += (double)s->parts[i];
         y->parts[parts + i]++;
     }
 }
 
+/* A collective: the metrics of a tally. */
 static int put(const validation *v, const tally *y, ares_metrics *m)
 {
     const ares_trainer *t = v->t;
@@ -600,7 +622,7 @@ static int put(const validation *v, const tally *y, ares_metrics *m)
     return rc;
 }
 
-/* The group of a row; NULL: the row has none. A value that is seen first makes a group. */
+/* The group of a row; NULL: the row has none. A new value makes a new group. */
 static tally *group_of(validation *v, const ares_row *row)
 {
     const char *key = v->t->run.cfg->data.val_group_key;
@@ -617,38 +639,6 @@ static tally *group_of(validation *v, const ares_row *row)
         (tally){ .name = ares_arena_printf(&v->arena, "%s=%.*s", key, (int)value.len, value.data),
                  .parts = ares_arena_calloc(&v->arena, (size_t)v->parts * 2 + 1, sizeof(double)) };
     return &v->groups[v->n_groups++];
-}
-
-/* Appends a JSON line of an answer; data_set: NULL, or its name. */
-static void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
-                             const ares_trajectory *s, ares_str *out)
-{
-    const ares_json *question = ares_row_at(row->json, t->run.cfg->data.prompt_key);
-    bool given = question && question->type == ARES_JSON_STRING;
-    ares_json_begin(out, '{');
-    ares_json_write_i64(ares_json_key(out, "step"), t->run.step);
-    if (data_set) ares_json_write_string(ares_json_key(out, "data_set"), ares_view_of(data_set));
-    ares_json_write_i64(ares_json_key(out, "row"), row->id);
-    ares_json_write_i64(ares_json_key(out, "sample"), s->index);
-    ares_json_write_string(ares_json_key(out, "question"),
-                           given ? question->text : row->prompt_text);
-    ares_json_write_string(ares_json_key(out, "prompt"), row->prompt_text);
-    ares_json_write_string(ares_json_key(out, "response"), s->response);
-    ares_json_write_string(ares_json_key(out, "ground_truth"), row->ground_truth);
-    if (s->turns.len) ares_json_splice(ares_json_key(out, "turns"), s->turns);
-    ares_json_write_float(ares_json_key(out, "score"),
-                          s->failed && answer_discards_failures(t) ? NAN : s->score);
-    ares_json_begin(ares_json_key(out, "rewards"), '{');
-    for (int k = 0; k < ares_reward_count(t->reward); k++)
-        ares_json_write_float(ares_json_key(out, ares_reward_name(t->reward, k)), s->parts[k]);
-    ares_json_end(out, '}');
-    if (s->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
-    if (s->details.len) ares_json_splice(ares_json_key(out, "details"), s->details);
-    ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
-    ares_json_write_i64(ares_json_key(out, "n_tokens"), ares_trajectory_tokens(s));
-    ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
-    ares_json_end(out, '}');
-    ares_str_add_char(out, '\n');
 }
 
 void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *s, int64_t *n)
@@ -675,7 +665,7 @@ int64_t validation_longest(const ares_train_config *c, const ares_sampling *vali
 /* val_response_length and val_prompt_length, as EasyR1 has them. */
 static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
-    /* of response and prompt: the largest, and the negative smallest */
+    /* sums: rows, lengths of responses, of prompts; bounds: largest and -smallest of each */
     double sums[3] = { (double)b->rows },
            bounds[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY };
     for (int64_t r = 0; r < b->rows; r++) {
@@ -702,8 +692,8 @@ static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 }
 
 /*
- * A first validation in which nothing could be judged ends the run, after a step once that is
- * saved; a later one says so.
+ * A first validation in which no answer could be judged ends the run; after a step, the step is
+ * saved before. A later such validation only warns.
  */
 static int check_failures(ares_trainer *t, const ares_metrics *m)
 {
@@ -720,26 +710,12 @@ static int check_failures(ares_trainer *t, const ares_metrics *m)
     return ARES_OK;
 }
 
-static int report(validation *v, const ares_batch *b, ares_metrics *m)
-{
-    const ares_trainer *t = v->t;
-    double format;
-    ARES_TRY(put(v, &v->all, m));
-    ARES_TRY(check_failures(v->t, m));
-    if (t->generator->report) ARES_TRY(t->generator->report(v->t, "val-env/", m));
-    ARES_TRY(ares_reward_report(t->reward, t->run.world, "val/", m));
-    if (ares_metrics_get(m, "val/reward/format", &format))
-        ares_metrics_set(m, "val/format_reward", format);
-    ARES_TRY(lengths(t, b, m));
-    for (int g = 0; g < v->n_groups; g++) ARES_TRY(put(v, &v->groups[g], m));
-    return ARES_OK;
-}
-
 static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics *m,
                     ares_str *samples)
 {
     int64_t total = ares_source_count(&t->run.val), row = 0, count;
     ares_group *answered = ares_arena_calloc(&v->arena, (size_t)total + 1, sizeof *answered);
+    /* groups are made in the order of all rows, so that ranks have the same ones */
     for (int64_t i = 0; i < total; i++) (void)group_of(v, ares_source_row(&t->run.val, i));
     const answer_pass pass = {
         .source = &t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = ANSWER_VALIDATION
@@ -762,7 +738,17 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
         several_add(&v->all.several, t, &answered[g]);
         if (named) several_add(&named->several, t, &answered[g]);
     }
-    return report(v, b, m);
+
+    double format;
+    ARES_TRY(put(v, &v->all, m));
+    ARES_TRY(check_failures(t, m));
+    if (t->generator->report) ARES_TRY(t->generator->report(t, "val-env/", m));
+    ARES_TRY(ares_reward_report(t->reward, t->run.world, "val/", m));
+    if (ares_metrics_get(m, "val/reward/format", &format))
+        ares_metrics_set(m, "val/format_reward", format);
+    ARES_TRY(lengths(t, b, m));
+    for (int g = 0; g < v->n_groups; g++) ARES_TRY(put(v, &v->groups[g], m));
+    return ARES_OK;
 }
 
 int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
@@ -818,7 +804,7 @@ static int load(ares_trainer *t, const char *path)
     return ares_world_share_error(t->run.world, rc);
 }
 
-/* Rows [at, end) of the source, this rank's share: answered and shown to the controls. */
+/* Answers this rank's share of rows [at, end) of the source, and shows them to the controls. */
 static int answer_bootstrap(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
 {
     int64_t n = t->run.cfg->rollout.n, count;
@@ -835,15 +821,6 @@ static int answer_bootstrap(ares_trainer *t, int64_t at, int64_t end, ares_metri
     answer_discard(t, groups, count);
     ares_batch_fill(b, groups, count);
     return controls_bootstrap_add(t->run.controls, b, m);
-}
-
-/* Clears what rewards have counted during the pass: it is no metric of the first step. */
-static int forget_rewards(ares_trainer *t)
-{
-    ares_metrics *unused = ares_metrics_new();
-    int rc = ares_reward_report(t->reward, t->run.world, "", unused);
-    ares_metrics_free(unused);
-    return rc;
 }
 
 int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
@@ -865,7 +842,7 @@ int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
         }
         int64_t end = ARES_MIN(total, done + size);
         int answered = ares_world_share_error(t->run.world, answer_bootstrap(t, done, end, m));
-        if (answered == ARES_EINTERRUPTED) end = done; /* what is saved is without this batch */
+        if (answered == ARES_EINTERRUPTED) end = done; /* the saved state is without this batch */
         else rc = answered == ARES_OK ? save(t, path.data) : answered;
         if (rc == ARES_OK) rc = ares_world_signal(t->run.world, &signal);
         if (rc == ARES_OK && signal)
@@ -878,5 +855,10 @@ int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
     }
     ares_str_fini(&path);
     ares_batch_clear(&t->batch);
-    return rc == ARES_OK ? forget_rewards(t) : rc;
+    if (rc != ARES_OK) return rc;
+    /* reporting clears what rewards have counted in this pass, which is not the first step's */
+    ares_metrics *unused = ares_metrics_new();
+    rc = ares_reward_report(t->reward, t->run.world, "", unused);
+    ares_metrics_free(unused);
+    return rc;
 }

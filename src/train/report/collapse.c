@@ -1,8 +1,8 @@
 /*
- * Turns are drawn, and the thought of each is scored after the prompt of every other one that is
- * compared. The ranks know all turns by their numbers, draw alike, exchange the tokens of what was
- * drawn, share the prompts out among them, and add up their scores: each score is one rank's, so
- * the sums are exact.
+ * How much thoughts depend on prompts. Turns are drawn, and the thought of each is scored after the
+ * prompts of all drawn turns. Every rank knows the numbers of all turns and draws the same ones;
+ * ranks exchange the tokens of drawn turns, divide the prompts among them, and add up their scores.
+ * Each score is computed by one rank, so the sums are exact.
  */
 #include "report.h"
 
@@ -35,7 +35,7 @@ typedef struct collapse_pool {
     int64_t n;
 } collapse_pool;
 
-/* Turns that were drawn, by number in the pool; one may be there twice. */
+/* Drawn turns, by number in the pool; one may occur twice. */
 typedef struct draws {
     int64_t n, *turn; /* [n] */
 } draws;
@@ -54,6 +54,7 @@ static int by_number(const void *a, const void *b)
     return ARES_CMP(x->turn, y->turn);
 }
 
+/* All ranks learn the turns of all, without tokens. n: this rank's */
 static int gather(collapse_pool *p, int64_t n)
 {
     ares_world *world = p->t->run.world;
@@ -91,7 +92,7 @@ static ares_rng_key key_of(const ares_trainer *t, uint64_t kind)
     return ares_rng_sub(root, (uint64_t)t->run.step, kind);
 }
 
-/* First turns with a thought, none twice. */
+/* Draws first turns that have a thought, none twice. */
 static void draw_first(collapse_pool *p, draws *d, ares_metrics *m)
 {
     double total = 0;
@@ -110,7 +111,9 @@ static void draw_first(collapse_pool *p, draws *d, ares_metrics *m)
     ares_sort_i64(d->turn, d->n);
 }
 
-/* An episode that has a thought, then one of its turns that have: as many draws as turns at most.
+/*
+ * Each draw takes an episode with a thought, then one of its turns with a thought. There are at
+ * most as many draws as such turns.
  */
 static void draw_turns(collapse_pool *p, draws *d)
 {
@@ -136,7 +139,8 @@ static void draw_turns(collapse_pool *p, draws *d)
     }
 }
 
-/* The tokens of drawn turns, each once: out [*n], in the order of the pool. In the arena. */
+/* Fetches the tokens of drawn turns, each once: out [*n], in the order of the pool, in the arena.
+ */
 static int fetch(collapse_pool *p, const draws *d, drawn_turn **out, int64_t *n)
 {
     ares_world *world = p->t->run.world;
@@ -168,46 +172,24 @@ static int fetch(collapse_pool *p, const draws *d, drawn_turn **out, int64_t *n)
 }
 
 /* ---------------------------------------------------------------- scoring */
-static bool same_prompt(const drawn_turn *a, const drawn_turn *b)
-{
-    return a->of->x_len == b->of->x_len &&
-           memcmp(a->x, b->x, (size_t)a->of->x_len * sizeof *a->x) == 0;
-}
-
-/* The different prompts of turns: text [n], written, is the number of each turn's. */
+/* Finds the distinct prompts of turns; text [n], written: the number of each turn's prompt. */
 static int64_t tell_prompts_apart(const drawn_turn *turns, int64_t n, int64_t *text,
                                   const drawn_turn **prompt)
 {
     int64_t prompts = 0;
     for (int64_t i = 0; i < n; i++) {
-        text[i] = 0;
-        while (text[i] < prompts && !same_prompt(prompt[text[i]], &turns[i])) text[i]++;
+        size_t bytes = (size_t)turns[i].of->x_len * sizeof *turns->x;
+        for (text[i] = 0; text[i] < prompts; text[i]++) {
+            const drawn_turn *other = prompt[text[i]];
+            if (other->of->x_len == turns[i].of->x_len && memcmp(other->x, turns[i].x, bytes) == 0)
+                break;
+        }
         if (text[i] == prompts) prompt[prompts++] = &turns[i];
     }
     return prompts;
 }
 
-/*
- * Every thought after a prompt, as groups of a batch that share the prompt. A pass takes whole
- * groups, so none has more tokens than a pass may have (a single thought apart).
- */
-static void add_rows(ares_batch *b, const drawn_turn *prompt, const drawn_turn *turns, int64_t n,
-                     int64_t max_tokens)
-{
-    int64_t tokens = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int32_t length = turns[i].of->z_len;
-        if (i == 0 || tokens + length > max_tokens) {
-            ares_batch_begin_group(b);
-            tokens = prompt->of->x_len;
-        }
-        tokens += length;
-        ares_batch_add_row(
-            b, &(ares_sample){ .prompt = prompt->x, .prompt_len = prompt->of->x_len }, length);
-    }
-}
-
-/* This rank's share of the prompts: sum [n][prompts] of log-probs, 0 elsewhere. */
+/* Scores this rank's share of the prompts: sum [n][prompts] of log-probs, 0 elsewhere. */
 static int score_share(collapse_pool *p, const drawn_turn *turns, int64_t n,
                        const drawn_turn *const *prompt, int64_t prompts, double *sum)
 {
@@ -215,16 +197,31 @@ static int score_share(collapse_pool *p, const drawn_turn *turns, int64_t n,
     learner_scoring scoring = learner_scoring_of(t->run.cfg);
     int64_t ranks = ares_world_size(t->run.world), row = 0;
     ares_batch b;
-    scoring.share_prompts = true; /* which changes no log-prob */
+    scoring.share_prompts = true; /* changes no log-prob */
     ares_batch_init(&b);
-    for (int64_t j = ares_world_rank(t->run.world); j < prompts; j += ranks)
-        add_rows(&b, prompt[j], turns, n, scoring.max_token_len);
+    /*
+     * Every thought after a prompt, as groups that share the prompt. A pass takes whole groups, so
+     * a group has no more tokens than a pass may have, except for a single longer thought.
+     */
+    for (int64_t j = ares_world_rank(t->run.world); j < prompts; j += ranks) {
+        const ares_sample of = { .prompt = prompt[j]->x, .prompt_len = prompt[j]->of->x_len };
+        int64_t tokens = 0;
+        for (int64_t i = 0; i < n; i++) {
+            int32_t length = turns[i].of->z_len;
+            if (i == 0 || tokens + length > scoring.max_token_len) {
+                ares_batch_begin_group(&b);
+                tokens = of.prompt_len;
+            }
+            tokens += length;
+            ares_batch_add_row(&b, &of, length);
+        }
+    }
     ARES_PUT(&b, responses);
     float *log_probs = ares_arena_calloc(&b.arena, (size_t)b.tokens + 1, sizeof *log_probs);
     for (int64_t r = 0; r < b.rows; r++)
         memcpy(b.responses + b.row_start[r], turns[r % n].z,
                (size_t)turns[r % n].of->z_len * sizeof *b.responses);
-    /* without a row, too: all ranks make the same passes */
+    /* a rank without rows calls this, too: all ranks make the same passes */
     int rc = learner_log_probs(&t->actor.learner, &scoring, &b, 0, b.rows, log_probs, NULL);
     for (int64_t j = ares_world_rank(t->run.world); j < prompts; j += ranks)
         for (int64_t i = 0; i < n; i++, row++)
@@ -235,7 +232,7 @@ static int score_share(collapse_pool *p, const drawn_turn *turns, int64_t n,
 }
 
 /* ---------------------------------------------------------------- metrics */
-/* What is compared: drawn thoughts, and the prompts after which they are scored. */
+/* A comparison of drawn thoughts, and the prompts after which they are scored. */
 typedef struct comparison {
     int64_t thoughts, prompts;
     const drawn_turn **thought; /* [thoughts] */
@@ -268,16 +265,10 @@ static void put_means(ares_metrics *m, const char *kind, const ares_collapse *c)
     }
 }
 
-static void put_sums(ares_metrics *m, const char *kind, const ares_collapse *c)
-{
-    put(m, kind, "mi_seq_estimate", c->mi);
-    put(m, kind, "conditional_entropy_seq_est", c->conditional_entropy);
-    put(m, kind, "reasoning_entropy_seq_est", c->entropy);
-    put(m, kind, "marginal_std_seq", c->marginal_std);
-    put(m, kind, "mi_zscore_seq", c->zscore);
-}
-
-/* sum [turns][texts]: log-probs of the turns' thoughts after prompts of different text. */
+/*
+ * Metrics from means over a thought's tokens and from sums. sum [turns][texts]: log-probs of the
+ * turns' thoughts after each distinct prompt
+ */
 static void measure(collapse_pool *p, const comparison *c, const drawn_turn *turns,
                     const double *sum, int64_t texts, const char *kind, ares_metrics *m)
 {
@@ -293,13 +284,25 @@ static void measure(collapse_pool *p, const comparison *c, const drawn_turn *tur
         ares_collapse_measure(
             &(ares_collapse_scores){ c->thoughts, c->prompts, x, c->own, c->text }, of,
             of + c->thoughts, &out);
-        if (means) put_means(m, kind, &out);
-        else put_sums(m, kind, &out);
+        if (means) {
+            put_means(m, kind, &out);
+            continue;
+        }
+        put(m, kind, "mi_seq_estimate", out.mi);
+        put(m, kind, "conditional_entropy_seq_est", out.conditional_entropy);
+        put(m, kind, "reasoning_entropy_seq_est", out.entropy);
+        put(m, kind, "marginal_std_seq", out.marginal_std);
+        put(m, kind, "mi_zscore_seq", out.zscore);
     }
 }
 
-/* Drawn turns by their place among the turns whose tokens were fetched. */
-static comparison compare(collapse_pool *p, const draws *d, drawn_turn *turns, int64_t n)
+/*
+ * The thoughts and prompts that are compared. The prompts: for first turns (by_group) one per
+ * group, or more where members of a group read different ones; else the prompt of every draw.
+ * turns [n]: those whose tokens were fetched; text [n]: the number of each one's prompt
+ */
+static comparison compare(collapse_pool *p, const draws *d, drawn_turn *turns, int64_t n,
+                          const int64_t *text, bool by_group)
 {
     size_t size = (size_t)d->n + 1;
     comparison c = { .thoughts = d->n,
@@ -309,27 +312,17 @@ static comparison compare(collapse_pool *p, const draws *d, drawn_turn *turns, i
     drawn_turn **at = ares_arena_calloc(&p->arena, (size_t)p->n + 1, sizeof *at);
     for (int64_t k = 0; k < n; k++) at[turns[k].of - p->turns] = &turns[k];
     for (int64_t i = 0; i < d->n; i++) c.thought[i] = at[d->turn[i]];
-    return c;
-}
-
-/*
- * The prompts that are compared: of first turns one per group (or more, where members of a group
- * read different ones), else the one of every draw. text: of each of the turns.
- */
-static void choose_prompts(comparison *c, const drawn_turn *turns, const int64_t *text,
-                           bool by_group)
-{
-    int64_t group = 0;
-    for (int64_t i = 0; i < c->thoughts; i++) {
-        int64_t now = text[c->thought[i] - turns], j;
-        /* by_group: thoughts are in the order of their groups, and `group` is where this one begins
-         */
-        if (!by_group || i == 0 || c->thought[i]->of->group != c->thought[i - 1]->of->group)
-            group = c->prompts;
-        for (j = group; j < c->prompts && c->text[j] != now;) j++;
-        if (j == c->prompts) c->text[c->prompts++] = now;
-        c->own[i] = j;
+    int64_t group =
+        0; /* by_group: thoughts are in order of groups; where this one's prompts begin */
+    for (int64_t i = 0; i < c.thoughts; i++) {
+        int64_t now = text[c.thought[i] - turns], j;
+        if (!by_group || i == 0 || c.thought[i]->of->group != c.thought[i - 1]->of->group)
+            group = c.prompts;
+        for (j = group; j < c.prompts && c.text[j] != now;) j++;
+        if (j == c.prompts) c.text[c.prompts++] = now;
+        c.own[i] = j;
     }
+    return c;
 }
 
 static int measure_draws(collapse_pool *p, const draws *d, bool by_group, const char *kind,
@@ -338,12 +331,11 @@ static int measure_draws(collapse_pool *p, const draws *d, bool by_group, const 
     drawn_turn *turns;
     int64_t n;
     ARES_TRY(fetch(p, d, &turns, &n));
-    comparison c = compare(p, d, turns, n);
     int64_t *text = ares_arena_alloc(&p->arena, ((size_t)n + 1) * sizeof *text);
     const drawn_turn **prompt = ares_arena_alloc(&p->arena, ((size_t)n + 1) * sizeof *prompt);
     int64_t texts = tell_prompts_apart(turns, n, text, prompt);
-    choose_prompts(&c, turns, text, by_group);
-    if (c.prompts < 2) return ARES_OK; /* nothing to tell apart */
+    comparison c = compare(p, d, turns, n, text, by_group);
+    if (c.prompts < 2) return ARES_OK; /* nothing to compare with */
     double *sum = ares_arena_calloc(&p->arena, (size_t)(n * texts) + 1, sizeof *sum);
     ares_world *world = p->t->run.world;
     ARES_TRY(ares_world_share_error(world, score_share(p, turns, n, prompt, texts, sum)));
@@ -380,7 +372,7 @@ int report_collapse(ares_trainer *t, const collapse_turn *turns, int64_t n, ares
     return rc == ARES_OK ? rc : ares_fail_in(rc, "collapse metrics");
 }
 
-/* The turns of an answer: those of a conversation, or the answer itself. */
+/* The turns of an answer: of a conversation, or the answer itself as one. Returns their number. */
 static int64_t add_turns(const ares_group *g, const ares_trajectory *y, collapse_turn *out)
 {
     const ares_trajectory_row *row = &y->rows[0];

@@ -1,7 +1,7 @@
 /*
- * Which groups pull the policy, and by which term of the loss: gradients of the policy loss, the
- * entropy bonus and the KL loss, each by itself, over groups of similar reward deviation (RAGEN's
- * gradient analysis; docs/diagnostics.md#gradients-by-reward-variance).
+ * Norms of the gradients of the policy loss, the entropy bonus and the KL loss, each by itself,
+ * over groups of similar reward deviation: they show which groups move the policy, and by which
+ * term (RAGEN's gradient analysis; docs/diagnostics.md#gradients-by-reward-variance).
  *
  * A pass is the update of the actor over rows that are copied from the batch, without an optimizer
  * step: it uses the gradients' memory, which the next update clears, and nothing else of the run.
@@ -20,7 +20,7 @@
 /* A group with an answer that counts, of any rank. */
 typedef struct known_group {
     int64_t place, group; /* group: in the batch of its rank */
-    int64_t rows, tokens; /* that count */
+    int64_t rows, tokens; /* numbers of those that count */
     double std;
     int64_t index; /* in the order of ranks, then of the batch */
 } known_group;
@@ -49,16 +49,7 @@ static int by_place(const void *a, const void *b)
     return ARES_CMP(x->index, y->index);
 }
 
-static bool look_at(const ares_batch *b, int64_t g, known_group *out)
-{
-    int64_t first = b->group_start[g], end = b->group_start[g + 1];
-    *out = (known_group){ .place = b->samples[first].place, .group = g };
-    for (int64_t r = first; r < end; r++) out->rows += ares_batch_row_counts(b, r);
-    for (int64_t i = b->row_start[first]; i < b->row_start[end]; i++)
-        out->tokens += b->response_mask[i];
-    return ares_group_reward_std(b, g, &out->std);
-}
-
+/* All ranks learn the groups of all that have an answer that counts. */
 static int gather(analysis *a)
 {
     const ares_batch *b = a->b;
@@ -68,7 +59,15 @@ static int gather(analysis *a)
     size_t *start =
         ares_arena_alloc(&a->arena, (size_t)(ares_world_size(world) + 1) * sizeof *start);
     known_group *own = ares_arena_alloc(&a->arena, ((size_t)b->groups + 1) * sizeof *own);
-    for (int64_t g = 0; g < b->groups; g++) mine += look_at(b, g, &own[mine]);
+    for (int64_t g = 0; g < b->groups; g++) {
+        known_group *k = &own[mine];
+        int64_t first = b->group_start[g], end = b->group_start[g + 1];
+        *k = (known_group){ .place = b->samples[first].place, .group = g };
+        for (int64_t r = first; r < end; r++) k->rows += ares_batch_row_counts(b, r);
+        for (int64_t i = b->row_start[first]; i < b->row_start[end]; i++)
+            k->tokens += b->response_mask[i];
+        mine += ares_group_reward_std(b, g, &k->std); /* false: no answer counts */
+    }
     int rc = ares_world_gather_all(world, own, (size_t)mine * sizeof *own, &all, start);
     if (rc == ARES_OK) {
         a->n = (int64_t)(all.len / sizeof *own);
@@ -95,23 +94,6 @@ typedef struct bucket {
     ares_batch batch;             /* this rank's rows of it */
     mini_batches minis;
 } bucket;
-
-static void count(const analysis *a, bucket *k)
-{
-    k->std_min = INFINITY;
-    k->std_max = -INFINITY;
-    for (int64_t i = 0; i < a->n; i++) {
-        const known_group *g = &a->groups[i];
-        if (!k->has[i]) continue;
-        k->groups++;
-        k->rows += g->rows;
-        k->tokens += g->tokens;
-        k->std += g->std;
-        k->std_min = fmin(k->std_min, g->std);
-        k->std_max = fmax(k->std_max, g->std);
-    }
-    k->std /= (double)k->groups;
-}
 
 /*
  * Copies this rank's rows, and cuts them into mini-batches of as many prompts as the update's; the
@@ -140,11 +122,6 @@ static int take_rows(const analysis *a, bucket *k)
 }
 
 /* ---------------------------------------------------------------- a term of the loss */
-typedef struct term {
-    const char *name;
-    update_part part;
-} term;
-
 /* Over the mini-batches that gave a gradient: their mean norm, and the sums of their losses. */
 typedef struct pass {
     double norm, mini_batches;
@@ -165,7 +142,7 @@ static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
         int rc = ares_world_share_error(
             world, update_mini_batch(&u, k->minis.start[i], k->minis.start[i + 1], &idle));
         if (rc == ARES_OK && !idle) rc = optim_norm(l->model, &norm);
-        if (rc == ARES_ENUMERIC) { /* which the update will meet and tell of */
+        if (rc == ARES_ENUMERIC) { /* the update will meet it, too, and warn of it */
             ares_error_clear();
             rc = ARES_OK;
         }
@@ -187,52 +164,55 @@ static void put(const analysis *a, const bucket *k, const char *what, double x)
     if (isfinite(x)) ares_metrics_set(a->m, name, x);
 }
 
-static void put_norm(const analysis *a, const bucket *k, const char *term, double norm)
-{
-    char name[48];
-    put(a, k, term, norm);
-    (void)snprintf(name, sizeof name, "per_sample/%s", term);
-    put(a, k, name, norm / (double)k->rows);
-    (void)snprintf(name, sizeof name, "per_token/%s", term);
-    put(a, k, name, norm / (double)k->tokens);
-}
-
-/* The terms as the loss has them, with their weights and signs. */
-static void put_losses(const analysis *a, const bucket *k, const pass *p)
-{
-    const ares_train_config *cfg = a->t->run.cfg;
-    double n = p->mini_batches, entropy = -cfg->loss.entropy_coeff * p->sums.entropy / n,
-           kl = k->batch.kl_coef * p->sums.kl / n;
-    put(a, k, "loss/policy", p->sums.loss / n);
-    if (cfg->loss.entropy_coeff != 0) put(a, k, "loss/entropy", entropy);
-    if (ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS) put(a, k, "loss/kl", kl);
-    put(a, k, "loss/total",
-        ares_loss_total(&p->sums, cfg->loss.entropy_coeff, k->batch.kl_coef) / n);
-}
-
+/* A pass for each term that the loss has. */
 static int analyse_terms(analysis *a, bucket *k)
 {
     const ares_train_config *cfg = a->t->run.cfg;
-    const term terms[] = { { "task", UPDATE_TASK },
-                           { "entropy", UPDATE_ENTROPY },
-                           { "kl", UPDATE_KL } };
-    const bool there[] = { true, cfg->loss.entropy_coeff != 0,
-                           ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS };
+    double entropy_coeff = cfg->loss.entropy_coeff, kl_coef = k->batch.kl_coef;
+    bool in_loss = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS;
+    const struct {
+        const char *name;
+        update_part part;
+        bool there;
+    } terms[] = { { "task", UPDATE_TASK, true },
+                  { "entropy", UPDATE_ENTROPY, entropy_coeff != 0 },
+                  { "kl", UPDATE_KL, in_loss } };
     for (int i = 0; i < ARES_COUNT(terms); i++) {
         pass p;
-        if (!there[i]) continue;
+        char name[48];
+        if (!terms[i].there) continue;
         ARES_TRY(one_pass(a, k, terms[i].part, &p));
         if (p.mini_batches == 0) continue;
-        put_norm(a, k, terms[i].name, p.norm);
-        if (terms[i].part == UPDATE_TASK) put_losses(a, k, &p);
+        put(a, k, terms[i].name, p.norm);
+        (void)snprintf(name, sizeof name, "per_sample/%s", terms[i].name);
+        put(a, k, name, p.norm / (double)k->rows);
+        (void)snprintf(name, sizeof name, "per_token/%s", terms[i].name);
+        put(a, k, name, p.norm / (double)k->tokens);
+        if (terms[i].part != UPDATE_TASK) continue;
+        /* the first pass computes all terms: here with the loss's weights and signs */
+        double n = p.mini_batches;
+        put(a, k, "loss/policy", p.sums.loss / n);
+        if (entropy_coeff != 0) put(a, k, "loss/entropy", -entropy_coeff * p.sums.entropy / n);
+        if (in_loss) put(a, k, "loss/kl", kl_coef * p.sums.kl / n);
+        put(a, k, "loss/total", ares_loss_total(&p.sums, entropy_coeff, kl_coef) / n);
     }
     return ARES_OK;
 }
 
 static int analyse(analysis *a, const char *name, const bool *has)
 {
-    bucket k = { .name = name, .has = has };
-    count(a, &k);
+    bucket k = { .name = name, .has = has, .std_min = INFINITY, .std_max = -INFINITY };
+    for (int64_t i = 0; i < a->n; i++) {
+        const known_group *g = &a->groups[i];
+        if (!has[i]) continue;
+        k.groups++;
+        k.rows += g->rows;
+        k.tokens += g->tokens;
+        k.std += g->std;
+        k.std_min = fmin(k.std_min, g->std);
+        k.std_max = fmax(k.std_max, g->std);
+    }
+    k.std /= (double)k.groups;
     if (!k.groups || !k.tokens) return ARES_OK;
     ares_batch_init(&k.batch);
     int rc = take_rows(a, &k);

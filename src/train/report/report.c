@@ -16,8 +16,8 @@
 #include "ares/io.h"
 
 /*
- * Lengths of the batch's sequences over all ranks, and what the step's stages did per token and
- * second (docs/update.md#metrics).
+ * Lengths of the batch's sequences over all ranks, and the time that the step's stages took per
+ * token (docs/update.md#metrics).
  */
 
 typedef struct row_length {
@@ -30,19 +30,6 @@ static int by_draw(const void *a, const void *b)
     const row_length *x = a, *y = b;
     if (x->draw != y->draw) return ARES_CMP(x->draw, y->draw);
     return ARES_CMP(x->index, y->index);
-}
-
-/* The balance of tokens between ranks: as the rows were drawn, and as they were divided. */
-static void report_balance(row_length *rows, int64_t n, int64_t ranks, ares_metrics *m)
-{
-    qsort(rows, (size_t)n, sizeof *rows, by_draw);
-    int64_t *length = ares_malloc((size_t)n * 2 * sizeof *length), *part = length + n;
-    for (int64_t i = 0; i < n; i++) {
-        length[i] = rows[i].length;
-        part[i] = rows[i].rank;
-    }
-    ares_balance_report(length, n, ranks, part, "global_seqlen", m);
-    ares_free(length);
 }
 
 static void per_token(ares_metrics *m, const char *name, double tokens)
@@ -93,7 +80,16 @@ static int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metri
         for (int64_t i = 0; i < n; i++)
             tokens += (double)rows[i].length,
                 squares += (double)rows[i].length * (double)rows[i].length;
-        if (n) report_balance(rows, n, ares_world_size(t->run.world), m);
+        if (n) { /* the balance of tokens: as the rows were drawn, and as ranks divide them */
+            qsort(rows, (size_t)n, sizeof *rows, by_draw);
+            int64_t *length = ares_malloc((size_t)n * 2 * sizeof *length), *part = length + n;
+            for (int64_t i = 0; i < n; i++) {
+                length[i] = rows[i].length;
+                part[i] = rows[i].rank;
+            }
+            ares_balance_report(length, n, ares_world_size(t->run.world), part, "global_seqlen", m);
+            ares_free(length);
+        }
         static const char *const of_response[] = { "gen", "reward" }, *const of_all[] = {
             "old", "ref", "values", "adv", "update_critic", "update_actor"
         };
@@ -133,26 +129,18 @@ bool repetition_known(void)
     return ares_deflated_bytes(ARES_VIEW("")) >= 0;
 }
 
-/* The last characters of a UTF-8 text; all of it where there are no more. */
-static ares_view last_characters(ares_view text, int64_t n)
-{
-    size_t at = text.len;
-    while (at && n) n -= ((uint8_t)text.data[--at] & 0xC0) != 0x80; /* not within a character */
-    return (ares_view){ text.data + at, text.len - at };
-}
-
 bool repetition_in(ares_view text)
 {
-    ares_view last = last_characters(text, CHARACTERS);
-    if (last.len == text.len) return false;
-    return (int64_t)last.len > RATIO * ares_deflated_bytes(last);
+    size_t at = text.len; /* where the last characters of the UTF-8 text begin */
+    for (int64_t n = CHARACTERS; at && n;) n -= ((uint8_t)text.data[--at] & 0xC0) != 0x80;
+    ares_view last = { text.data + at, text.len - at };
+    return at > 0 && (int64_t)last.len > RATIO * ares_deflated_bytes(last);
 }
 
 /*
  * Metrics by data set (docs/curriculum.md#metrics), named and computed as in slime's
- * examples/curriculum_learning/custom_log.py. There a reason of a dropped group is looked for by
- * its beginning, so that drops of `math2` also count for `math`; here names are compared as a
- * whole.
+ * examples/curriculum_learning/custom_log.py. slime finds the drops of a data set by the beginning
+ * of its name, so that drops of `math2` also count for `math`; here names are compared whole.
  */
 
 static void put_of_source(ares_metrics *m, const char *source, const char *name, double value)
@@ -162,7 +150,7 @@ static void put_of_source(ares_metrics *m, const char *source, const char *name,
     ares_metrics_set(m, key, value);
 }
 
-/* mean, median, max and min of x [n], which is sorted; the mean is of its order before. */
+/* mean, median, max and min of x [n], which gets sorted; the mean is summed in its first order */
 static void put_statistics(ares_metrics *m, const char *source, const char *name, double *x,
                            int64_t n)
 {
@@ -200,7 +188,7 @@ static void put_drops(ares_metrics *m, const char *source, double samples, doubl
     char key[120];
     for (int i = 0; i < ARES_COUNT(reasons); i++) all += drops(m, reasons[i], source);
     (void)snprintf(key, sizeof key, "rollout/%s/judged_groups", source);
-    (void)ares_metrics_get(m, key, &all); /* groups beyond the batch included */
+    (void)ares_metrics_get(m, key, &all); /* if known: with groups beyond the batch */
     for (int i = 0; i < ARES_COUNT(reasons); i++) {
         double n = drops(m, reasons[i], source);
         (void)snprintf(key, sizeof key, "filter_ratio_%s", reasons[i]);
@@ -238,22 +226,9 @@ static int put_source(const ares_curriculum *c, int64_t part, const source_sampl
     return ARES_OK;
 }
 
-/* Groups whose rewards are all the same, by that reward. */
-static void count_equal_groups(const source_sample *x, int64_t n, ares_metrics *m)
-{
-    char key[100];
-    for (int64_t i = 0, end; i < n; i = end) {
-        bool equal = true;
-        for (end = i; end < n && x[end].place == x[i].place; end++)
-            equal = equal && x[end].reward == x[i].reward;
-        (void)snprintf(key, sizeof key, "rollout/zero_std/count_%.1f", x[i].reward);
-        if (equal) ares_metrics_add(m, key, 1);
-    }
-}
-
 /*
- * What the rollout made of its time, all ranks together; a rank has one GPU. slime's names, which
- * take all tokens of an answer, and those of the policy alone ("effective").
+ * Speed of the rollout over all ranks; a rank has one GPU. Under slime's names: all tokens of an
+ * answer, and the policy's tokens alone ("effective").
  */
 static void put_speed(const source_sample *x, int64_t n, int64_t ranks, ares_metrics *m)
 {
@@ -280,7 +255,14 @@ int sources_report(const ares_curriculum *c, const source_sample *x, int64_t n, 
     int rc = ARES_OK;
     for (int64_t i = 0; i < n; i++) numbers[i] = x[i].length;
     put_statistics(m, "", "response_len", numbers, n);
-    count_equal_groups(x, n, m);
+    for (int64_t i = 0, end; i < n; i = end) { /* groups whose rewards are equal, by the reward */
+        char key[100];
+        bool equal = true;
+        for (end = i; end < n && x[end].place == x[i].place; end++)
+            equal = equal && x[end].reward == x[i].reward;
+        (void)snprintf(key, sizeof key, "rollout/zero_std/count_%.1f", x[i].reward);
+        if (equal) ares_metrics_add(m, key, 1);
+    }
     for (int64_t i = 0; i < c->n && rc == ARES_OK; i++)
         rc = put_source(c, i, x, n, numbers, caps, m);
     ares_free(numbers);
@@ -383,12 +365,12 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
     return ARES_OK;
 }
 
-/* Sums over this rank's rows; discarded answers cost their tokens, and count nowhere else. */
+/* Sums over this rank's rows; a discarded answer counts in `total` alone. */
 typedef struct row_sums {
     summary score, reward; /* over answers: the rows of an episode's turns are one */
     summary advantage, response, prompt, returns, values;
-    double clipped, written; /* answers of the policy that length has ended, and all of them */
-    double full;             /* prompts of the greatest length */
+    double clipped, written; /* answers of the policy: ended by their length; all */
+    double full;             /* prompts of data.max_prompt_length tokens */
     double accuracy, judged; /* sum, and answers that have one */
     double entropy, tokens;  /* of tokens with mask 1 */
     double total;            /* tokens of all rows, the prompts of each included */
@@ -413,16 +395,8 @@ static void see_row(row_sums *y, const ares_data_config *cfg, const ares_batch *
     y->full += s->prompt_len >= cfg->max_prompt_length;
 }
 
-/* The row after those of the same episode; a row without a number is one by itself. */
-static int64_t last_turn_end(const ares_batch *b, int64_t r, int64_t group_end)
-{
-    int64_t end = r + 1, episode = b->samples[r].episode;
-    while (episode && end < group_end && b->samples[end].episode == episode) end++;
-    return end;
-}
-
 /*
- * The answer whose rows are [first, end). Each row of an episode has the score of all of it, or,
+ * Adds the answer whose rows are [first, end). Each row of an episode has the episode's score, or,
  * with scores of turns, its own; copies of a row (algorithm.batch_adjust_mode) add nothing.
  */
 static void see_answer(row_sums *y, const ares_batch *b, int64_t first, int64_t end)
@@ -452,7 +426,7 @@ static void see_answer(row_sums *y, const ares_batch *b, int64_t first, int64_t 
     y->judged++;
 }
 
-/* Groups whose scores are not all equal; masked answers count nowhere. */
+/* Groups whose scores are not all equal; masked answers do not count. */
 static int put_mixed_groups(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     double mixed = 0, compared = 0;
@@ -472,34 +446,19 @@ static int put_mixed_groups(const ares_trainer *t, const ares_batch *b, ares_met
     return put_mean(t, m, "rollout/mixed_groups_frac", mixed, compared);
 }
 
-/* The mean of each reward that a score is made of, and what rewards count themselves; no
- * conversation has them. */
-static int put_rewards(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
-{
-    for (int i = 0; i < ares_reward_count(t->reward); i++) {
-        char key[160];
-        double sum = 0, scored = 0;
-        for (int64_t r = 0; r < b->rows; r++) {
-            if (!ares_batch_row_counts(b, r) || isnan(b->samples[r].reward_parts[i])) continue;
-            sum += (double)b->samples[r].reward_parts[i];
-            scored++;
-        }
-        snprintf(key, sizeof key, "reward/%s", ares_reward_name(t->reward, i));
-        ARES_TRY(put_mean(t, m, key, sum, scored));
-    }
-    return ares_reward_report(t->reward, t->run.world, "", m);
-}
-
 int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     row_sums y = { 0 };
     ares_rollout_stats stats;
     for (int64_t r = 0; r < b->rows; r++) see_row(&y, &t->run.cfg->data, b, r);
-    for (int64_t g = 0; g < b->groups; g++)
-        for (int64_t r = b->group_start[g], end; r < b->group_start[g + 1]; r = end) {
-            end = last_turn_end(b, r, b->group_start[g + 1]);
+    for (int64_t g = 0; g < b->groups; g++) {
+        int64_t last = b->group_start[g + 1];
+        for (int64_t r = b->group_start[g], end; r < last; r = end) {
+            int64_t episode = b->samples[r].episode; /* 0: the row is an answer by itself */
+            for (end = r + 1; episode && end < last && b->samples[end].episode == episode;) end++;
             see_answer(&y, b, r, end);
         }
+    }
     ARES_TRY(put(t, m, "critic/score", &y.score));
     ARES_TRY(put(t, m, "critic/rewards", &y.reward));
     ARES_TRY(put(t, m, "critic/advantages", &y.advantage));
@@ -512,7 +471,20 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     ARES_TRY(put_mean(t, m, "reward/overall", y.score.sum, y.score.count));
     /* reward/accuracy is over all answers, those of dropped groups included (collect/collect.c) */
     ARES_TRY(put_mean(t, m, "reward/batch_accuracy", y.accuracy, y.judged));
-    ARES_TRY(put_rewards(t, b, m));
+    /* the rewards that a score is made of, then what rewards count themselves; episodes have none
+     */
+    for (int i = 0; i < ares_reward_count(t->reward); i++) {
+        char key[160];
+        double sum = 0, scored = 0;
+        for (int64_t r = 0; r < b->rows; r++) {
+            if (!ares_batch_row_counts(b, r) || isnan(b->samples[r].reward_parts[i])) continue;
+            sum += (double)b->samples[r].reward_parts[i];
+            scored++;
+        }
+        snprintf(key, sizeof key, "reward/%s", ares_reward_name(t->reward, i));
+        ARES_TRY(put_mean(t, m, key, sum, scored));
+    }
+    ARES_TRY(ares_reward_report(t->reward, t->run.world, "", m));
     ARES_TRY(put_mean(t, m, "rollout/entropy", y.entropy, y.tokens));
     ARES_TRY(put_mixed_groups(t, b, m));
     ARES_TRY(ares_world_sum_f64(t->run.world, &y.total, 1));
@@ -541,20 +513,17 @@ static double edge_of(int i)
     return LARGEST * i * i / (BINS * BINS);
 }
 
-static void count(double *bins, double x)
-{
-    int i = 0;
-    while (i < BINS - 1 && x >= edge_of(i + 1)) i++;
-    bins[i]++;
-}
-
-/* Tokens with mask 1 and a value of 0 or more. */
+/* Counts tokens with mask 1 and a value of 0 or more. A collective. */
 static int log_column(const ares_trainer *t, ares_tracker *tracker, const char *tag, const float *x)
 {
     const ares_batch *b = &t->batch;
     double bins[BINS] = { 0 }, edge[BINS + 1];
-    for (int64_t i = 0; i < b->tokens; i++)
-        if (b->response_mask[i] && x[i] >= 0) count(bins, (double)x[i]);
+    for (int64_t i = 0; i < b->tokens; i++) {
+        int k = 0;
+        if (!b->response_mask[i] || !(x[i] >= 0)) continue;
+        while (k < BINS - 1 && (double)x[i] >= edge_of(k + 1)) k++;
+        bins[k]++;
+    }
     ARES_TRY(ares_world_sum_f64(t->run.world, bins, BINS));
     for (int i = 0; i <= BINS; i++) edge[i] = edge_of(i);
     return tracker ? ares_tracker_bins(tracker, t->run.step, tag, edge, bins, BINS) : ARES_OK;
@@ -572,7 +541,7 @@ int report_histograms(const ares_trainer *t, ares_tracker *tracker)
 
 /* Every answer of a step in a file, for readers and scripts. */
 
-/* Where mask [n] is 1, as runs [first, count] of what `at` counts; NULL: of tokens. */
+/* Runs of 1 in mask [n], as [first, count]: of tokens, or with at [n + 1] in its unit. */
 static void write_runs(ares_str *out, const char *key, const uint8_t *mask, int64_t n,
                        const int64_t *at)
 {
@@ -589,8 +558,9 @@ static void write_runs(ares_str *out, const char *key, const uint8_t *mask, int6
 }
 
 /*
- * What a control computed for the tokens of a row: entropies to three digits, runs of HWE tokens as
- * [first, count], and the weights of the KL term as runs [weight, count] from the first token on.
+ * Values that a control computed for the tokens of a row: entropies to three digits, runs of HWE
+ * tokens as [first, count], and the weights of the KL term as runs [weight, count] from the first
+ * token on.
  */
 static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
 {
@@ -619,33 +589,27 @@ static int64_t characters(ares_view text)
     return n;
 }
 
-/*
- * at [n + 1], written: the characters of the text after so many of ids [n]. A character that
- * several tokens make belongs to the last of them.
- */
-static void count_characters(const ares_tokenizer *tokenizer, const int32_t *ids, int64_t n,
-                             ares_view text, int64_t *at)
-{
-    ares_decoder decoder;
-    ares_str part = { 0 };
-    at[0] = 0;
-    ares_decoder_init(&decoder, tokenizer, false);
-    for (int64_t i = 0; i < n; i++) {
-        ares_str_clear(&part);
-        ares_decoder_add(&decoder, ids[i], &part);
-        at[i + 1] = at[i] + characters(ares_str_view(&part));
-    }
-    at[n] = characters(text); /* with what is left of a character that was never finished */
-    ares_str_fini(&part);
-}
-
-/* What was trained of a row's response, and where the turns in it end. */
+/* Which parts of a row's response were trained, and where the turns in it end. */
 static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ares_str *out)
 {
     const ares_batch *b = &t->batch;
     int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
+    /*
+     * at[i]: characters of the text after i tokens; a character that several tokens make belongs
+     * to the last of them
+     */
     int64_t *at = ares_malloc(((size_t)n + 1) * sizeof *at);
-    count_characters(t->run.tokenizer, b->responses + first, n, text, at);
+    ares_decoder decoder;
+    ares_str part = { 0 };
+    at[0] = 0;
+    ares_decoder_init(&decoder, t->run.tokenizer, false);
+    for (int64_t i = 0; i < n; i++) {
+        ares_str_clear(&part);
+        ares_decoder_add(&decoder, b->responses[first + i], &part);
+        at[i + 1] = at[i] + characters(ares_str_view(&part));
+    }
+    at[n] = characters(text); /* a last character that is incomplete counts, too */
+    ares_str_fini(&part);
     write_runs(out, "trained", b->response_mask + first, n, NULL);
     write_runs(out, "trained_text", b->response_mask + first, n, at);
     ares_json_begin(ares_json_key(out, "turn_ends"), '[');
@@ -655,10 +619,7 @@ static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ar
     ares_free(at);
 }
 
-/*
- * An episode, or a turn of one: what began it, the prompt as it was read, all its turns, and what
- * was trained.
- */
+/* An episode, or a turn of one: its seed, the prompt as the model read it, turns, trained parts. */
 static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
 {
     const ares_batch *b = &t->batch;

@@ -1,6 +1,6 @@
 /*
- * Private to train: the metrics of a step, what is written of its answers, and the measures of
- * collapse and of gradients.
+ * Private to train: the metrics of a step, the file of its answers, and the measures of collapse
+ * and of gradients.
  */
 #ifndef ARES_TRAIN_REPORT_REPORT_H
 #define ARES_TRAIN_REPORT_REPORT_H
@@ -11,15 +11,14 @@
 #include "trainer.h"
 
 /*
- * How much of what a policy thinks depends on what it reads (docs/diagnostics.md#collapse).
- * (collapse.c)
+ * How much a policy's thoughts depend on the prompts (docs/diagnostics.md#collapse). (collapse.c)
  */
 
 /*
  * A turn of an episode: a prompt x, the tokens up to and including those that open the thought, and
  * the thought z itself, without the tokens that close it. z_len 0: the turn has no thought; it is
- * counted, and nothing is drawn from it. group: the same number on whatever rank, different for the
- * groups of a step; episode: its number within the group; turn: from 0.
+ * counted, but never drawn. group: a number of its own for each group of a step, the same on every
+ * rank; episode: its number within the group; turn: from 0.
  */
 typedef struct collapse_turn {
     const int32_t *x;
@@ -30,7 +29,7 @@ typedef struct collapse_turn {
     int32_t turn;
 } collapse_turn;
 
-/* Whether the step at hand is measured: the first, and each multiple of report.collapse.freq. */
+/* Whether this step is measured: the first, and each multiple of report.collapse.freq. */
 bool report_collapse_due(const ares_trainer *t);
 /*
  * The metrics collapse/.., collapse_first_turn_sample/.. and collapse_trajectory_sample/.., from
@@ -39,17 +38,17 @@ bool report_collapse_due(const ares_trainer *t);
  * metrics. A collective.
  */
 int report_collapse(ares_trainer *t, const collapse_turn *turns, int64_t n, ares_metrics *m);
-/* The same of the answers of groups: the turns of conversations, or prompts and plain answers. */
+/* The same for groups of answers: turns of conversations, or plain prompts and answers. */
 int report_collapse_groups(ares_trainer *t, const ares_group *groups, int64_t count,
                            ares_metrics *m);
 
-/* Answers that say the same again and again. (report.c) */
+/* Answers that repeat themselves. (report.c) */
 
-/* Whether this build can tell: zlib is an optional part of it. */
+/* Whether this build has zlib, which the measure needs. */
 bool repetition_known(void);
 /*
- * Whether the text is longer than 10000 characters, of which zlib at level 9 makes the last 10000
- * more than ten times as small.
+ * Whether the text is longer than 10000 characters, and zlib at level 9 makes the last 10000 of
+ * them more than ten times smaller.
  */
 bool repetition_in(ares_view text);
 
@@ -62,29 +61,29 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
  */
 bool report_gradients_due(const ares_trainer *t);
 int report_gradients(ares_trainer *t, const ares_batch *b, ares_metrics *m);
-/* perf/.._memory_.._gb: the most so far, of the rank with most. A collective. (report.c) */
+/* perf/.._memory_.._gb: the peak so far, of the rank with the most. A collective. (report.c) */
 int report_memory(const training *t, ares_metrics *m);
 /*
- * Distributions of the step in TensorBoard: entropies of tokens, and of the windows after them
- * where a control has computed these. A collective; tracker is NULL where nothing is written.
+ * Distributions of the step for TensorBoard: entropies of tokens, and of the windows after them
+ * where a control has computed these. A collective; tracker is NULL on ranks that write nothing.
  * (report.c)
  */
 int report_histograms(const ares_trainer *t, ares_tracker *tracker);
 /*
- * rollouts/step_<n>.jsonl: a JSON line per row of the batch, of all ranks in rank order: what was
- * asked and answered, its scores and its advantage. A collective. (report.c)
+ * rollouts/step_<n>.jsonl: a JSON line per row of the batch, of all ranks in rank order: prompt,
+ * answer, scores and advantage. A collective. (report.c)
  */
 int report_rollouts(const ares_trainer *t);
 
-/* What a step has drawn from each data set of a curriculum. (report.c) */
+/* Metrics of a step for each data set of a curriculum. (report.c) */
 
 /* A sample that is trained on. */
 typedef struct source_sample {
-    int64_t place, index; /* order: of its group in the batch, of the answer in it */
+    int64_t place, index; /* they order samples: of the group in the batch; of the answer in it */
     int64_t part;         /* number of its data set */
     int64_t step;         /* of the curriculum */
     double weight, reward;
-    double length, tokens; /* of the answer: written by the policy, and all */
+    double length, tokens; /* tokens of the answer: the policy's, and all */
 } source_sample;
 
 /* Samples of all ranks [n], in their order; m has the counts of dropped groups already. */

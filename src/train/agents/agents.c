@@ -6,13 +6,14 @@
 #include "agents.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/core.h"
 
-/* Opening and closing what training in environments needs. */
+/* Definitions, style and environments of a run: opening and closing. */
 
 bool agents_wanted(const ares_train_config *c)
 {
@@ -59,9 +60,9 @@ static void close_side(agents_side *s)
 
 /* ---------------- style */
 /*
- * Special tokens: no text of a conversation may hold them, and with token_exact a turn ends with
- * the first one that is sampled, so that no answer can end a turn early or speak for another role.
- * Nor may a text hold the mark that stands for answers.
+ * Special tokens: no text of a conversation may hold one, and with token_exact a turn ends with the
+ * first one that is sampled, so that no answer can begin a message of another role. Nor may a text
+ * hold the mark that stands for answers.
  */
 static void open_specials(agents *a, const ares_tokenizer *tok)
 {
@@ -84,7 +85,8 @@ static void open_specials(agents *a, const ares_tokenizer *tok)
     a->specials[n] = ares_strdup(CONVERSATION_MARK);
     a->style.format.specials = a->specials;
     a->style.format.n_specials = (int)n + 1;
-    if (!a->style.token_exact) n = 0; /* the text is written anew: only the model's own end it */
+    /* else the text is written anew, and an answer ends with the model's own end tokens alone */
+    if (!a->style.token_exact) n = 0;
     for (int64_t i = 0; i < more->count; i++) a->stop_ids[n++] = (int32_t)more->items[i];
     a->stops = (ares_sampling){ .n_stop_ids = (int32_t)n, .stop_ids = a->stop_ids };
 }
@@ -119,7 +121,7 @@ static int open_style(agents *a, const ares_prompt_encoder *encoder, const ares_
                      "token <|im_start|>, which the tokenizer does not have; set it to true");
 }
 
-/* Descriptors of a side's environments that are open at once, on one of `ranks`. */
+/* File descriptors of a side's environments that are open at once, on one of `ranks`. */
 static int64_t descriptors_of(const agents_side *s, int64_t draw, int64_t ranks)
 {
     int64_t sum = 0;
@@ -134,7 +136,7 @@ static int64_t descriptors_of(const agents_side *s, int64_t draw, int64_t ranks)
     return sum;
 }
 
-/* Programs and sessions stay open until the run ends: their descriptors are counted before. */
+/* Programs and sessions stay open until the run ends, so their descriptors are reserved first. */
 static int reserve_descriptors(const agents *a, int64_t ranks)
 {
     const ares_data_config *c = &a->cfg->data;
@@ -167,7 +169,7 @@ int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokeni
 }
 
 /* ---------------- environments */
-/* An environment of the definition, new or used before. */
+/* Takes an environment of the definition that no episode uses, or makes one. */
 static int agents_take_place(agents *a, const ares_env_definition *d, agents_place **out)
 {
     for (int64_t i = 0; i < a->n_places; i++) {
@@ -204,8 +206,8 @@ void agents_close(agents *a)
 
 /*
  * Groups of environments as a source of prompts. A draw is a group; its number gives the group's
- * seed, so that a run that goes on meets the rooms that an uninterrupted one meets. The source
- * never ends, and no prompt returns.
+ * seed, so that a resumed run meets the same rooms as an uninterrupted one. The source never ends,
+ * and no prompt returns.
  */
 
 typedef struct env_source {
@@ -312,31 +314,37 @@ int agents_source(const agents_side *side, ares_source *out)
     return ARES_OK;
 }
 
-/* A thread per call: starting one takes microseconds, and what it waits for at least as long. */
+/*
+ * Calls to other programs, side by side: each on a thread of its own, which mostly sleeps. To start
+ * one takes microseconds, and the call takes at least as long.
+ */
 
-static void waiting_init(waiting *w)
-{
-    *w = (waiting){ 0 };
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->returned, NULL);
-}
+typedef struct waiting waiting;
 
-static wait_call *waiting_next(waiting *w, bool block);
+typedef struct wait_call {
+    int (*ask)(void *x);
+    void *x;
+    int rc; /* what ask returned */
+    char message[512];
+    waiting *of;
+    pthread_t thread;
+    bool threaded; /* false: no thread could be started, so ask was called at once */
+    struct wait_call *next;
+} wait_call;
 
-/* Waits for all that are running. */
-static void waiting_fini(waiting *w)
-{
-    while (waiting_next(w, true)) {}
-    pthread_cond_destroy(&w->returned);
-    pthread_mutex_destroy(&w->lock);
-}
+struct waiting {
+    pthread_mutex_t lock;
+    pthread_cond_t returned;
+    wait_call *done; /* a list of calls that have returned */
+    int64_t running; /* calls that waiting_next has not returned yet */
+};
 
 static void *call(void *x)
 {
     wait_call *c = x;
     waiting *w = c->of;
     c->rc = c->ask(c->x);
-    /* the message is this thread's */
+    /* copied: error messages belong to a thread */
     if (c->rc != ARES_OK) snprintf(c->message, sizeof c->message, "%s", ares_error_message());
     pthread_mutex_lock(&w->lock);
     c->next = w->done;
@@ -346,20 +354,9 @@ static void *call(void *x)
     return NULL;
 }
 
-/* Calls ask(x) on another thread. */
-static void waiting_ask(waiting *w, wait_call *c)
-{
-    sigset_t every, before;
-    c->of = w;
-    w->running++;
-    sigfillset(&every); /* signals are for the main thread */
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    c->threaded = pthread_create(&c->thread, NULL, call, c) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!c->threaded) call(c); /* the system has no more threads: one after the other */
-}
-
-/* A call that has returned, in no special order. NULL: none; with `block`, only if none is running.
+/*
+ * A call that has returned, in no special order; NULL: none has. block: waits for one, so that NULL
+ * means that none is running
  */
 static wait_call *waiting_next(waiting *w, bool block)
 {
@@ -376,9 +373,9 @@ static wait_call *waiting_next(waiting *w, bool block)
 
 /*
  * Episodes of a draw. All environments go side by side through the continuous batch: an episode's
- * next turn is queued when its environment has answered, whoever else is still sampling. Those that
- * wait for somebody else's program are asked on threads, one each. What is written depends on seeds
- * and weights alone, not on the order in which the model or the environments answer.
+ * next turn is queued when its environment has answered, while others are still being sampled.
+ * Environments that wait for another program are asked on threads, one each. The results depend on
+ * seeds and weights alone, not on the order in which the model or the environments answer.
  */
 
 typedef struct agent_play {
@@ -392,7 +389,7 @@ typedef struct agent_play {
     int64_t sampling; /* episodes whose turns are queued */
     waiting waiting;  /* for environments that are asked on threads */
     wait_call *calls; /* [n] */
-    int64_t *resets;  /* of each group, how many it waits for */
+    int64_t *resets;  /* per group: resets that it still waits for */
     int64_t *queued;  /* by the engine's number: the first episode that the request is for */
     int64_t n_queued, queued_capacity;
     ares_ids ids; /* scratch */
@@ -428,7 +425,7 @@ static int queue(agent_play *p, int64_t e, int32_t n)
     return ARES_OK;
 }
 
-/* ---------------- what environments are asked */
+/* ---------------- calls of environments */
 static int reset_on_thread(void *x)
 {
     return episode_reset(x);
@@ -444,26 +441,18 @@ static bool waits(const episode *x)
     return x->row->definition->type->waits;
 }
 
-/* On a thread of its own; `hear` goes on with it. */
+/* Calls what(x) on a thread of its own; `hear` goes on with the episode after it. */
 static void ask(agent_play *p, int64_t e, int (*what)(void *x))
 {
-    p->calls[e] = (wait_call){ .ask = what, .x = &p->episodes[e] };
-    waiting_ask(&p->waiting, &p->calls[e]);
-}
-
-/* The turn's answer; *asked: the environment is asked on a thread. */
-static int take(agent_play *p, int64_t e, const ares_completion *c, bool *asked)
-{
-    episode *x = &p->episodes[e];
-    ARES_TRY(episode_read(x, c, (int32_t)p->t->actor.learner.optim.updates, p->arena));
-    *asked = waits(x);
-    if (*asked) {
-        ask(p, e, act_on_thread);
-        return ARES_OK;
-    }
-    ARES_TRY(episode_act(x));
-    episode_note(x, p->arena);
-    return ARES_OK;
+    wait_call *c = &p->calls[e];
+    sigset_t every, before;
+    *c = (wait_call){ .ask = what, .x = &p->episodes[e], .of = &p->waiting };
+    p->waiting.running++;
+    sigfillset(&every); /* signals are for the main thread */
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    c->threaded = pthread_create(&c->thread, NULL, call, c) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!c->threaded) call(c); /* the system has no more threads: one after the other */
 }
 
 static int finish(agent_play *p, int64_t e)
@@ -485,11 +474,18 @@ static int go_on(agent_play *p, int64_t e)
     return x->full ? finish(p, e) : queue(p, e, 1);
 }
 
+/* The model has answered a turn: the environment acts on it. */
 static int answered(agent_play *p, int64_t e, const ares_completion *c)
 {
-    bool asked;
-    ARES_TRY(take(p, e, c, &asked));
-    return asked ? ARES_OK : go_on(p, e);
+    episode *x = &p->episodes[e];
+    ARES_TRY(episode_read(x, c, (int32_t)p->t->actor.learner.optim.updates, p->arena));
+    if (waits(x)) {
+        ask(p, e, act_on_thread);
+        return ARES_OK;
+    }
+    ARES_TRY(episode_act(x));
+    episode_note(x, p->arena);
+    return go_on(p, e);
 }
 
 /*
@@ -520,7 +516,10 @@ static int begin_group(agent_play *p, int64_t first)
     return ARES_OK;
 }
 
-/* Goes on with those whose environments have answered; waits for one where nobody samples. */
+/*
+ * Goes on with episodes whose environments have answered; waits for one where no turn is being
+ * sampled.
+ */
 static int hear(agent_play *p, bool sampling)
 {
     wait_call *c;
@@ -557,7 +556,7 @@ static int open_group(agent_play *p, int64_t prompt)
         episode *x = &p->episodes[p->n];
         *x = (episode){ .prompt = prompt, .item = i, .row = row };
         ARES_TRY(agents_take_place(p->a, row->definition, &x->place));
-        p->n++; /* places of these are given back */
+        p->n++; /* from now on the place is given back after a failure, too */
         episode_begin(x, p->t, from->draw, p->arena);
         if (waits(x)) {
             p->resets[prompt]++;
@@ -567,9 +566,11 @@ static int open_group(agent_play *p, int64_t prompt)
     return ARES_OK;
 }
 
-static int open_groups(agent_play *p)
+static int run(agent_play *p)
 {
     const int64_t groups = p->job->n_prompts, n = groups * p->job->n;
+    ares_completion c;
+    int64_t active = 0; /* samples in the engine, those of ranks that decode with this one too */
     p->episodes = ares_arena_calloc(p->arena, (size_t)n + 1, sizeof *p->episodes);
     p->calls = ares_arena_calloc(p->arena, (size_t)n + 1, sizeof *p->calls);
     p->resets = ares_arena_calloc(p->arena, (size_t)groups + 1, sizeof *p->resets);
@@ -577,14 +578,6 @@ static int open_groups(agent_play *p)
     for (int64_t g = 0; g < groups; g++) ARES_TRY(open_group(p, g));
     for (int64_t g = 0; g < groups; g++)
         if (p->resets[g] == 0) ARES_TRY(begin_group(p, g * p->job->n));
-    return ARES_OK;
-}
-
-static int run(agent_play *p)
-{
-    ares_completion c;
-    int64_t active = 0; /* also samples of other ranks that decode with this one */
-    ARES_TRY(open_groups(p));
     while (p->active > 0) {
         ARES_TRY(ares_signal_poll());
         ARES_TRY(hear(p, active > 0));
@@ -596,7 +589,7 @@ static int run(agent_play *p)
             ARES_TRY(answered(p, p->queued[c.request] + c.index - first->item, &c));
         }
     }
-    return ares_signal_poll(); /* which may have ended the last episodes */
+    return ares_signal_poll(); /* a signal may have ended the last episodes */
 }
 
 /* Warns of the first failed episodes, and keeps the latest for the error that may follow. */
@@ -618,33 +611,31 @@ static void tell_failures(agent_play *p)
     }
 }
 
-/* Whether any episode of the group was won; of one whose episodes have all failed nobody knows. */
-static void count_group(agent_play *p, const ares_group *g)
-{
-    char name[128];
-    double any = NAN;
-    for (int32_t i = 0; i < g->n; i++) any = fmax(any, (double)g->items[i].accuracy);
-    if (isnan(any)) return;
-    snprintf(name, sizeof name, "%s/pass@%d", g->row->data_source, g->n);
-    measures_add(&p->a->measures, name, NULL, any);
-}
-
 static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
 {
     agent_play p = { .t = t, .a = t->agents, .job = job, .arena = arena, .out = out };
-    waiting_init(&p.waiting);
+    pthread_mutex_init(&p.waiting.lock, NULL);
+    pthread_cond_init(&p.waiting.returned, NULL);
     int rc = trainer_renew_rollout(t);
     if (rc == ARES_OK) rc = ares_rollout_finish(t->rollout, run(&p));
-    waiting_fini(&p.waiting);
-    /* in this order, whichever ended first: sums keep their bits */
+    while (waiting_next(&p.waiting, true)) {} /* after a failure calls may still be running */
+    pthread_cond_destroy(&p.waiting.returned);
+    pthread_mutex_destroy(&p.waiting.lock);
+    /* in this order, whichever episode ended first, so that sums are equal bit for bit */
     bool counts = rc == ARES_OK && !job->baseline;
     for (int64_t e = 0; e < p.n && counts; e++)
         episode_count(&p.episodes[e], answer_discards_failures(t), &p.a->measures);
     if (counts) tell_failures(&p);
-    for (int64_t g = 0; g < job->n_prompts && counts; g++) count_group(&p, &out[g]);
+    for (int64_t g = 0; g < job->n_prompts && counts; g++) {
+        char name[128];
+        double any = NAN; /* 1: an episode was won; NaN: all have failed, which tells nothing */
+        for (int32_t i = 0; i < out[g].n; i++) any = fmax(any, (double)out[g].items[i].accuracy);
+        snprintf(name, sizeof name, "%s/pass@%d", out[g].row->data_source, out[g].n);
+        if (!isnan(any)) measures_add(&p.a->measures, name, NULL, any);
+    }
     for (int64_t e = 0; e < p.n; e++) {
         p.episodes[e].place->used = false;
-        ares_str_fini(&p.episodes[e].turns); /* of those that have not ended */
+        ares_str_fini(&p.episodes[e].turns); /* episodes that have ended freed theirs */
     }
     ares_free(p.queued);
     ares_ids_fini(&p.ids);
@@ -653,7 +644,7 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
 
 /* ---------------- over all ranks */
 typedef struct scored {
-    int64_t group; /* what it is normalised among */
+    int64_t group; /* scores of a group are normalised together */
     double score;
 } scored;
 
@@ -666,16 +657,23 @@ static int64_t group_of(const ares_train_config *c, const ares_group *g)
     return (int64_t)ares_fnv1a(ARES_FNV1A, tag, strlen(tag));
 }
 
-/* A failed episode has no part in what the others are compared with. */
+/* A failed episode that is discarded does not count among the scores of its group. */
 static bool is_unscored(const ares_trainer *t, const ares_trajectory *y)
 {
     return y->failed && answer_discards_failures(t);
 }
 
-/* The scores that are trained on; filters go on seeing those that the environments gave. */
-static int normalise(ares_trainer *t, int method, ares_group *groups, int64_t count,
-                     ares_arena *arena)
+/*
+ * Normalises the scores that are trained on; filters still see the scores that the environments
+ * gave (`unshaped`). A collective.
+ */
+static int normalise_draw(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena)
 {
+    int known, method = 0;
+    const char *const *methods = ares_env_normalisations(&known);
+    while (strcmp(methods[method], t->run.cfg->agents.normalization) != 0) method++;
+    if (method == ARES_ENV_IDENTITY) return ARES_OK;
+
     ares_str mine = { 0 }, all = { 0 };
     size_t *starts =
         ares_arena_alloc(arena, ((size_t)ares_world_size(t->run.world) + 1) * sizeof *starts);
@@ -708,16 +706,7 @@ static int normalise(ares_trainer *t, int method, ares_group *groups, int64_t co
     return rc;
 }
 
-static int normalise_draw(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena)
-{
-    int n, method = 0;
-    const char *const *methods = ares_env_normalisations(&n);
-    while (strcmp(methods[method], t->run.cfg->agents.normalization) != 0) method++;
-    if (method == ARES_ENV_IDENTITY) return ARES_OK;
-    return normalise(t, method, groups, count, arena);
-}
-
-/* Tells once per run that observations did not fit, and that turns were removed for them. */
+/* Warns once per run that an observation did not fit, or that turns were removed to make room. */
 static void warn_of_room(ares_trainer *t, const agents_side *s, const char *prefix,
                          const ares_metrics *m)
 {

@@ -1,11 +1,9 @@
 /*
- * Private to train: training in environments. Sums for named metrics, the answerer and its
- * source, an episode, and calls that wait on threads.
+ * Private to train: training in environments. Conversations, sums for named metrics, the answerer
+ * and its source, and episodes.
  */
 #ifndef ARES_TRAIN_AGENTS_AGENTS_H
 #define ARES_TRAIN_AGENTS_AGENTS_H
-
-#include <pthread.h>
 
 #include "ares/core.h"
 #include "ares/data.h"
@@ -17,27 +15,26 @@
 
 /*
  * A conversation with an environment: from its turns to the tokens that the model reads, and to
- * the rows that it is trained on (docs/environments.md#conversations). (conversation.c,
- * conversation.c)
+ * the rows that it is trained on (docs/environments.md#conversations). (conversation.c)
  */
 
 /*
- * Stands for an answer where only the template's text around it is wanted. No text of a
- * conversation may hold it, as if it were a special token.
+ * Stands in place of an answer when the template's text around answers is wanted. Like special
+ * tokens, it is removed from all texts of a conversation.
  */
 #define CONVERSATION_MARK \
     "\x02"                \
     "ANSWER"              \
     "\x03"
 
-/* Which turns a prompt shows, and what is a row of the batch (env.context_window_mode). */
+/* Which turns a prompt shows, and what a row of the batch holds (env.context_window_mode). */
 typedef enum {
     CONTEXT_FULL,    /* all turns; an episode is a row */
     CONTEXT_LIMITED, /* the last turns; a turn is a row */
     CONTEXT_SINGLE   /* the last turns as a digest within the user's message; a turn is a row */
 } conversation_context;
 
-/* What all conversations of a run have in common. */
+/* Options that all conversations of a run share. */
 typedef struct conversation_style {
     ares_env_format format;
     double format_penalty; /* for an answer with an unknown action, or with none */
@@ -46,31 +43,31 @@ typedef struct conversation_style {
     conversation_context context;
     int64_t window; /* turns that a prompt shows, the present one included; -1: all */
     int64_t limit;  /* tokens of a prompt and its answer */
-    /* keep the sampled ids, and put the template's text around them; false: the text is written
+    /* true: sampled ids are kept, with the template's ids around them; false: the text is written
      * anew and encoded as a whole */
     bool token_exact;
-    bool warn_in_training; /* the line about an answer without action is part of the row, too */
+    bool warn_in_training; /* rows, too, hold the warning after an answer without an action */
     bool mask_prompts;     /* false: all but the system message is trained */
-    bool mask_template;    /* the template's tokens around an answer are trained, too */
-    bool turn_scores;      /* a turn's reward stands where it ends; false: the sum at the end */
+    bool mask_template;    /* true: the template's tokens around an answer are trained, too */
+    bool turn_scores;      /* each turn's end gets its reward; false: the last one gets the sum */
     int32_t start_id;      /* the token that begins a message of the template; -1: there is none */
 } conversation_style;
 
 typedef struct conversation_turn {
-    ares_view message, silent; /* what the user says; silent: without the warning */
+    ares_view message, silent; /* the user's message; silent: without the warning */
     ares_view state;
-    ares_env_reward reward;         /* of the turn; the next message begins with it */
-    const int32_t *prompt;          /* [prompt_len] that the answer was sampled from */
+    ares_env_reward reward;         /* of this turn; the next turn's message begins with it */
+    const int32_t *prompt;          /* [prompt_len] ids that the answer was sampled after */
     int32_t prompt_len, shown_from; /* the first turn that the prompt shows */
-    /* what the model wrote */
+    /* the model's answer */
     int32_t n;
     const int32_t *ids;                               /* [n] */
     const float *log_probs, *entropies, *entropies_1; /* [n] */
     int32_t weight_version;
-    ares_view text; /* as the conversation keeps it */
+    ares_view text; /* of the answer, as later prompts show it */
 } conversation_turn;
 
-/* Everything is in the caller's arena. */
+/* All memory is in the caller's arena. */
 typedef struct conversation {
     const conversation_style *style;
     ares_view system;
@@ -84,8 +81,8 @@ typedef struct conversation {
 } conversation;
 
 /*
- * The text of the present turn's prompt, showing the turns from `start` on. It ends with the first
- * tag, which is written for the model.
+ * The text of the present turn's prompt, showing the turns from `start` on. It ends with <think> or
+ * <answer>, the tag with which the model's answer begins.
  */
 int conversation_prompt_text(const conversation *c, int32_t start, ares_arena *arena,
                              ares_str *out);
@@ -96,14 +93,14 @@ int conversation_prompt_text(const conversation *c, int32_t start, ares_arena *a
  */
 int conversation_prompt(conversation *c, ares_arena *arena, ares_ids *out);
 /*
- * The present turn's prompt leaves no token for an answer: the conversation becomes that of the
- * turns before. The first turn stays, with as much of its prompt as the context holds, because an
- * episode has a row; that row has no tokens to train.
+ * Removes the present turn, whose prompt leaves no token for an answer. A first turn stays, with as
+ * much of its prompt as the context holds, because each episode has a row; that row has no tokens
+ * to train.
  */
 void conversation_drop_turn(conversation *c);
 /*
- * The text of a row of the batch that is encoded as a whole: of the episode's present turn and all
- * that it shows, or of that turn's own row. Ends with the answer, without what would follow.
+ * The text of a row of the batch that is encoded as a whole, up to the answer of a turn and the
+ * template's text that ends it; it shows the turns that the turn's prompt shows.
  */
 int conversation_training_text(const conversation *c, int32_t turn, ares_arena *arena,
                                ares_str *out);
@@ -111,8 +108,8 @@ int conversation_training_text(const conversation *c, int32_t turn, ares_arena *
 void conversation_user(const conversation *c, int32_t start, int32_t turn, bool silent,
                        ares_str *out);
 /*
- * What the conversation is trained on, in the arena: y->rows, with their columns. The scores of
- * turns are marks of the rows where the style asks for them.
+ * The rows that the conversation is trained on, in the arena: y->rows, with their columns, and with
+ * scores of turns where the style asks for them.
  */
 int conversation_rows(const conversation *c, ares_arena *arena, ares_trajectory *y);
 /*
@@ -120,14 +117,14 @@ int conversation_rows(const conversation *c, ares_arena *arena, ares_trajectory 
  * which the tag </think> begins. Without the tag, or with white space before it only, it is empty.
  */
 void conversation_thoughts(const conversation *c, ares_arena *arena, ares_trajectory *y);
-/* The row of the present turn whose text was encoded as a whole, ids [n], in the arena. */
+/* The row that ends with a turn, from its text encoded as a whole: ids [n]; in the arena. */
 void conversation_text_row(const conversation *c, int32_t turn, const int32_t *ids, int32_t n,
                            ares_arena *arena, ares_trajectory_row *x);
 
-/* Sums for metrics whose names are known only when they occur. (episode.c) */
+/* Sums for metrics whose names environments choose. (episode.c) */
 
 typedef struct measure {
-    char *name, *per; /* per: the entry whose count divides the sum; NULL: its own */
+    char *name, *per; /* per: the entry whose count divides the sum; NULL: this one */
     double sum, count;
 } measure;
 typedef struct measures {
@@ -137,13 +134,13 @@ typedef struct measures {
 } measures;
 
 void measures_add(measures *t, const char *name, const char *per, double value);
-/* A collective: writes the means over all ranks, with names that begin with prefix, and forgets. */
+/* A collective: puts the means over all ranks, under prefix and name, and clears the sums. */
 int measures_report(measures *t, ares_world *w, const char *prefix, ares_metrics *m);
 void measures_fini(measures *t);
 
 /*
- * Training in environments: what a run has for it, and the answerer that lets the policy act
- * (docs/environments.md#training).
+ * Training in environments: the environments of a run, and the answerer that lets the policy act in
+ * them (docs/environments.md#training). (agents.c)
  */
 
 /* The environments of training, or those of validation. */
@@ -151,10 +148,10 @@ typedef struct agents_side {
     const ares_agent_side_config *cfg;
     const char *path;                 /* "env.train" */
     ares_env_definition *definitions; /* [cfg->tags.count] */
-    int64_t *groups;                  /* [cfg->tags.count] of each tag */
+    int64_t *groups;                  /* [cfg->tags.count] groups of each tag */
 } agents_side;
 
-/* An environment that no episode uses at the moment is used again. */
+/* An environment, which episodes use one after the other. */
 typedef struct agents_place {
     ares_env env;
     bool used;
@@ -171,7 +168,7 @@ typedef struct agents {
     int64_t n_places;
     measures measures;             /* of the episodes since the last report */
     char last_failure[600];        /* of an episode, with its tag; "": there was none */
-    bool warned_full, warned_left; /* that a context was full; that turns have left one */
+    bool warned_full, warned_left; /* a context was full; turns were removed from one */
 } agents;
 
 /* A group of environments as a row of a source; the row is its first member. */
@@ -187,18 +184,18 @@ extern const generator generate_episodes;
 
 /* Whether tags of environments are named, for training or for validation. */
 bool agents_wanted(const ares_train_config *c);
-/* Turns that a prompt and its answer hold at most; 1 where there are no environments. */
+/* Most turns that a prompt and its answer hold; 1 without environments. (options/options.c) */
 int64_t agents_turns_shown(const ares_train_config *c);
 /* Reads the definitions; before ares_config_finish. */
 int agents_define(ares_config *cfg, const ares_train_config *c, agents **out);
 /*
- * Loads what environments share; after ares_config_finish. limit: tokens of prompt and answer;
- * ranks: processes that share the environments.
+ * Loads programs and data that environments share; after ares_config_finish. limit: tokens of
+ * prompt and answer; ranks: processes among which the environments are divided.
  */
 int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokenizer *tokenizer,
                 int64_t limit, int64_t ranks);
 void agents_close(agents *a); /* NULL is fine */
-/* Seed of the group that a draw of the row is. */
+/* Seed of the environments of a group; draw: the group's number. */
 uint64_t agents_seed(const agents_row *row, int64_t draw);
 /* Groups of environments as a source that never ends. (agents.c) */
 int agents_source(const agents_side *side, ares_source *out);
@@ -208,26 +205,26 @@ int agents_source(const agents_side *side, ares_source *out);
 enum { EPISODE_INFO = 32 };
 
 typedef struct episode {
-    int64_t prompt; /* of the job */
+    int64_t prompt; /* number of its group in the job */
     int32_t item;   /* its number within the group */
     const agents_row *row;
     agents_place *place; /* its environment, while the episode goes on */
     ares_env_start start;
     conversation talk;
     ares_env_answer answer;           /* the latest, in the arena */
-    ares_env_turn did;                /* what the environment did on it */
+    ares_env_turn did;                /* the environment's reaction to it */
     ares_str turns;                   /* JSON, as rollouts show it; freed when it ends */
     ares_env_info info[EPISODE_INFO]; /* sums over the turns; names in the arena */
     int n_info;
     int64_t dropped;      /* numbers of the environment that found no place */
-    int32_t cut, invalid; /* turns whose answers were ended by length; that had no known action */
+    int32_t cut, invalid; /* turns ended by their length; turns without a known action */
     bool full;            /* a prompt left no token for an answer, which ended the episode */
     /* of the finished episode */
     bool won, failed, replayable;
     int64_t num_actions, unasked, trained, rows; /* trained: tokens with mask 1 */
 } episode;
 
-/* The draw's number says how the environment is to begin. */
+/* Prepares an episode; its environment's seed follows from the draw's number. */
 void episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena);
 /* Resets the environment. May wait, and may be called on any thread (ares_env_type.waits). */
 int episode_reset(episode *x);
@@ -237,41 +234,14 @@ bool episode_over(const episode *x, const ares_train_config *c);
  * answer, the episode is over (x->full) without this turn. ids is scratch.
  */
 int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids);
-/* What the model wrote is read. version: of the weights. */
+/* Reads the model's answer. version: of the weights that it was sampled with */
 int episode_read(episode *x, const ares_completion *c, int32_t version, ares_arena *arena);
-/* The environment acts on it. May wait, and may be called on any thread. */
+/* The environment acts on the answer. May wait, and may be called on any thread. */
 int episode_act(episode *x);
-/* What it did is noted: the turn is over. */
+/* Ends the turn: adds the environment's reaction to the episode. */
 void episode_note(episode *x, ares_arena *arena);
 /* The finished episode as a trajectory. */
 int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y);
-/* Its numbers, for metrics. discards: a failed one counts as failed, and nowhere else. */
+/* Adds its numbers to metrics. discards: of a failed episode only the failure counts */
 void episode_count(const episode *x, bool discards, measures *m);
-
-/*
- * Calls that wait for somebody else, side by side: each on a thread of its own, because it mostly
- * sleeps (the threads that compute are the pool's). (agents.c)
- */
-
-typedef struct waiting waiting;
-
-/* One call, in memory of the caller's that lives until waiting_next has returned it. */
-typedef struct wait_call {
-    int (*ask)(void *x);
-    void *x;
-    int rc; /* what ask returned */
-    char message[512];
-    /* private */
-    waiting *of;
-    pthread_t thread;
-    bool threaded;
-    struct wait_call *next;
-} wait_call;
-
-struct waiting {
-    pthread_mutex_t lock;
-    pthread_cond_t returned;
-    wait_call *done;
-    int64_t running; /* asked, and not returned by waiting_next */
-};
 #endif

@@ -9,32 +9,13 @@
 #include <string.h>
 
 /*
- * What the model reads of a conversation. Messages alternate: system, user, assistant, user ... A
+ * Messages and prompts of a conversation. Messages alternate: system, user, assistant, user ... A
  * prompt is either the text of all messages, encoded as a whole, or, with token_exact, the ids that
  * were sampled with the template's text between them.
  */
 
-/* The mark after the first tag, which is written for the model. */
-static ares_view marked_answer(const conversation_style *s)
-{
-    return s->format.think ? ARES_VIEW("<think>" CONVERSATION_MARK)
-                           : ARES_VIEW("<answer>" CONVERSATION_MARK);
-}
-
 /* ---------------- messages */
-/* A turn of a digest. */
-static void add_digest(const conversation_turn *t, int32_t number, ares_str *out)
-{
-    ares_str_addf(out, "Turn %d State:\n", number);
-    ares_str_add_view(out, t->state);
-    ares_str_addf(out, "\nTurn %d Action: ", number);
-    ares_str_add_view(out, t->text);
-    ares_str_addf(out, "\nTurn %d Reward: ", number);
-    ares_env_reward_write(out, t->reward);
-    ares_str_add_z(out, "\n---\n");
-}
-
-/* The layout of a digest is RAGEN's. */
+/* The user's message with a digest of earlier turns, in RAGEN's layout. */
 static void add_single(const conversation *c, int32_t start, int32_t turn, ares_view message,
                        ares_str *out)
 {
@@ -45,7 +26,15 @@ static void add_single(const conversation *c, int32_t start, int32_t turn, ares_
                       "Summary: %d step(s) completed so far. Showing the last %d turn(s) with "
                       "state/action/reward details. Recent turns:\n---\n",
                       turn, turn - start);
-    for (int32_t t = start; t < turn; t++) add_digest(&c->turns[t], t + 1, out);
+    for (int32_t t = start; t < turn; t++) {
+        ares_str_addf(out, "Turn %d State:\n", t + 1);
+        ares_str_add_view(out, c->turns[t].state);
+        ares_str_addf(out, "\nTurn %d Action: ", t + 1);
+        ares_str_add_view(out, c->turns[t].text);
+        ares_str_addf(out, "\nTurn %d Reward: ", t + 1);
+        ares_env_reward_write(out, c->turns[t].reward);
+        ares_str_add_z(out, "\n---\n");
+    }
     ares_str_addf(out, start < turn ? "\nCurrent Turn (Turn %d):\n" : "(Turn %d):\n", turn + 1);
     ares_str_add(out, message.data + n, message.len - (size_t)n);
 }
@@ -59,7 +48,7 @@ void conversation_user(const conversation *c, int32_t start, int32_t turn, bool 
         add_single(c, start, turn, message, out);
         return;
     }
-    /* of a turn that has left the context no reward is told */
+    /* the reward of a turn that has left the context is not shown */
     if (turn > start) ares_env_reward_message(c->turns[turn - 1].reward, out);
     ares_str_add_view(out, message);
 }
@@ -82,6 +71,9 @@ typedef struct shown {
 
 static int render(const conversation *c, const shown *s, ares_arena *arena, ares_str *out)
 {
+    /* an answer begins with the first tag, which is written for the model */
+    const ares_view mark = c->style->format.think ? ARES_VIEW("<think>" CONVERSATION_MARK)
+                                                  : ARES_VIEW("<answer>" CONVERSATION_MARK);
     ares_str json = { 0 }, user = { 0 };
     const ares_json *variables;
     bool digest = c->style->context == CONTEXT_SINGLE;
@@ -93,7 +85,7 @@ static int render(const conversation *c, const shown *s, ares_arena *arena, ares
         conversation_user(c, s->start, t, s->silent, &user);
         add_message(&json, "user", ares_str_view(&user));
         if (t < s->turn || s->answered)
-            add_message(&json, "assistant", s->marked ? marked_answer(c->style) : c->turns[t].text);
+            add_message(&json, "assistant", s->marked ? mark : c->turns[t].text);
     }
     ares_json_end(&json, ']');
     ares_json_write_bool(ares_json_key(&json, "add_generation_prompt"), !s->answered);
@@ -122,30 +114,6 @@ static int add_ids(const conversation *c, ares_view text, ares_ids *out)
     return ares_tokenizer_encode(c->style->tokenizer, text, false, out);
 }
 
-/* The text between two answers. An end token that the model wrote itself is not written again. */
-static int add_piece(const conversation *c, ares_view text, ares_ids *out)
-{
-    int64_t from = out->n;
-    ARES_TRY(add_ids(c, text, out));
-    if (from == 0 || out->n == from || out->ids[from] != out->ids[from - 1]) return ARES_OK;
-    memmove(out->ids + from, out->ids + from + 1, (size_t)(out->n - from - 1) * sizeof *out->ids);
-    out->n--;
-    return ARES_OK;
-}
-
-/* Divides the text at its marks: *n pieces, in the arena. */
-static ares_view *divide(ares_view text, ares_arena *arena, int32_t *n)
-{
-    const ares_view mark = ARES_VIEW(CONVERSATION_MARK);
-    ares_view *pieces = ares_arena_alloc(arena, (text.len / mark.len + 1) * sizeof *pieces);
-    size_t from = 0;
-    *n = 0;
-    for (int64_t at; (at = ares_view_find(text, mark, from)) >= 0; from = (size_t)at + mark.len)
-        pieces[(*n)++] = (ares_view){ text.data + from, (size_t)at - from };
-    pieces[(*n)++] = (ares_view){ text.data + from, text.len - from };
-    return pieces;
-}
-
 static int rewrites(void)
 {
     return ares_fail(ARES_EUNSUPPORTED,
@@ -154,13 +122,19 @@ static int rewrites(void)
 }
 
 /*
- * The pieces around the answers that a prompt shows. While no turn leaves the context, those of the
- * prompt before must be among them, or the model would not have sampled what it is trained on.
+ * Divides a prompt's text at its marks into the pieces around the answers. While no turn leaves the
+ * context, the pieces of the previous prompt must come back unchanged, or the answers would be
+ * trained after other text than they were sampled after.
  */
 static int keep_pieces(conversation *c, const shown *s, ares_view text, ares_arena *arena)
 {
-    int32_t n, answers = c->style->context == CONTEXT_SINGLE ? 0 : s->turn - s->start;
-    ares_view *pieces = divide(text, arena, &n);
+    const ares_view mark = ARES_VIEW(CONVERSATION_MARK);
+    int32_t n = 0, answers = c->style->context == CONTEXT_SINGLE ? 0 : s->turn - s->start;
+    ares_view *pieces = ares_arena_alloc(arena, (text.len / mark.len + 1) * sizeof *pieces);
+    size_t from = 0;
+    for (int64_t at; (at = ares_view_find(text, mark, from)) >= 0; from = (size_t)at + mark.len)
+        pieces[n++] = (ares_view){ text.data + from, (size_t)at - from };
+    pieces[n++] = (ares_view){ text.data + from, text.len - from };
     if (n != answers + 1) return rewrites();
     bool grown = c->style->context == CONTEXT_FULL && c->n_pieces == n - 1 && s->turn > 0 &&
                  c->turns[s->turn - 1].shown_from == s->start;
@@ -180,7 +154,14 @@ static int exact_prompt(conversation *c, const shown *s, ares_view text, ares_ar
         int32_t t = s->start + i - 1;
         c->at[t] = (int32_t)out->n;
         for (int32_t k = 0; k < c->turns[t].n; k++) ares_ids_add(out, c->turns[t].ids[k], 0, 0);
-        ARES_TRY(add_piece(c, c->pieces[i], out));
+        int64_t from = out->n;
+        ARES_TRY(add_ids(c, c->pieces[i], out));
+        /* an end token that the model wrote itself is not written again */
+        if (from > 0 && out->n > from && out->ids[from] == out->ids[from - 1]) {
+            memmove(out->ids + from, out->ids + from + 1,
+                    (size_t)(out->n - from - 1) * sizeof *out->ids);
+            out->n--;
+        }
     }
     c->at[s->turn] = (int32_t)out->n;
     return ARES_OK;
@@ -220,8 +201,8 @@ int conversation_prompt(conversation *c, ares_arena *arena, ares_ids *out)
         start = s->window < 0 ? 0 : (int32_t)ARES_MAX(0, last + 1 - s->window);
     ARES_TRY(prompt_from(c, start, arena, out));
     if (out->n >= s->limit && start < last) {
-        /* first whether the present turn fits alone: an observation that does not is read twice,
-         * and not once per turn that leaves */
+        /* tried first: whether the present turn fits alone; one that does not is then encoded
+         * twice, not once for each turn that leaves the context */
         ARES_TRY(prompt_from(c, last, arena, out));
         if (out->n >= s->limit) start = last;
         else do
@@ -243,17 +224,17 @@ void conversation_drop_turn(conversation *c)
         return;
     }
     c->n--;
-    c->first = c->turns[c->n - 1].shown_from; /* what was tried since has moved no other turn */
+    c->first = c->turns[c->n - 1].shown_from; /* as before the prompt that did not fit */
 }
 
-/* What a conversation is trained on: rows of tokens with their masks. */
+/* The rows of tokens and masks that a conversation is trained on. */
 
 /*
  * Which tokens of a text that was encoded as a whole are trained, and which end a turn: mask, ends
  * [n]. RAGEN's rule for a whole episode counts the tokens that begin a message: the assistant's
- * messages are the third, the fifth and so on, and what is trained goes from the token after that
- * beginning to the token that begins the next message. The row of a single turn is trained from the
- * beginning of its last message on.
+ * messages are the third, the fifth and so on, and are trained from the token after their beginning
+ * to the token that begins the next message. The row of a single turn is trained from the beginning
+ * of its last message on.
  */
 static void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t n,
                               uint8_t *mask, uint8_t *ends)
@@ -274,30 +255,24 @@ static void conversation_mask(const conversation_style *s, const int32_t *ids, i
     }
 }
 
-/* Bytes of the template between the token that begins an answer's message and the answer itself. */
-static size_t header_bytes(const conversation *c)
-{
-    const conversation_turn *t = &c->turns[0]; /* all are alike */
-    size_t n = 0;
-    for (int32_t at = t->prompt_len; at > 0 && t->prompt[at - 1] != c->style->start_id; at--)
-        n += ares_tokenizer_token_bytes(c->style->tokenizer, t->prompt[at - 1]).len;
-    return n;
-}
-
 /*
- * Leaves mask 1 only on what the model writes and on the special token that ends it. A token that
- * holds bytes of the header and of the answer is the model's.
+ * Leaves mask 1 only on the tokens that the model writes and on the special token that ends them. A
+ * token that holds bytes of the header and of the answer counts as the model's.
  */
 static void leave_template_out(const conversation *c, const int32_t *ids, int64_t n, uint8_t *mask,
                                uint8_t *ends)
 {
     const ares_tokenizer *tok = c->style->tokenizer;
-    const size_t header = header_bytes(c);
+    const conversation_turn *t = &c->turns[0];
+    /* bytes between the token that begins an answer's message and the answer: as in any turn */
+    size_t header = 0;
+    for (int32_t at = t->prompt_len; at > 0 && t->prompt[at - 1] != c->style->start_id; at--)
+        header += ares_tokenizer_token_bytes(tok, t->prompt[at - 1]).len;
     for (int64_t i = 0, next; i < n; i = next) { /* i: a message begins, or the text */
         size_t seen = 0;
         for (next = i + 1; next < n && ids[next] != c->style->start_id;) next++;
         mask[i] = 0;
-        if (next == i + 1 || !mask[i + 1]) continue; /* not the model's */
+        if (next == i + 1 || !mask[i + 1]) continue; /* no message of the model */
         int64_t k = i + 1;
         for (; k < next; mask[k++] = 0)
             if ((seen += ares_tokenizer_token_bytes(tok, ids[k]).len) > header) break;
@@ -309,14 +284,7 @@ static void leave_template_out(const conversation *c, const int32_t *ids, int64_
     }
 }
 
-static void allocate_marks(const conversation *c, ares_trajectory_row *x, ares_arena *arena)
-{
-    size_t n = (size_t)x->n_tokens + 1;
-    x->turn_ends = ares_arena_calloc(arena, n, sizeof *x->turn_ends);
-    if (c->style->turn_scores) x->turn_scores = ares_arena_calloc(arena, n, sizeof *x->turn_scores);
-}
-
-/* Sampled ids of a turn, at a place of the row. exact: in the context that the row shows. */
+/* Marks a turn's sampled ids at a place of the row. exact: sampled in the context of the row */
 static void put_turn(const conversation_turn *t, int32_t at, bool exact, ares_trajectory_row *x)
 {
     size_t n = (size_t)t->n;
@@ -329,18 +297,23 @@ static void put_turn(const conversation_turn *t, int32_t at, bool exact, ares_tr
     x->turn_ends[at + t->n - 1] = 1;
 }
 
-/* Ids [n] whose first prompt_len are the prompt; nothing counts as sampled yet. */
+/* A row of ids [n], whose first prompt_len are the prompt; no token counts as sampled yet. */
 static void begin_row(const conversation *c, const int32_t *ids, int32_t n, int32_t prompt_len,
                       ares_arena *arena, ares_trajectory_row *x)
 {
     ares_trajectory_row_init(x, ids, prompt_len, n - prompt_len, arena);
-    allocate_marks(c, x, arena);
+    size_t size = (size_t)x->n_tokens + 1;
+    x->turn_ends = ares_arena_calloc(arena, size, sizeof *x->turn_ends);
+    if (c->style->turn_scores)
+        x->turn_scores = ares_arena_calloc(arena, size, sizeof *x->turn_scores);
     if (n > prompt_len)
         memcpy(x->responses, ids + prompt_len, (size_t)(n - prompt_len) * sizeof *ids);
     for (int32_t i = 0; i < x->n_tokens; i++) x->weight_versions[i] = ARES_NOT_SAMPLED;
 }
 
-/* The scores of turns [start, turn] where these end; one without an end goes to the next, or back.
+/*
+ * Puts the scores of turns [start, turn] where these end. The score of a turn without an end goes
+ * to the next end, or to the last one.
  */
 static void put_scores(const conversation *c, int32_t start, int32_t turn, ares_trajectory_row *x)
 {
@@ -358,35 +331,22 @@ static void put_scores(const conversation *c, int32_t start, int32_t turn, ares_
     if (last >= 0) x->turn_scores[last] += carried;
 }
 
-/* The ids that the turn was sampled from and its own, [*n], in the arena. */
-static int32_t *sampled_ids(const conversation_turn *t, ares_arena *arena, int32_t *n)
+/* The row of sampled ids that ends with a turn: its own, or with CONTEXT_FULL the episode's. */
+static void exact_row(const conversation *c, int32_t turn, ares_arena *arena,
+                      ares_trajectory_row *x)
 {
-    *n = t->prompt_len + t->n;
-    int32_t *ids = ares_arena_alloc(arena, ((size_t)*n + 1) * sizeof *ids);
-    memcpy(ids, t->prompt, (size_t)t->prompt_len * sizeof *ids);
-    if (t->n) memcpy(ids + t->prompt_len, t->ids, (size_t)t->n * sizeof *ids);
-    return ids;
-}
-
-static void exact_episode(const conversation *c, ares_arena *arena, ares_trajectory_row *x)
-{
-    int32_t last = c->n - 1, n, prompt_len = c->at[c->first];
-    const int32_t *ids = sampled_ids(&c->turns[last], arena, &n);
+    const conversation_turn *last = &c->turns[turn];
+    bool whole = c->style->context == CONTEXT_FULL;
+    int32_t first = whole ? c->first : turn, prompt_len = whole ? c->at[first] : last->prompt_len,
+            n = last->prompt_len + last->n;
+    int32_t *ids = ares_arena_alloc(arena, ((size_t)n + 1) * sizeof *ids);
+    memcpy(ids, last->prompt, (size_t)last->prompt_len * sizeof *ids);
+    if (last->n) memcpy(ids + last->prompt_len, last->ids, (size_t)last->n * sizeof *ids);
     begin_row(c, ids, n, prompt_len, arena, x);
-    for (int32_t t = c->first; t <= last; t++)
-        put_turn(&c->turns[t], c->at[t] - prompt_len, c->turns[t].shown_from == c->first, x);
-    put_scores(c, c->first, last, x);
-}
-
-static void exact_turn(const conversation *c, int32_t turn, ares_arena *arena,
-                       ares_trajectory_row *x)
-{
-    const conversation_turn *t = &c->turns[turn];
-    int32_t n;
-    const int32_t *ids = sampled_ids(t, arena, &n);
-    begin_row(c, ids, n, t->prompt_len, arena, x);
-    put_turn(t, 0, true, x);
-    put_scores(c, turn, turn, x);
+    for (int32_t t = first; t <= turn; t++)
+        put_turn(&c->turns[t], whole ? c->at[t] - prompt_len : 0,
+                 !whole || c->turns[t].shown_from == first, x);
+    put_scores(c, first, turn, x);
 }
 
 void conversation_text_row(const conversation *c, int32_t turn, const int32_t *ids, int32_t n,
@@ -405,8 +365,10 @@ void conversation_text_row(const conversation *c, int32_t turn, const int32_t *i
     put_scores(c, c->style->context == CONTEXT_FULL ? c->first : turn, turn, x);
 }
 
-/* The row that ends with a turn, from its text; without tokens where nothing was sampled, since
- * the prompt of the first turn fills the context. */
+/*
+ * The row that ends with a turn, from its text. It has no tokens where the prompt of the first turn
+ * fills the context, so that nothing was sampled.
+ */
 static int text_row(const conversation *c, int32_t turn, ares_arena *arena, ares_trajectory_row *x)
 {
     const conversation_turn *t = &c->turns[turn];
@@ -432,16 +394,15 @@ int conversation_rows(const conversation *c, ares_arena *arena, ares_trajectory 
     y->rows = ares_arena_calloc(arena, (size_t)y->n_rows, sizeof *y->rows);
     for (int32_t r = 0; r < y->n_rows; r++) {
         int32_t turn = whole ? c->n - 1 : r;
-        if (!c->style->token_exact) ARES_TRY(text_row(c, turn, arena, &y->rows[r]));
-        else if (whole) exact_episode(c, arena, &y->rows[r]);
-        else exact_turn(c, turn, arena, &y->rows[r]);
+        if (c->style->token_exact) exact_row(c, turn, arena, &y->rows[r]);
+        else ARES_TRY(text_row(c, turn, arena, &y->rows[r]));
     }
     return ARES_OK;
 }
 
-/* What the model read before each of its thoughts, and the thoughts, as they were sampled. */
+/* The thoughts of a conversation, as they were sampled, and the prompts before them. */
 
-/* Tokens of the turn before the tag that closes the thought; 0: there is no tag, or no thought. */
+/* Tokens of the turn before the tag that closes its thought; 0: there is no tag, or no thought. */
 static int32_t thought_length(const ares_tokenizer *tokenizer, const conversation_turn *t)
 {
     ares_str text = { 0 };

@@ -34,58 +34,40 @@ void measures_add(measures *t, const char *name, const char *per, double value)
     add(t, name, per, value, 1);
 }
 
-/* name, per and a number end with a NUL each; numbers are sent as their bytes. */
-static void write(const measures *t, ares_str *out)
+int measures_report(measures *t, ares_world *w, const char *prefix, ares_metrics *m)
 {
+    ares_str mine = { 0 }, all = { 0 }, key = { 0 };
+    measures whole = { 0 };
+    /* an entry is sent as name and per, each with its NUL, then the bytes of two doubles */
     for (int64_t i = 0; i < t->n; i++) {
         const measure *e = &t->items[i];
         const double numbers[2] = { e->sum, e->count };
-        ares_str_add(out, e->name, strlen(e->name) + 1);
-        ares_str_add(out, e->per ? e->per : "", e->per ? strlen(e->per) + 1 : 1);
-        ares_str_add(out, (const char *)numbers, sizeof numbers);
+        ares_str_add(&mine, e->name, strlen(e->name) + 1);
+        ares_str_add(&mine, e->per ? e->per : "", e->per ? strlen(e->per) + 1 : 1);
+        ares_str_add(&mine, (const char *)numbers, sizeof numbers);
     }
-}
-
-static void merge(measures *t, ares_view bytes)
-{
-    for (size_t at = 0; at < bytes.len;) {
+    int rc = ares_world_gather_all(w, mine.data, mine.len, &all, NULL);
+    for (size_t at = 0; rc == ARES_OK && at < all.len;) {
         double numbers[2];
-        const char *name = bytes.data + at, *per = name + strlen(name) + 1;
+        const char *name = all.data + at, *per = name + strlen(name) + 1;
         at += strlen(name) + strlen(per) + 2;
-        memcpy(numbers, bytes.data + at, sizeof numbers);
+        memcpy(numbers, all.data + at, sizeof numbers);
         at += sizeof numbers;
-        add(t, name, *per ? per : NULL, numbers[0], numbers[1]);
+        add(&whole, name, *per ? per : NULL, numbers[0], numbers[1]);
     }
-}
-
-static void put(measures *t, const char *prefix, ares_metrics *m)
-{
-    ares_str key = { 0 };
-    for (int64_t i = 0; i < t->n; i++) {
-        const measure *e = &t->items[i];
-        double count = e->per ? entry(t, e->per, NULL)->count : e->count;
-        e = &t->items[i]; /* another entry may have moved it */
+    for (int64_t i = 0; i < whole.n; i++) {
+        const char *per = whole.items[i].per;
+        double count = per ? entry(&whole, per, NULL)->count : whole.items[i].count;
+        const measure *e = &whole.items[i]; /* taken now: a new entry may have moved it */
         ares_str_clear(&key);
         ares_str_addf(&key, "%s%s", prefix, e->name);
         if (count > 0) ares_metrics_set(m, key.data, e->sum / count);
-    }
-    ares_str_fini(&key);
-}
-
-int measures_report(measures *t, ares_world *w, const char *prefix, ares_metrics *m)
-{
-    ares_str mine = { 0 }, all = { 0 };
-    measures whole = { 0 };
-    write(t, &mine);
-    int rc = ares_world_gather_all(w, mine.data, mine.len, &all, NULL);
-    if (rc == ARES_OK) {
-        merge(&whole, ares_str_view(&all));
-        put(&whole, prefix, m);
     }
     measures_fini(&whole);
     measures_fini(t);
     ares_str_fini(&mine);
     ares_str_fini(&all);
+    ares_str_fini(&key);
     return rc;
 }
 
@@ -124,19 +106,10 @@ bool episode_over(const episode *x, const ares_train_config *c)
     return ares_env_over(&x->place->env) || x->talk.n >= c->agents.max_turns;
 }
 
-/* Why the episode is over after a turn; NULL: it goes on, or has no turns left. */
-static const char *end_of(const episode *x)
-{
-    const ares_env *e = &x->place->env;
-    if (e->failure) return "failed";
-    if (ares_env_won(e)) return "won";
-    if (ares_env_over(e)) return x->did.outcome.done ? "lost" : "no actions left";
-    return x->full ? "context full" : NULL;
-}
-
 /* The turn as rollouts/step_*.jsonl shows it. */
 static void write_turn(episode *x)
 {
+    const ares_env *e = &x->place->env;
     const conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
     const ares_env_answer *answer = &x->answer;
     const ares_env_turn *did = &x->did;
@@ -157,12 +130,17 @@ static void write_turn(episode *x)
         ares_json_write_double(ares_json_key(out, did->outcome.info[i].name),
                                did->outcome.info[i].value);
     ares_json_end(out, '}');
-    const char *end = end_of(x);
+    /* why the episode is over after the turn; NULL: it goes on, or has no turns left */
+    const char *end = e->failure         ? "failed"
+                      : ares_env_won(e)  ? "won"
+                      : ares_env_over(e) ? (did->outcome.done ? "lost" : "no actions left")
+                      : x->full          ? "context full"
+                                         : NULL;
     if (end) ares_json_write_string(ares_json_key(out, "end"), ares_view_of(end));
     ares_json_end(out, '}');
 }
 
-/* Text that an environment has made may hold anything but the template's tokens. */
+/* Copies text of an environment without texts of special tokens, which would act as these. */
 static ares_view safe(const conversation *c, const ares_str *text, ares_arena *arena)
 {
     ares_view copy = { ares_arena_copy(arena, text->data ? text->data : "", text->len), text->len };
@@ -176,7 +154,7 @@ int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids)
     conversation_turn *turn = &c->turns[c->n++];
     ares_env silent = *e;
     ares_str text = { 0 };
-    if (c->n == 1) { /* a program names its actions with the reset */
+    if (c->n == 1) { /* not before: a program tells its actions when it is reset */
         ares_env_system_message(e, &c->style->format, &text);
         c->system = safe(c, &text, arena);
         ares_str_clear(&text);
@@ -204,33 +182,10 @@ int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids)
 }
 
 /* ---------------- the answer */
+/* A copy of n numbers of 4 bytes. */
 static const void *kept(ares_arena *arena, const void *x, size_t n)
 {
     return n ? ares_arena_copy(arena, x, n * 4) : NULL;
-}
-
-static void take_tokens(conversation_turn *turn, const ares_completion *c, int32_t version,
-                        ares_arena *arena)
-{
-    size_t n = (size_t)c->n_tokens;
-    turn->n = c->n_tokens;
-    turn->ids = kept(arena, c->ids, n);
-    turn->log_probs = kept(arena, c->log_probs, n);
-    turn->entropies = kept(arena, c->entropies, n);
-    turn->entropies_1 = kept(arena, c->entropies_1, n);
-    turn->weight_version = version;
-}
-
-static void add_info(episode *x, const ares_env_info *info, ares_arena *arena)
-{
-    int i = 0;
-    while (i < x->n_info && strcmp(x->info[i].name, info->name) != 0) i++;
-    if (i == EPISODE_INFO) {
-        x->dropped++;
-        return;
-    }
-    if (i == x->n_info) x->info[x->n_info++].name = ares_arena_printf(arena, "%s", info->name);
-    x->info[i].value += info->value;
 }
 
 int episode_read(episode *x, const ares_completion *c, int32_t version, ares_arena *arena)
@@ -238,7 +193,13 @@ int episode_read(episode *x, const ares_completion *c, int32_t version, ares_are
     const conversation_style *s = x->talk.style;
     conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
     ares_str text = { 0 };
-    take_tokens(turn, c, version, arena);
+    size_t n = (size_t)c->n_tokens;
+    turn->n = c->n_tokens;
+    turn->ids = kept(arena, c->ids, n);
+    turn->log_probs = kept(arena, c->log_probs, n);
+    turn->entropies = kept(arena, c->entropies, n);
+    turn->entropies_1 = kept(arena, c->entropies_1, n);
+    turn->weight_version = version;
     x->cut += c->finish == ARES_FINISH_LENGTH;
     int rc = ares_tokenizer_decode(s->tokenizer, turn->ids, turn->n, true, &text);
     if (rc == ARES_OK) {
@@ -255,7 +216,7 @@ int episode_act(episode *x)
 {
     ares_env *e = &x->place->env;
     x->did = (ares_env_turn){ .outcome.reward.integer = true };
-    /* what is over with its reset has no step to take; the first answer changes nothing */
+    /* an environment that is over after its reset takes no step; the first answer has no effect */
     x->did.outcome.done = ares_env_over(e);
     if (x->did.outcome.done) return ARES_OK;
     return ares_env_act(e, x->answer.actions, x->answer.n_actions, x->talk.style->format_penalty,
@@ -268,37 +229,23 @@ void episode_note(episode *x, ares_arena *arena)
     x->talk.turns[x->talk.n - 1].reward = o->reward;
     x->dropped += o->dropped;
     x->invalid += x->place->env.no_valid_action;
-    for (int i = 0; i < o->n_info; i++)
-        if (strcmp(o->info[i].name, ARES_ENV_INVALID) != 0 || !x->place->env.no_valid_action)
-            add_info(x, &o->info[i], arena);
+    for (int k = 0; k < o->n_info; k++) {
+        const ares_env_info *info = &o->info[k];
+        int i = 0; /* its place among the episode's */
+        /* x->invalid counts it already */
+        if (strcmp(info->name, ARES_ENV_INVALID) == 0 && x->place->env.no_valid_action) continue;
+        while (i < x->n_info && strcmp(x->info[i].name, info->name) != 0) i++;
+        if (i == EPISODE_INFO) {
+            x->dropped++;
+            continue;
+        }
+        if (i == x->n_info) x->info[x->n_info++].name = ares_arena_printf(arena, "%s", info->name);
+        x->info[i].value += info->value;
+    }
     write_turn(x);
 }
 
 /* ---------------- the end */
-static int decode_rows(const ares_trainer *t, const ares_trajectory *y, ares_arena *arena,
-                       ares_view *out)
-{
-    ares_str text = { 0 };
-    int rc = ARES_OK;
-    for (int32_t r = 0; r < y->n_rows && rc == ARES_OK; r++)
-        rc = ares_tokenizer_decode(t->run.tokenizer, y->rows[r].responses, y->rows[r].n_tokens,
-                                   false, &text);
-    *out = (ares_view){ ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len };
-    ares_str_fini(&text);
-    return rc;
-}
-
-/* The last entry of a failed episode's turns says why it failed. */
-static void write_failure(episode *x)
-{
-    const ares_env *e = &x->place->env;
-    if (!e->failure) return;
-    ares_json_begin(&x->turns, '{');
-    ares_json_write_string(ares_json_key(&x->turns, "failure"), ares_view_of(e->failure));
-    ares_json_write_bool(ares_json_key(&x->turns, "replayable"), e->replayable);
-    ares_json_end(&x->turns, '}');
-}
-
 int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y)
 {
     const ares_env *e = &x->place->env;
@@ -321,7 +268,12 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
     x->unasked = e->unasked;
     x->won = ares_env_won(e);
     x->num_actions = e->num_actions;
-    write_failure(x);
+    if (e->failure) { /* as the last entry of the turns */
+        ares_json_begin(&x->turns, '{');
+        ares_json_write_string(ares_json_key(&x->turns, "failure"), ares_view_of(e->failure));
+        ares_json_write_bool(ares_json_key(&x->turns, "replayable"), e->replayable);
+        ares_json_end(&x->turns, '}');
+    }
     ares_json_end(&x->turns, ']');
     y->turns = (ares_view){ ares_arena_copy(arena, x->turns.data, x->turns.len), x->turns.len };
     ares_str_fini(&x->turns);
@@ -330,10 +282,18 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
     x->rows = y->n_rows;
     for (int32_t r = 0; r < y->n_rows; r++)
         for (int32_t i = 0; i < y->rows[r].n_tokens; i++) x->trained += y->rows[r].response_mask[i];
-    return decode_rows(t, y, arena, &y->response);
+    ares_str text = { 0 };
+    int rc = ARES_OK;
+    for (int32_t r = 0; r < y->n_rows && rc == ARES_OK; r++)
+        rc = ares_tokenizer_decode(t->run.tokenizer, y->rows[r].responses, y->rows[r].n_tokens,
+                                   false, &text);
+    y->response =
+        (ares_view){ ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len };
+    ares_str_fini(&text);
+    return rc;
 }
 
-/* per: the entry that counts the episodes which the sum is divided by. */
+/* per: the entry whose count the sum is divided by, of episodes */
 static void count(const episode *x, measures *m, const char *per, const char *key, double value)
 {
     const char *tag = x->row->definition->tag;
@@ -347,7 +307,7 @@ static void count(const episode *x, measures *m, const char *per, const char *ke
 
 void episode_count(const episode *x, bool discards, measures *m)
 {
-    bool foreign = x->row->definition->type->waits; /* somebody else's program chooses the names */
+    bool foreign = x->row->definition->type->waits; /* another program chooses the names */
     if (foreign) {
         count(x, m, "failed", "failed", x->failed);
         count(x, m, "failed", "unasked_lines", (double)x->unasked);
@@ -357,7 +317,7 @@ void episode_count(const episode *x, bool discards, measures *m)
     count(x, m, "success", "success", x->won);
     count(x, m, "success", "num_actions", (double)x->num_actions);
     count(x, m, "success", "context_full", x->full);
-    bool grows = x->talk.style->context == CONTEXT_FULL; /* the others show few turns anyway */
+    bool grows = x->talk.style->context == CONTEXT_FULL; /* other contexts never show all turns */
     count(x, m, "success", "turns_left", grows ? x->talk.first : 0);
     if (x->invalid)
         count(x, m, "success", ARES_ENV_INVALID, (double)x->invalid / (double)x->talk.n);

@@ -284,19 +284,6 @@ static void leave_template_out(const conversation *c, const int32_t *ids, int64_
     }
 }
 
-/* Marks a turn's sampled ids at a place of the row. exact: sampled in the context of the row */
-static void put_turn(const conversation_turn *t, int32_t at, bool exact, ares_trajectory_row *x)
-{
-    size_t n = (size_t)t->n;
-    if (!n) return;
-    memset(x->response_mask + at, 1, n);
-    memcpy(x->entropies + at, t->entropies, n * sizeof *x->entropies);
-    memcpy(x->entropies_1 + at, t->entropies_1, n * sizeof *x->entropies_1);
-    if (exact) memcpy(x->rollout_log_probs + at, t->log_probs, n * sizeof *x->rollout_log_probs);
-    for (int32_t i = 0; i < t->n && exact; i++) x->weight_versions[at + i] = t->weight_version;
-    x->turn_ends[at + t->n - 1] = 1;
-}
-
 /* A row of ids [n], whose first prompt_len are the prompt; no token counts as sampled yet. */
 static void begin_row(const conversation *c, const int32_t *ids, int32_t n, int32_t prompt_len,
                       ares_arena *arena, ares_trajectory_row *x)
@@ -343,9 +330,20 @@ static void exact_row(const conversation *c, int32_t turn, ares_arena *arena,
     memcpy(ids, last->prompt, (size_t)last->prompt_len * sizeof *ids);
     if (last->n) memcpy(ids + last->prompt_len, last->ids, (size_t)last->n * sizeof *ids);
     begin_row(c, ids, n, prompt_len, arena, x);
-    for (int32_t t = first; t <= turn; t++)
-        put_turn(&c->turns[t], whole ? c->at[t] - prompt_len : 0,
-                 !whole || c->turns[t].shown_from == first, x);
+    for (int32_t k = first; k <= turn; k++) { /* sampled ids in their places of the row */
+        const conversation_turn *t = &c->turns[k];
+        int32_t at = whole ? c->at[k] - prompt_len : 0;
+        size_t size = (size_t)t->n;
+        if (!size) continue;
+        memset(x->response_mask + at, 1, size);
+        memcpy(x->entropies + at, t->entropies, size * sizeof *x->entropies);
+        memcpy(x->entropies_1 + at, t->entropies_1, size * sizeof *x->entropies_1);
+        x->turn_ends[at + t->n - 1] = 1;
+        /* log-probs of a turn that was sampled in another context do not hold in this one */
+        if (whole && t->shown_from != first) continue;
+        memcpy(x->rollout_log_probs + at, t->log_probs, size * sizeof *x->rollout_log_probs);
+        for (int32_t i = 0; i < t->n; i++) x->weight_versions[at + i] = t->weight_version;
+    }
     put_scores(c, first, turn, x);
 }
 

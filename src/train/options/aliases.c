@@ -13,13 +13,13 @@
 #define ACTOR "worker.actor."
 #define CRITIC "worker.critic."
 #define VERL "actor_rollout_ref."
-/* The same words with and without the section in which TRL's trainers have them. */
+/* An option of vapor.*, as TRL's trainers name it: alone, or in the section algorithm. */
 #define VAPOR(name)                                  \
     { name, "vapor." name, NULL, NULL },             \
     {                                                \
         "algorithm." name, "vapor." name, NULL, NULL \
     }
-/* The section `vapor` of its description has sampling and learning rate in it. */
+/* A word that VAPOR's description has in its section, and that is an option elsewhere here. */
 #define IN_VAPOR(name, to)                \
     { "vapor." name, to, NULL, NULL },    \
     {                                     \
@@ -30,7 +30,7 @@
         { section "reward_fn", "worker.reward.rewards=[{name: json}]", "=json_valid", NULL }, \
         { section "reward_fn", NULL, NULL,                                                    \
           "set worker.reward.rewards, as in [{name: number}], or [{name: regex, pattern: ...}]" }
-/* Functions and classes of slime that stand for what is always done. */
+/* Names of slime's functions and classes; what they do is always done here. */
 #define SLIME_SOURCE(word)                                                 \
     { word, "",                                                            \
       "=*RolloutDataSource|*RolloutDataSourceWithBuffer|*MultipleWeighted" \
@@ -68,7 +68,7 @@
 #define FILES "each file is named with --config, a later one over those before it"
 #define UNSAID "asks for nothing"
 #define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
-/* verl's function by path, in its two places */
+/* verl's reward function, in either of the two sections where files have it */
 #define CUSTOM_REWARD(before)                                                                      \
     { before "custom_reward_function.path", "worker.reward.reward_function", NULL, NULL },         \
         { before "custom_reward_function.name", "worker.reward.reward_function_name", NULL,        \
@@ -137,7 +137,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.rollout.name", "", NULL, "the rollout engine is this program's own" },
     { "worker.actor.fsdp.*", "", NULL, SHARDS },
     { "algorithm.filter_key", "algorithm.filter_key=accuracy", "=accuracy_normalized", NULL },
-    /* what is asked for under other names, and is not here: no misspellings of what is */
+    /* features that are not built: refused, so that no similar option is proposed instead */
     { "algorithm.name", NULL, OF_PAIRS, PAIRS },
     { "algorithm.adv_estimator", NULL, OF_PAIRS, PAIRS },
     { ACTOR "loss_type", NULL, OF_PAIRS, PAIRS },
@@ -281,7 +281,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.engine_kwargs.*", "", NULL, ENGINE },
     { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=false",
       TWO_WEIGHTS },
-    /* where actor.kl_loss_coef is not set */
+    /* with a KL in the loss: its weight, where actor.kl_loss_coef is not set */
     { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
     { "algorithm.kl_ctrl.kl_coef", "", NULL, "another option is the weight of the KL" },
     { "algorithm.kl_ctrl.type", "algorithm.kl_type", NULL, NULL },
@@ -811,7 +811,7 @@ const ares_config_alias train_aliases[] = {
     { "reward.tokenizer.*", "", NULL, "answers are read by the actor's own tokens" },
     { "critic.use_critic_model", "", "=false", UNSAID },
 
-    /* TRL, and VAPOR written for it: flat */
+    /* TRL, and VAPOR written for it: options without a section */
     { "model_name_or_path", ACTOR "model.model_path", NULL, NULL },
     { "num_generations", "worker.rollout.n", NULL, NULL },
     VAPOR("verifiable_term_split"),
@@ -1026,7 +1026,7 @@ const ares_config_alias train_aliases[] = {
     { "use_vllm", "", NULL, ENGINE },
     { "remove_unused_columns", "", NULL, ENGINE },
 
-    /* the curriculum's trainer: flat */
+    /* slime, the curriculum's trainer: options without a section */
     { "hf_checkpoint", ACTOR "model.model_path", NULL, NULL },
     { "rollout_batch_size", "data.rollout_batch_size", NULL, NULL },
     { "global_batch_size", ACTOR "global_batch_samples", NULL, NULL },
@@ -1188,12 +1188,12 @@ const ares_config_alias train_aliases[] = {
 const int train_alias_count = ARES_COUNT(train_aliases);
 
 /*
- * Defaults of the trainers whose words are used, where they decide what is learnt and ours are
- * other ones (docs/migrate.md). Those of verl that a single word of its would not bring along are
- * of files that name the model in its words.
+ * Defaults of other trainers that change what is learnt and differ from ours (docs/migrate.md). A
+ * default is set where a file uses the word in the second column. Most of verl's need the word that
+ * names its model, because a single other word does not make a file one of verl's.
  */
 static const ares_config_default defaults[] = {
-    /* a mini-batch of RAGEN is of episodes; the rest is what its code does without an option */
+    /* RAGEN's mini-batches count episodes; the other values are fixed in its code */
     { "RAGEN", "ppo_mini_batch_size", ACTOR "mini_batch_unit", "rows", NULL },
     { "RAGEN", RAGEN_TAGS, ACTOR "mini_batch_unit", "rows", NULL },
     { "RAGEN", RAGEN_TAGS, ACTOR "clip_ratio_dual", "3.0", NULL },
@@ -1204,7 +1204,7 @@ static const ares_config_default defaults[] = {
     { "RAGEN", RAGEN_TAGS, "algorithm.early_stop_low_success", "0.01", NULL },
     { "RAGEN", VERL "rollout.rollout_filter_ratio", "worker.rollout.rollout_filter_strategy",
       "top_k", NULL },
-    /* a KL of verl and RLinf acts where it is switched on, ours in the reward unless told */
+    /* verl and RLinf have no KL until one is switched on; here it acts in the reward by default */
     { "verl", VERL "*", "algorithm.use_kl_in_reward", "false", NULL },
     { "verl", "algorithm.kl_ctrl.*", "algorithm.use_kl_in_reward", "false", NULL },
     { "verl", VERL "*", "algorithm.kl_penalty", "kl", "algorithm.use_kl_in_reward=true" },
@@ -1236,7 +1236,7 @@ static const ares_config_default defaults[] = {
     { "TRL", MODEL_OF_TRL, "trainer.total_epochs", "3", NULL },
 };
 
-/* A whole number of 1 or more that the word gives, or `unsaid`; of another value a fault. */
+/* The word's value, a whole number of 1 or more; `unsaid` without the word. Else a fault. */
 static long long batch_word(ares_config *cfg, const char *word, long long unsaid)
 {
     const char *text = ares_config_given(cfg, word);
@@ -1259,9 +1259,9 @@ static void follow_batch(ares_config *cfg, const char *path, long long value, co
 }
 
 /*
- * TRL counts samples: an optimizer step has per_device_train_batch_size of every process,
- * gradient_accumulation_steps times over, and answers for steps_per_generation of its batches are
- * sampled at once. Ours are counted in prompts, and in rows for sft.
+ * TRL counts samples: an optimizer step has per_device_train_batch_size x processes x
+ * gradient_accumulation_steps of them, and answers for steps_per_generation batches are sampled at
+ * once. Here batches are counted in prompts, and in rows for sft.
  */
 static void translate_batches(ares_config *cfg)
 {

@@ -178,6 +178,7 @@ static void translate_agents(ares_config *cfg)
     follow_agents(cfg, "worker.rollout.n", "env.train.group_size", ARES_AGENT_TRAIN_GROUP_SIZE);
 }
 
+/* The options of env.train or env.val; path: which of the two. */
 static void check_side(ares_config *cfg, const ares_agent_side_config *s, const char *path)
 {
     char option[64];
@@ -394,6 +395,7 @@ static const struct {
     { "report.gradient_analysis.every", "0", "is not divided into a task, an entropy and a KL" },
 };
 
+/* Takes the findings of ares_loss_check and ares_vapor_check. */
 static void warn_or_fault(void *ctx, char severity, const char *option, const char *message)
 {
     if (severity == 'e') ares_config_fault(ctx, option, "%s", message);
@@ -411,6 +413,7 @@ static bool has_value(const ares_config *cfg, const char *option, const char *va
                                       : same_value(ares_config_get_text(cfg, option), value);
 }
 
+/* Faults of options that VAPOR excludes, and of vapor.*. */
 static void vapor_check(ares_config *cfg, const ares_train_config *c)
 {
     if (!vapor_wanted(c) || c->trainer.val_only) return;
@@ -524,6 +527,7 @@ static void check_cache(ares_config *cfg, const ares_train_config *c, const char
                           (long long)least);
 }
 
+/* Sizes of a step that must divide each other, and rows that must fit in the context. */
 static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
 {
     int64_t batch = c->data.rollout_batch_size;
@@ -696,6 +700,7 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a, bool own_
                           beta, a->kl_coef);
 }
 
+/* The curriculum, and the filter that applies its caps. */
 static void check_curriculum(ares_config *cfg, const ares_train_config *c)
 {
     static const char filter[] = "algorithm.dynamic_sampling_filter";
@@ -778,22 +783,19 @@ static void check_positions(ares_config *cfg, const ares_train_config *c, const 
     ares_str_fini(&dir);
 }
 
-static bool stored_in_bf16(const char *dtype)
-{
-    return dtype && strcmp(dtype, "bf16") == 0;
-}
-
-/* Where activations are bf16, every model must be stored so: products take one type. */
+/* Where the device computes in bf16, every model must be stored so: products take one type. */
 static void check_storage(ares_config *cfg, const ares_train_config *c)
 {
     static const char text[] = "worker.actor.fsdp.torch_dtype=bf16 makes this device compute in "
                                "bf16, and its products take one type; set bf16 here too";
     bool cpu = strncmp(c->trainer.device, "cpu", 3) == 0;
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    if (!stored_in_bf16(c->actor.dtype) || (cpu && strcmp(c->trainer.kernels, "aten") != 0)) return;
-    if (trainer_needs_reference(c) && c->ref.dtype && !stored_in_bf16(c->ref.dtype))
+    if (training_storage(c) != ARES_BF16 || (cpu && strcmp(c->trainer.kernels, "aten") != 0))
+        return;
+    if (trainer_needs_reference(c) && c->ref.dtype && strcmp(c->ref.dtype, "bf16") != 0)
         ares_config_fault(cfg, "worker.ref.fsdp.torch_dtype", "%s", text);
-    if (adv && (adv->needs & ARES_NEEDS_VALUES) && !stored_in_bf16(c->critic.dtype))
+    if (adv && (adv->needs & ARES_NEEDS_VALUES) &&
+        (!c->critic.dtype || strcmp(c->critic.dtype, "bf16") != 0))
         ares_config_fault(cfg, "worker.critic.fsdp.torch_dtype", "%s", text);
 }
 

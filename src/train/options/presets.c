@@ -70,7 +70,8 @@ static void follow_whole(ares_config *cfg, const char *path, int64_t value, cons
     ares_config_follow(cfg, path, text, from);
 }
 
-/* ---------------------------------------------------------------- one word each */
+/* ---------------- options that follow from one word */
+/* RLinf's entropy bonus acts only while algorithm.calculate_entropy is true. */
 static void entropy(ares_config *cfg)
 {
     const char *bonus = ares_config_given(cfg, ENTROPY),
@@ -88,6 +89,7 @@ static void entropy(ares_config *cfg)
     ares_config_follow(cfg, ENTROPY, "0.0", ENTROPY);
 }
 
+/* RLinf's number of mini-batches, from which their size follows. */
 static void translate_mini_batches(ares_config *cfg)
 {
     int64_t n, mini, batch;
@@ -162,8 +164,7 @@ static const char *const buffer_keys[] = { BUFFER "enable", BUFFER "len", BUFFER
 static const char *const length_keys[] = { LENGTHS "safe_length", LENGTHS "max_length",
                                            LENGTHS "len_reward_penalty" };
 
-/* A penalty that grows over the last `len` tokens before the longest answer (arXiv
- * 2503.14476, 3.4). */
+/* DAPO's penalty of length: it grows over the last `len` tokens of the longest answer. */
 static void overlong_buffer(ares_config *cfg)
 {
     int64_t buffer, longest;
@@ -327,14 +328,14 @@ static void translate_dapo(ares_config *cfg)
 
 static ARES_OPTION_TABLE(slime_options, ares_slime_config, ARES_SLIME_OPTIONS);
 
-/* 0: not given, or no whole number, of which binding it reports the fault */
+/* The option's value; 0: not given, or no whole number, for which binding it reports the fault */
 static long long whole(ares_config *cfg, const char *path)
 {
     const char *text = ares_config_given(cfg, path);
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-/* --eval-prompt-data: name and file, name and file .. */
+/* slime's --eval-prompt-data, a list of names and files by turns, as eval.datasets. */
 static void translate_eval_sets(ares_config *cfg)
 {
     static const char word[] = "x-slime.eval_prompt_data";
@@ -480,6 +481,7 @@ static void check_override(ares_config *cfg, const ares_json *map)
     }
 }
 
+/* Remedy where ulysses_size asks ranks to share a sequence. */
 static const char long_rows[] =
     "a sequence is never shared by ranks; set 1, and for long rows "
     "worker.actor.model.enable_gradient_checkpointing=true and worker.actor.share_prompts=false: "

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Fingerprints that tell a run's own state from that of other data or another model. */
+/* Fingerprints by which a state of other data or of another model is recognised. */
 
 /* Adds a row's images and videos to a hash: which they are, and their sizes. */
 static uint64_t row_media_hash(uint64_t h, const ares_data_config *c, const ares_row *row)
@@ -58,12 +58,12 @@ static void origin_describe_model(const ares_model_config *c, ares_str *out)
 /*
  * Checkpoints hold everything that a run depends on: <run>/checkpoints/step_000123/{model/,
  * optimizer.safetensors, state.json, source.json, controls.json}, with a critic also critic/ and
- * critic_optimizer.safetensors, with a reference that moves reference/, with stored answers what
- * the reference said of them (stored_answers.safetensors); and one rolling_000123 to go on from
- * after a crash, a signal or a failed step (docs/design.md#checkpoints). When a checkpoint is saved
- * changes no result: a rolling one is never the best one. Order and samples are functions of seeds
- * and counters, so with the weights in the storage type, the optimizer's states and the counters
- * below a resumed run equals the uninterrupted one, bit for bit.
+ * critic_optimizer.safetensors, with a reference that moves reference/, with stored answers the
+ * reference's log-probs of them (stored_answers.safetensors); and one rolling_000123 to go on from
+ * after a crash, a signal or a failed step (docs/design.md#checkpoints). The time of a save changes
+ * no result: a rolling checkpoint is never the best one. Order and samples are functions of seeds
+ * and counters, so that with the weights in the storage type, the optimizer's states and the
+ * counters below a resumed run equals the uninterrupted one, bit for bit.
  */
 
 enum { OF_TOKENIZER = 8 }; /* so many are the tokenizer's; the others come with the model */
@@ -125,7 +125,7 @@ static int write_line(const ares_str *json, const char *path)
     return rc;
 }
 
-/* As text: JSON's numbers are exact up to 2^53 only. */
+/* Written as text, because JSON's numbers are exact up to 2^53 only. */
 static void write_sum(ares_str *o, const char *key, uint64_t sum)
 {
     char text[17];
@@ -602,6 +602,7 @@ static void tell_of_length(const training *t, const char *role, const learner *l
              step > l->step ? ", some steps from here" : "");
 }
 
+/* Checks the state, and takes its counters: for a run that goes on. */
 static int apply(training *t, const ares_json *o, const char *checkpoint, const char *path,
                  state_sums *sums)
 {

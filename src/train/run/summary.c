@@ -11,12 +11,13 @@
 
 enum { QUESTIONS = 10, COLUMN = 44 };
 
-/* a code point of a text */
+/* A code point of a text. */
 typedef struct glyph {
     size_t at, n; /* its bytes: first, count */
-    int width;    /* columns it prints in */
+    int width;    /* columns that it takes on a terminal */
 } glyph;
 
+/* Writes the code points of a UTF-8 text to out; a byte that is invalid counts as one. */
 static int64_t glyphs_of(ares_view text, glyph *out)
 {
     int64_t count = 0;
@@ -31,8 +32,8 @@ static int64_t glyphs_of(ares_view text, glyph *out)
 }
 
 /*
- * Prints a text on one line, in `width` columns. An answer that is too long loses its middle, since
- * its beginning and end tell most; another text loses its end.
+ * Prints a text on one line, in `width` columns. An answer that is too long loses its middle,
+ * because its beginning and end say the most; any other text loses its end.
  */
 static void write_cell(FILE *out, ares_view text, int width, bool answer)
 {
@@ -94,6 +95,7 @@ static ares_view text_of(const ares_json *row, const char *key)
     return v && v->type == ARES_JSON_STRING ? ares_view_trim(v->text) : (ares_view){ "", 0 };
 }
 
+/* Some questions of the validation, with the answers before training and after the last step. */
 static void write_questions(FILE *out, const char *run_dir, int64_t last_step)
 {
     ares_arena arena = { 0 };
@@ -141,7 +143,10 @@ static const ares_json *metrics_row(const char *run_dir, bool last, ares_arena *
     return row;
 }
 
-/* Thresholds and targets of controls are no results, and of several answers two kinds tell most. */
+/*
+ * Whether a metric stands in the table: results of validation. Thresholds and targets of controls
+ * are no results; of the metrics over several answers, mean@n and pass@k are enough.
+ */
 static bool is_shown(const char *key)
 {
     static const char *const others[] = { "/std@", "/best@", "/worst@", "/maj@" };
@@ -193,7 +198,7 @@ int run_summary(const char *run_dir)
     FILE *out = open_memstream(&text, &len);
     ARES_ASSERT(out);
     write_summary(out, run_dir);
-    ares_error_clear(); /* a file that is not there leaves its part of the table out */
+    ares_error_clear(); /* a missing file leaves its part of the table out */
     ARES_ASSERT(fclose(out) == 0);
     fwrite(text, 1, len, stdout);
     fflush(stdout);

@@ -9,8 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ranks may meet different names: each sends what it has, and all merge in the order of ranks. */
+/*
+ * Sums for metrics. Ranks may meet different names: each sends its entries, and all merge them in
+ * the order of ranks, so that the sums are the same on each.
+ */
 
+/* The entry of a name, which is made when it is new; per: as in measure */
 static measure *entry(measures *t, const char *name, const char *per)
 {
     int64_t i;
@@ -152,7 +156,7 @@ int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids)
     conversation *c = &x->talk;
     const ares_env *e = &x->place->env;
     conversation_turn *turn = &c->turns[c->n++];
-    ares_env silent = *e;
+    ares_env silent = *e; /* a copy whose message has no warning */
     ares_str text = { 0 };
     if (c->n == 1) { /* not before: a program tells its actions when it is reset */
         ares_env_system_message(e, &c->style->format, &text);
@@ -173,6 +177,7 @@ int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids)
     ares_str_fini(&text);
     ARES_TRY(conversation_prompt(c, arena, ids));
     if (turn->prompt_len < c->style->limit) return ARES_OK;
+    /* the turn without an answer is shown in rollouts, then taken out of the conversation */
     x->full = true;
     x->answer = (ares_env_answer){ 0 };
     x->did = (ares_env_turn){ .outcome.reward.integer = true };

@@ -688,6 +688,7 @@ typedef struct needs {
     double actor, reference, critic, all;
 } needs;
 
+/* reinforcement: with a reference and a critic, as the options say */
 static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);

@@ -32,6 +32,7 @@ static int by_draw(const void *a, const void *b)
     return ARES_CMP(x->index, y->index);
 }
 
+/* The time of a stage for each token, where the stage has a time. */
 static void per_token(ares_metrics *m, const char *name, double tokens)
 {
     char key[64];
@@ -172,6 +173,7 @@ static void put_statistics(ares_metrics *m, const char *source, const char *name
     }
 }
 
+/* Groups of a data set that a filter dropped for a reason, as the filter counted them. */
 static double drops(const ares_metrics *m, const char *reason, const char *source)
 {
     char key[200];
@@ -376,6 +378,7 @@ typedef struct row_sums {
     double total;            /* tokens of all rows, the prompts of each included */
 } row_sums;
 
+/* Adds a row's tokens and lengths. */
 static void see_row(row_sums *y, const ares_data_config *cfg, const ares_batch *b, int64_t r)
 {
     const ares_sample *s = &b->samples[r];
@@ -641,6 +644,7 @@ static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
     ares_str_fini(&text);
 }
 
+/* A line of rollouts/step_<n>.jsonl; "score" is null where the answer could not be judged. */
 static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
 {
     static const char *const difficulties[ARES_DIFFICULTIES] = { "", "easy", "medium", "hard" };

@@ -81,6 +81,7 @@ const char *const state_tokenizer_files[] = { "tokenizer.json",
                                               "video_preprocessor_config.json",
                                               NULL };
 
+/* Copies a file into a folder, where there is one. */
 static int copy_file(const char *from, const char *dir, const char *name)
 {
     ares_str path = { 0 }, data = { 0 };
@@ -115,6 +116,7 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
     return copy_files(from, NULL, to);
 }
 
+/* Writes JSON and a line break to a file. */
 static int write_line(const ares_str *json, const char *path)
 {
     ares_str line = { 0 };
@@ -146,6 +148,7 @@ typedef struct state_sums {
 /* The version of state.json that this program writes and reads. */
 enum { STATE_VERSION = 3 };
 
+/* state.json: counters, seeds and fingerprints of a run. at: counters at the step to go on from */
 static int write_state(const training *t, const step_begin *at, const state_sums *sums,
                        const char *path)
 {
@@ -273,9 +276,11 @@ static int seal_late(void *ctx)
     return rc;
 }
 
+/* Writes a checkpoint under its temporary name. A collective. beside: while the run goes on */
 static int write_all(training *t, state_kind kind, bool beside, const step_begin *at, state_save *s)
 {
     *s = (state_save){ .kind = kind, .lead = ares_world_rank(t->world) == 0, .step = t->step };
+    /* else ranks send their parts to rank 0, which they cannot do while they train */
     beside = beside && (t->same_files || ares_world_size(t->world) == 1);
     if (beside) s->behind = ares_write_queue_new();
     snprintf(s->name, sizeof s->name, "%s_%06lld", kind == STATE_ROLLING ? "rolling" : "step",
@@ -445,6 +450,7 @@ static int get(const ares_json *o, const char *path, const char *key, double *ou
     return ARES_OK;
 }
 
+/* Whether the state has another text under the key; older states may have none. */
 static bool differs(const ares_json *o, const char *key, const char *own)
 {
     const ares_json *saved = ares_json_get(o, key);
@@ -481,6 +487,7 @@ static int check_model(const training *t, const ares_json *o, const char *path, 
     return rc;
 }
 
+/* The end of a refusal that --force would lift; NULL: it is given. */
 static const char *force_of(const training *t)
 {
     return t->cfg->trainer.force ? NULL : "pass --force to go on nevertheless";
@@ -525,6 +532,7 @@ static double get_or(const ares_json *o, const char *key, double otherwise)
     return is_number(v) ? v->number : otherwise;
 }
 
+/* Fails where another version of this program wrote the state. */
 static int check_version(const ares_json *o, const char *path)
 {
     double version = 0;
@@ -560,6 +568,7 @@ static int states_are_there(const char *checkpoint, ares_str *path)
                     "or damaged");
 }
 
+/* The place in the training data, from source.json. */
 static int load_source(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
@@ -624,7 +633,7 @@ static int apply(training *t, const ares_json *o, const char *checkpoint, const 
         t->critic->step = (int64_t)step;
     }
     t->step = (int64_t)step;
-    /* the actor's schedule begins with its first update */
+    /* the actor's learning rate begins with its first update, after the critic's warm-up */
     t->policy->step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
     t->policy->optim.updates = (int64_t)updates;
     t->policy->optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);

@@ -206,6 +206,7 @@ int ares_run_inspect(const ares_config *cfg, const ares_train_config *c, ares_ru
  * finished, changed or in use is refused, with what to do about it.
  */
 
+/* A finished run, with the ways to go on. */
 static int refuse_finished(const rundir *d, const started_end *end)
 {
     if (*end->stopped)
@@ -277,7 +278,10 @@ static int newest(const char *dir, bool go_on, ares_str *out)
     return rc;
 }
 
-/* trainer.load_checkpoint_path: a checkpoint, a run directory or its checkpoints/. */
+/*
+ * Finds what trainer.load_checkpoint_path names: a checkpoint, a run directory or its checkpoints/.
+ * go_on: the checkpoint must have optimizer states
+ */
 static int named_checkpoint(rundir *d, const char *path, bool go_on)
 {
     ares_str dir = { 0 };

@@ -20,6 +20,7 @@
 
 enum { MOST_SHOWN = 200 };
 
+/* Whether two values are equal, members of maps in any order. */
 static bool same(const ares_json *a, const ares_json *b)
 {
     if (a->type != b->type) return false;
@@ -54,6 +55,7 @@ static void add_value(ares_str *out, const ares_json *v)
 
 enum { DIFFER_MOST = 5 }; /* options, or files, that a message names */
 
+/* Compares a member of two maps; a or b NULL: that one has none. */
 static void member(differing *x, const ares_json *a, const ares_json *b, const char *path,
                    ares_view key)
 {
@@ -148,6 +150,7 @@ static void fingerprint_of(const char *path, fingerprint out)
     write_fingerprint(out, rc, h);
 }
 
+/* Fails with a list of what this rank and rank 0 were started with differently. */
 static int compare_start(const ares_config *cfg, const ares_json *mine, const ares_json *lead)
 {
     ares_str text = { 0 };
@@ -251,6 +254,7 @@ static void note_tokenizer_files(ares_str *out, const char *option, const char *
     ares_str_fini(&name);
 }
 
+/* A model: its weights, config.json and tokenizer files. path: as in the option; NULL: not set */
 static void note_model(ares_str *out, const char *option, const char *path)
 {
     ares_str dir = { 0 }, file = { 0 }, name = { 0 };
@@ -306,6 +310,7 @@ static void compare_file(ares_view option, const ares_json *a, const ares_json *
     add_note(text, b);
 }
 
+/* Fails with a list of files that differ, or that only one of both has. */
 static int compare_files(const ares_json *mine, const ares_json *lead)
 {
     ares_str text = { 0 };
@@ -494,6 +499,7 @@ static int try_reward(ares_config *cfg, const ares_train_config *c)
     return rc;
 }
 
+/* Starts an environment of each tag whose type is a program, and resets it once. */
 static int try_environments(ares_config *cfg, const ares_agent_side_config *side)
 {
     for (int64_t k = 0; k < side->tags.count; k++) {

@@ -96,6 +96,7 @@ static void several_add(several *x, const ares_trainer *t, const ares_group *g)
     ares_free(texts);
 }
 
+/* A metric "<prefix><name>@<k><what>": the mean over prompts, none where no prompt counts. */
 static void put_at_k(ares_metrics *m, const char *prefix, const char *name, int64_t k,
                      const char *what, double sum, double count)
 {
@@ -111,7 +112,7 @@ static void put_at_k(ares_metrics *m, const char *prefix, const char *name, int6
 static int several_put(const several *own, ares_world *world, int64_t n, const char *prefix,
                        ares_metrics *m)
 {
-    several x = *own;
+    several x = *own; /* an array of doubles to the sum over ranks */
     if (n < 2) return ARES_OK;
     ARES_TRY(ares_world_sum_f64(world, (double *)(void *)&x, sizeof x / sizeof(double)));
     put_at_k(m, prefix, "mean", n, "", x.mean, x.prompts);
@@ -207,6 +208,7 @@ static void put_pass_at_k(ares_metrics *m, const eval_set *e, const answered *x,
     }
 }
 
+/* The metrics of a set, from the n answers of all ranks. */
 static void put_set(ares_metrics *m, const eval_set *e, const answered *x, int64_t n)
 {
     double score = 0, tokens = 0, cut = 0, right = 0, judged = 0, scored = 0, failed = 0;
@@ -230,6 +232,7 @@ static void put_set(ares_metrics *m, const eval_set *e, const answered *x, int64
                n % 2 ? length[n / 2] : (length[n / 2 - 1] + length[n / 2]) / 2);
     put_of_set(m, e->name, "/response_len/max", length[n - 1]);
     put_of_set(m, e->name, "/response_len/min", length[0]);
+    /* under the program's form of names, and under slime's */
     put_of_set(m, e->name, "/truncated_ratio", cut / (double)n);
     put_of_set(m, e->name, "-truncated_ratio", cut / (double)n);
     put_pass_at_k(m, e, x, n);
@@ -265,7 +268,7 @@ static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, 
         n = (int64_t)(all.len / sizeof *mine);
         answered *x = ares_malloc(((size_t)n + 1) * sizeof *x);
         memcpy(x, all.data, all.len);
-        qsort(x, (size_t)n, sizeof *x, by_row);
+        qsort(x, (size_t)n, sizeof *x, by_row); /* the same order of sums for any number of ranks */
         put_set(m, e, x, n);
         ares_free(x);
     }
@@ -435,6 +438,7 @@ static void resolve_sampling(ares_config *cfg, const set_options *o, const set_o
     s->stop_ids = own;
 }
 
+/* Words of slime that ask for turns of tools or for code. */
 static void refuse(ares_config *cfg, const char *path, const set_options *o)
 {
     if (o->tool_key || o->generate)
@@ -445,6 +449,7 @@ static void refuse(ares_config *cfg, const char *path, const set_options *o)
 
 enum { NAME_BYTES = 80 };
 
+/* Reads a data set; false: it has no name or path, which is a fault. name: its key in a map */
 static bool read_set(ares_config *cfg, const ares_train_config *c, const char *path,
                      const ares_json *item, const char *name, const set_options *d, eval_set *out)
 {
@@ -777,6 +782,7 @@ int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
  * they are drawn from this file again.
  */
 
+/* Rank 0 writes the controls' state. A collective. */
 static int save(const ares_trainer *t, const char *path)
 {
     ares_str json = { 0 };
@@ -791,6 +797,7 @@ static int save(const ares_trainer *t, const char *path)
     return ares_world_share_error(t->run.world, rc);
 }
 
+/* All ranks read the state of an earlier pass, where there is one. A collective. */
 static int load(ares_trainer *t, const char *path)
 {
     ares_str text = { 0 };
@@ -830,7 +837,7 @@ int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
     ares_str path = { 0 };
     ares_path_join(&path, t->run.run_dir.data, "bootstrap.json");
     int rc = load(t, path.data);
-    (void)controls_bootstrap(t->run.controls, &done);
+    (void)controls_bootstrap(t->run.controls, &done); /* again: as far as the earlier pass went */
     ares_work_begin("bootstrap");
     answer_expect(t, answer_share(t, total - done), t->run.cfg->rollout.n);
     for (int64_t size; rc == ARES_OK && (size = controls_bootstrap(t->run.controls, &done)) > 0;) {

@@ -94,13 +94,14 @@ TEST(an_input_may_be_a_pipe)
 TEST(files_are_opened_for_reading_in_one_place)
 {
     ares_str found = { 0 };
-    CHECK_EQ(test_shell(
-                 &found,
-                 "cd '%s' && grep -rnE 'O_RDONLY|\\bfopen\\(|freopen\\(|ifstream' src "
-                 "--include='*.c' --include='*.cpp' --include='*.h' --include='*.cu' | "
-                 "grep -vE '^src/(main|core/(file|pool|checkpoint)|dist/(launch|stall))\\.c:|/dev/null'",
-                 test_source(".")),
-             1);
+    CHECK_EQ(
+        test_shell(
+            &found,
+            "cd '%s' && grep -rnE 'O_RDONLY|\\bfopen\\(|freopen\\(|ifstream' src "
+            "--include='*.c' --include='*.cpp' --include='*.h' --include='*.cu' | "
+            "grep -vE '^src/(main|core/(file|pool|checkpoint)|dist/(launch|stall))\\.c:|/dev/null'",
+            test_source(".")),
+        1);
     CHECK_STR(found.data ? found.data : "", "");
     ares_str_fini(&found);
 }

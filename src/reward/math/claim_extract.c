@@ -372,47 +372,27 @@ static size_t conjunction(ares_view t, size_t i)
     return n && !inside && (j + n >= t.len || !edit_letter(t.data[j + n])) ? j + n - i : 0;
 }
 
-/* Bytes of white space and "percent" or its like at i, as a word; 0 when there are none. */
-static size_t percent_word(ares_view t, size_t i)
+/* The bytes that a rule matches at i, and in *to what replaces them; 0 when no rule matches. */
+static size_t rewrite(ares_view t, size_t i, const char **to)
 {
-    static const char *const words[] = { "percentage", "percent", "pct" };
-    size_t j = blanks(t, i);
-    if (j < t.len && j == i && i && word(t.data[i - 1])) return 0;
-    for (int k = 0; k < ARES_COUNT(words); k++) {
-        size_t n = strlen(words[k]);
-        if (edit_at(t, j, words[k]) && (j == 0 || !word(t.data[j - 1])) &&
-            (j + n == t.len || !word(t.data[j + n])))
-            return j + n - i;
-    }
-    return 0;
-}
-
-/* Bytes of \left or \right before a delimiter at i, which are deleted; 0 when there are none. */
-static size_t sized(ares_view t, size_t i)
-{
-    size_t n = edit_at(t, i, "\\left")     ? 5
-               : edit_at(t, i, "\\mleft")  ? 6
-               : edit_at(t, i, "\\right")  ? 6
-               : edit_at(t, i, "\\mright") ? 7
-                                           : 0;
     static const char *const delimiters[] = {
         "(",       ")",        "[",        "]",        "|",        "{",        "}",       "\\{",
         "\\}",     "\\|",      "\\lfloor", "\\rfloor", "\\lceil",  "\\rceil",  "\\vert",  "\\lvert",
         "\\rvert", "\\langle", "\\rangle", "\\lbrace", "\\rbrace", "\\lbrack", "\\rbrack"
     };
-    for (int k = 0; n && k < ARES_COUNT(delimiters); k++)
-        if (edit_at(t, i + n, delimiters[k])) return n;
-    return 0;
-}
-
-/* The bytes that a rule matches at i, and in *to what replaces them; 0 when no rule matches. */
-static size_t rewrite(ares_view t, size_t i, const char **to)
-{
+    static const char *const percents[] = { "percentage", "percent", "pct" };
     size_t n;
     *to = "";
     /* no rule starts with these */
     if ((edit_letter(t.data[i]) && !strchr("aiop", t.data[i])) || edit_digit(t.data[i])) return 0;
-    if ((n = sized(t, i))) return n;
+    /* \left or \right before a delimiter, which stays */
+    n = edit_at(t, i, "\\left")     ? 5
+        : edit_at(t, i, "\\mleft")  ? 6
+        : edit_at(t, i, "\\right")  ? 6
+        : edit_at(t, i, "\\mright") ? 7
+                                    : 0;
+    for (int k = 0; n && k < ARES_COUNT(delimiters); k++)
+        if (edit_at(t, i + n, delimiters[k])) return n;
     for (int k = 0; k < ARES_COUNT(plain_rules); k++) {
         if (!edit_at(t, i, plain_rules[k].from)) continue;
         *to = plain_rules[k].to;
@@ -430,7 +410,13 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
         if (close < t.len && t.data[close] == '}') return *to = ",", close + 1 - i;
     }
     if ((n = conjunction(t, i))) return *to = ",", n;
-    if ((n = percent_word(t, i))) return *to = "\\%", n;
+    /* white space and "percent" or its like, as a word: "5 pct" -> "5\%" */
+    for (int k = 0; k < ARES_COUNT(percents); k++) {
+        n = strlen(percents[k]);
+        if (edit_at(t, open, percents[k]) && (open == 0 || !word(t.data[open - 1])) &&
+            (open + n == t.len || !word(t.data[open + n])))
+            return *to = "\\%", open + n - i;
+    }
     if (c == '\\' && i + 1 < t.len && blank(t.data[i + 1]) && !(i && t.data[i - 1] == '\\'))
         return *to = " ", 2;
     if (edit_at(t, i, "inf") && !(i && t.data[i - 1] == '\\')) return *to = "\\infty", 3;

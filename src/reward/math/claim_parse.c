@@ -58,28 +58,6 @@ void claim_add(claim_book *b, claim_node *to, claim_node *item, char sign)
     to->items[to->count++] = item;
 }
 
-/*
- * The number of a variable: its letter in lower case, or CLAIM_FIRST_NAME + the index of prefix and
- * name in the book's list, where they are added when they are new.
- */
-static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
-{
-    if (name.len == 1 && edit_letter(name.data[0]) && !prefix[0])
-        return edit_lower_char(name.data[0]);
-    char *plain = ares_arena_alloc(b->arena, strlen(prefix) + name.len + 1);
-    size_t n = 0;
-    for (; *prefix; prefix++) plain[n++] = *prefix;
-    for (size_t i = 0; i < name.len; i++)
-        if (!blank(name.data[i])) plain[n++] = edit_lower_char(name.data[i]);
-    ares_view v = { plain, n };
-    for (int i = 0; i < b->name_count; i++)
-        if (ares_view_eq(b->names[i], v)) return CLAIM_FIRST_NAME + i;
-    /* beyond the limit all names are the same one, and no comparison with it is trusted */
-    if (b->name_count == CLAIM_MAX_NAMES) return CLAIM_FIRST_NAME + CLAIM_MAX_NAMES;
-    b->names[b->name_count] = v;
-    return CLAIM_FIRST_NAME + b->name_count++;
-}
-
 /* ------------------------------------------------------------------ scanning */
 /* Skips blanks and the LaTeX words that only set space or style. */
 static void skip(reader *r)
@@ -263,7 +241,10 @@ static bool number(reader *r, value_program *p, operand *o)
     return true;
 }
 
-/* A variable's name with its subscript. */
+/*
+ * A variable by its name and the subscript that may follow: a letter's code is the letter in lower
+ * case, any other name's is CLAIM_FIRST_NAME + the index of prefix and name in the book's list.
+ */
 static bool variable(reader *r, value_program *p, const char *prefix, ares_view name)
 {
     size_t mark = r->at;
@@ -278,7 +259,23 @@ static bool variable(reader *r, value_program *p, const char *prefix, ares_view 
     } else {
         r->at = mark;
     }
-    value_emit(p, VALUE_VARIABLE, name_code(r->book, prefix, name));
+    if (name.len == 1 && edit_letter(name.data[0]) && !prefix[0]) {
+        value_emit(p, VALUE_VARIABLE, edit_lower_char(name.data[0]));
+        return true;
+    }
+    claim_book *b = r->book;
+    char *plain = ares_arena_alloc(b->arena, strlen(prefix) + name.len + 1);
+    size_t n = 0;
+    for (; *prefix; prefix++) plain[n++] = *prefix;
+    for (size_t i = 0; i < name.len; i++)
+        if (!blank(name.data[i])) plain[n++] = edit_lower_char(name.data[i]);
+    int known = 0;
+    while (known < b->name_count && !ares_view_eq(b->names[known], (ares_view){ plain, n }))
+        known++;
+    /* beyond the limit all names are the same one, and no comparison with it is trusted */
+    if (known == b->name_count && known < CLAIM_MAX_NAMES)
+        b->names[b->name_count++] = (ares_view){ plain, n };
+    value_emit(p, VALUE_VARIABLE, CLAIM_FIRST_NAME + known);
     return true;
 }
 
@@ -366,20 +363,6 @@ static bool enclosed(reader *r, value_program *p, const char *close, value_kind 
     return true;
 }
 
-/* After \frac: two arguments. */
-static bool fraction_arguments(reader *r, value_program *p, operand *o)
-{
-    operand a, b;
-    if (!argument(r, p, &a)) return false;
-    /* \frac123 is 1/23: one digit is the numerator, all digits that follow are the denominator */
-    bool ok = edit_digit(peek(r)) && edit_digit(r->text.data[r->at - 1]) ? number(r, p, &b)
-                                                                         : argument(r, p, &b);
-    if (!ok) return false;
-    value_emit(p, VALUE_DIV, 0);
-    *o = fraction(a, b);
-    return true;
-}
-
 /* After \sqrt: [index] and an argument, in brackets of either kind. */
 static bool root_arguments(reader *r, value_program *p)
 {
@@ -439,10 +422,19 @@ static bool named(reader *r, value_program *p, operand *o)
     int f = function_here(r);
     if (f >= 0) return function(r, p, f);
     r->at += c.len + 1;
-    if (LATEX_IS(c, "frac", "dfrac", "tfrac", "cfrac")) return fraction_arguments(r, p, o);
+    operand a, b;
+    if (LATEX_IS(c, "frac", "dfrac", "tfrac", "cfrac")) {
+        if (!argument(r, p, &a)) return false;
+        /* \frac123 is 1/23: one digit is the numerator, all digits after it the denominator */
+        if (edit_digit(peek(r)) && edit_digit(r->text.data[r->at - 1]) ? !number(r, p, &b)
+                                                                       : !argument(r, p, &b))
+            return false;
+        value_emit(p, VALUE_DIV, 0);
+        *o = fraction(a, b);
+        return true;
+    }
     if (ares_view_is(c, "sqrt")) return root_arguments(r, p);
     if (LATEX_IS(c, "binom", "dbinom", "tbinom")) {
-        operand a, b;
         if (!argument(r, p, &a) || !argument(r, p, &b)) return false;
         value_emit(p, VALUE_BINOMIAL, 0);
         return true;
@@ -545,14 +537,20 @@ static bool factor_ahead(reader *r)
 }
 
 /*
- * Factors side by side, combined from the right: 2\frac12 is 2 + 1/2, and so "2 3" and "2(3)" are
- * sums, as in latex2sympy2_extended.
+ * Signs, then factors side by side. An even number of minus signs cancels out. Factors are combined
+ * from the right: 2\frac12 is 2 + 1/2, and so "2 3" and "2(3)" are sums, as in
+ * latex2sympy2_extended.
  */
-static bool factors(reader *r, value_program *p, operand *o)
+static bool signed_factors(reader *r, value_program *p, operand *o)
 {
     enum { MOST = 64 };
     operand list[MOST];
     int n = 0;
+    bool negative = false;
+    for (char c = peek(r); c == '+' || c == '-'; c = peek(r)) {
+        negative ^= c == '-';
+        r->at++;
+    }
     do {
         if (n == MOST || !factor(r, p, &list[n])) return false;
         n++;
@@ -566,18 +564,6 @@ static bool factors(reader *r, value_program *p, operand *o)
             *o = (operand){ o->d == 1 ? WHOLE : FRACTION, list[i].n * o->d + o->n, o->d };
         else *o = (operand){ .kind = OTHER };
     }
-    return true;
-}
-
-/* Signs, then factors; an even number of minus signs cancels out. */
-static bool signed_factors(reader *r, value_program *p, operand *o)
-{
-    bool negative = false;
-    for (char c = peek(r); c == '+' || c == '-'; c = peek(r)) {
-        negative ^= c == '-';
-        r->at++;
-    }
-    if (!factors(r, p, o)) return false;
     if (negative) {
         value_emit(p, VALUE_NEG, 0);
         o->n = -o->n;

@@ -292,6 +292,12 @@ size_t latex_control(ares_view t, size_t i, ares_view *name)
     return end - i;
 }
 
+size_t latex_option_end(ares_view t, size_t i)
+{
+    int64_t close = i < t.len && t.data[i] == '[' ? ares_view_find(t, ARES_VIEW("]"), i) : -1;
+    return close < 0 ? i : (size_t)close + 1;
+}
+
 static bool is_fraction(ares_view name)
 {
     return LATEX_IS(name, "frac", "dfrac", "tfrac", "cfrac");
@@ -604,11 +610,12 @@ static ares_view repeating(ares_view whole, ares_view before, ares_view period, 
     return ares_view_of(integer ? a : ares_arena_printf(arena, "(%s/%s)", a, b));
 }
 
-/* Replaces every repeating decimal, which stands before \overline{digits}. */
-static ares_view rewrite_repeating(ares_view t, ares_arena *arena)
+bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_view *out)
 {
     static const char mark[] = "\\overline{";
-    edit_out out = { .arena = arena };
+    reader r = { budget, arena, 0 };
+    edit_out plain = { .arena = arena }, text = { .arena = arena };
+    /* first every repeating decimal: 0.1\overline{6} -> (1/6) */
     size_t done = 0;
     for (int64_t at = 0; (at = ares_view_find(t, ares_view_of(mark), (size_t)at)) >= 0; at++) {
         size_t point = (size_t)at, from, open = (size_t)at + sizeof mark - 1, close = open;
@@ -618,21 +625,16 @@ static ares_view rewrite_repeating(ares_view t, ares_arena *arena)
             t.data[close] != '}')
             continue;
         for (from = point - 1; from > done && edit_digit(t.data[from - 1]);) from--;
-        edit_add(&out, edit_cut(t, done, from));
-        edit_add(&out, repeating(edit_cut(t, from, point - 1), edit_cut(t, point, (size_t)at),
-                                 edit_cut(t, open, close), arena));
+        edit_add(&plain, edit_cut(t, done, from));
+        edit_add(&plain, repeating(edit_cut(t, from, point - 1), edit_cut(t, point, (size_t)at),
+                                   edit_cut(t, open, close), arena));
         done = close + 1;
     }
-    if (!done) return t;
-    edit_add(&out, edit_from(t, done));
-    return edit_view(&out);
-}
-
-bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_view *out)
-{
-    reader r = { budget, arena, 0 };
-    edit_out text = { .arena = arena };
-    if (!convert(&r, rewrite_repeating(t, arena), &text)) return false;
+    if (done) {
+        edit_add(&plain, edit_from(t, done));
+        t = edit_view(&plain);
+    }
+    if (!convert(&r, t, &text)) return false;
     *out = edit_view(&text);
     return true;
 }
@@ -646,16 +648,10 @@ bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_vie
 /* Bytes under one accent. Every character gets the mark, so nested accents double the text. */
 enum { MAX_ACCENTED = 64 };
 
-typedef struct reference_reader {
-    math_budget *budget;
-    ares_arena *arena;
-    int depth;
-} reference_reader;
+static bool reference_convert(reader *r, ares_view t, edit_out *out);
+static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out);
 
-static bool reference_convert(reference_reader *r, ares_view t, edit_out *out);
-static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edit_out *out);
-
-static bool converted(reference_reader *r, ares_view t, ares_view *out)
+static bool converted(reader *r, ares_view t, ares_view *out)
 {
     edit_out text = { .arena = r->arena };
     if (!reference_convert(r, t, &text)) return false;
@@ -667,7 +663,7 @@ static bool converted(reference_reader *r, ares_view t, ares_view *out)
  * Reads an argument; 1: there was one; 0: there was none; -1: it cannot be converted. A control
  * word as an argument takes no arguments of its own.
  */
-static int reference_argument(reference_reader *r, ares_view t, size_t *i, ares_view *out)
+static int reference_argument(reader *r, ares_view t, size_t *i, ares_view *out)
 {
     edit_out text = { .arena = r->arena };
     size_t at = latex_blanks(t, *i);
@@ -684,14 +680,6 @@ static int reference_argument(reference_reader *r, ares_view t, size_t *i, ares_
     if (t.data[at] != '{') *out = edit_cut(t, at, end);
     else if (!converted(r, edit_cut(t, at + 1, end - 1), out)) return -1;
     return 1;
-}
-
-/* Moves *i after an optional argument, [n] of \sqrt[n]{x}. */
-static void skip_option(ares_view t, size_t *i)
-{
-    size_t at = latex_blanks(t, *i);
-    int64_t close = at < t.len && t.data[at] == '[' ? ares_view_find(t, ARES_VIEW("]"), at) : -1;
-    if (close >= 0) *i = (size_t)close + 1;
 }
 
 /* ---------------- letters with style or accent */
@@ -732,23 +720,6 @@ static const alphabet alphabets[] = {
     { "mathfrak", 0x1d504, 0x1d51e, 0, "CHIRZ", { 0x212d, 0x210c, 0x2111, 0x211c, 0x2128 } },
 };
 
-/* Appends the text with its letters and digits in the alphabet; others stay. */
-static void add_styled(const alphabet *s, ares_view t, edit_out *out)
-{
-    for (size_t i = 0; i < t.len; i++) {
-        char c = t.data[i];
-        const char *special = c ? strchr(s->at, c) : NULL;
-        int32_t point = special                     ? s->exceptions[special - s->at]
-                        : c >= 'A' && c <= 'Z'      ? s->upper + (c - 'A')
-                        : c >= 'a' && c <= 'z'      ? s->lower + (c - 'a')
-                        : edit_digit(c) && s->digit ? s->digit + (c - '0')
-                                                    : 0;
-        utf8proc_uint8_t bytes[4] = { (utf8proc_uint8_t)c };
-        edit_add(out, (ares_view){ (const char *)bytes,
-                                   point ? (size_t)utf8proc_encode_char(point, bytes) : 1 });
-    }
-}
-
 /* The combining mark that an accent's control word puts on a letter; NULL: it is no accent. */
 static const char *accent(ares_view name)
 {
@@ -771,21 +742,33 @@ static const char *accent(ares_view name)
 }
 
 /*
- * Appends every character of the argument with the mark, composed where Unicode has the letter with
- * its mark.
+ * Appends every character of the text in the style, or with the mark on it: \mathbb{R} is U+211D,
+ * \hat{x} is x and U+0302. One of style and mark is NULL.
  */
-static void add_accented(ares_view t, const char *mark, edit_out *out)
+static void add_dressed(ares_view t, const alphabet *style, const char *mark, edit_out *out)
 {
-    for (size_t i = 0, n; i < t.len; i += n) {
+    for (size_t i = 0, n; mark && i < t.len; i += n) {
         n = edit_char(t, i);
         ares_view both =
             edit_join(edit_cut(t, i, i + n), ares_view_of(mark), ARES_VIEW(""), out->arena);
-        utf8proc_uint8_t *composed = NULL;
+        utf8proc_uint8_t *composed = NULL; /* one character, where Unicode has it with its mark */
         utf8proc_ssize_t size =
             utf8proc_map((const utf8proc_uint8_t *)both.data, (utf8proc_ssize_t)both.len, &composed,
                          UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         edit_add(out, size >= 0 ? (ares_view){ (const char *)composed, (size_t)size } : both);
         free(composed); /* utf8proc's own malloc */
+    }
+    for (size_t i = 0; style && i < t.len; i++) {
+        char c = t.data[i];
+        const char *special = c ? strchr(style->at, c) : NULL;
+        int32_t point = special                         ? style->exceptions[special - style->at]
+                        : c >= 'A' && c <= 'Z'          ? style->upper + (c - 'A')
+                        : c >= 'a' && c <= 'z'          ? style->lower + (c - 'a')
+                        : edit_digit(c) && style->digit ? style->digit + (c - '0')
+                                                        : 0; /* stays as it is */
+        utf8proc_uint8_t bytes[4] = { (utf8proc_uint8_t)c };
+        edit_add(out, (ares_view){ (const char *)bytes,
+                                   point ? (size_t)utf8proc_encode_char(point, bytes) : 1 });
     }
 }
 
@@ -803,7 +786,7 @@ size_t latex_environment_end(ares_view t, size_t i)
 }
 
 /* Appends the body of a matrix as pylatexenc writes it: [ a b; c d ]. */
-static bool convert_matrix(reference_reader *r, ares_view t, edit_out *out)
+static bool convert_matrix(reader *r, ares_view t, edit_out *out)
 {
     size_t from = 0, braces = 0, inner = 0;
     bool first = true;
@@ -839,7 +822,7 @@ static bool convert_matrix(reference_reader *r, ares_view t, edit_out *out)
 }
 
 /* Converts \begin{name} ... \end{name}; *i stands after \begin. */
-static bool environment(reference_reader *r, ares_view t, size_t *i, edit_out *out)
+static bool environment(reader *r, ares_view t, size_t *i, edit_out *out)
 {
     size_t at = latex_blanks(t, *i),
            close = at < t.len && t.data[at] == '{' ? edit_closing_brace(t, at) : 0;
@@ -848,7 +831,8 @@ static bool environment(reference_reader *r, ares_view t, size_t *i, edit_out *o
     ares_view name = edit_cut(t, at + 1, close - 1);
     bool array = ares_view_is(name, "array");
     if (array) {
-        skip_option(t, &close);
+        size_t option = latex_blanks(t, close), after = latex_option_end(t, option);
+        if (after > option) close = after;
         if (reference_argument(r, t, &close, &ignored) < 0) return false;
     }
     size_t end = latex_environment_end(t, close),
@@ -864,7 +848,7 @@ static bool environment(reference_reader *r, ares_view t, size_t *i, edit_out *o
 /* ------------------------------------------------------------------ control sequences */
 
 /* Converts a control sequence of one character that is no letter. */
-static bool reference_sign(reference_reader *r, char c, ares_view t, size_t *i, edit_out *out)
+static bool reference_sign(reader *r, char c, ares_view t, size_t *i, edit_out *out)
 {
     ares_view inner;
     if (c == '\\') {
@@ -884,7 +868,7 @@ static bool reference_sign(reference_reader *r, char c, ares_view t, size_t *i, 
 }
 
 /* Converts the control sequence at *i. alone: it stands as an argument itself and takes none. */
-static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
+static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
 {
     ares_view a, b, name;
     size_t end = *i + 1;
@@ -907,7 +891,8 @@ static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edi
     }
     if (ares_view_is(name, "sqrt")) {
         if (alone) return false;
-        skip_option(t, i);
+        size_t option = latex_blanks(t, *i), after = latex_option_end(t, option);
+        if (after > option) *i = after; /* the n of \sqrt[n]{x} is lost, as in the original */
         if (reference_argument(r, t, i, &a) <= 0) return false;
         edit_add(out, edit_join(ARES_VIEW("sqrt("), a, ARES_VIEW(")"), r->arena));
         return true;
@@ -931,8 +916,7 @@ static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edi
         int got = alone ? 0 : reference_argument(r, t, i, &a);
         if (got > 0 && content) edit_add(out, a);
         if (got > 0 && mark && a.len > MAX_ACCENTED) return false;
-        if (got > 0 && mark) add_accented(a, mark, out);
-        if (got > 0 && style) add_styled(style, a, out);
+        if (got > 0) add_dressed(a, style, mark, out);
         return got >= 0;
     }
     *i = latex_blanks(t, *i);
@@ -950,7 +934,7 @@ static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edi
 }
 
 /* The reference: control sequences and ligatures are converted, the braces of groups vanish. */
-static bool reference_convert(reference_reader *r, ares_view t, edit_out *out)
+static bool reference_convert(reader *r, ares_view t, edit_out *out)
 {
     static const struct {
         const char *from, *to;
@@ -988,7 +972,7 @@ bool latex_to_text_reference(ares_view t, math_budget *budget, ares_arena *arena
         { "\xe2\x88\x9a", "sqrt" }, { "\xcf\x80", "pi" }, { "\xe2\x88\x9e", "inf" },
         { "\xe2\x88\xaa", "U" },    { "\xc2\xb7", "*" },  { "\xc3\x97", "*" },
     };
-    reference_reader r = { budget, arena, 0 };
+    reader r = { budget, arena, 0 };
     t = edit_replace(t, "\\tfrac", "\\frac", arena);
     t = edit_replace(t, "\\dfrac", "\\frac", arena);
     t = edit_replace(t, "\\frac", " \\frac", arena);

@@ -165,6 +165,8 @@ static inline size_t latex_blanks(ares_view t, size_t i)
     while (i < t.len && (t.data[i] == ' ' || t.data[i] == '\n' || t.data[i] == '\t')) i++;
     return i;
 }
+/* The index after the option "[...]" at i; i when none stands there. */
+size_t latex_option_end(ares_view t, size_t i);
 /*
  * The index of the \end that closes the environment whose body begins at i; t.len when there is
  * none.

@@ -438,18 +438,11 @@ typedef struct matrix {
     bool determinant; /* vmatrix, as many rows as columns */
 } matrix;
 
-/* After the bracket group at i ([t] of an array, [r] of pmatrix*), or i when there is none. */
-static size_t skip_option(ares_view t, size_t i)
-{
-    int64_t close = i < t.len && t.data[i] == '[' ? ares_view_find(t, ARES_VIEW("]"), i) : -1;
-    return close < 0 ? i : (size_t)close + 1;
-}
-
 /* Skips what may follow a row's double backslash: a star, a length such as [4pt]. */
 static size_t skip_gap(ares_view t, size_t i)
 {
     if (i < t.len && t.data[i] == '*') i++;
-    size_t end = skip_option(t, i), k = i + 1;
+    size_t end = latex_option_end(t, i), k = i + 1;
     if (end == i) return i;
     if (k < end && t.data[k] == '-') k++;
     for (; k < end && (edit_digit(t.data[k]) || t.data[k] == '.' || t.data[k] == ' ');) k++;
@@ -523,7 +516,7 @@ static bool read_at(ares_view t, size_t i, matrix *m)
     if (!ares_view_starts(closing, name) || closing.len == name.len ||
         closing.data[name.len] != '}')
         return false;
-    if (array || name.data[name.len - 1] == '*') body = skip_option(t, body);
+    if (array || name.data[name.len - 1] == '*') body = latex_option_end(t, body);
     if (array) /* skips its column specification */
         body = body < end && t.data[body] == '{' ? edit_closing_brace(t, body) : 0;
     if (!body || body > end) return false;
@@ -588,17 +581,6 @@ typedef struct judge {
 
 static bool equal(judge *j, ares_view given, ares_view truth, const char **decided_by);
 
-static bool same_element(judge *j, ares_view given, ares_view truth)
-{
-    if (math_is_fraction(truth) && math_is_fraction(given)) return ares_view_eq(truth, given);
-    if (math_is_integer(truth, j->mode, j->arena) != math_is_integer(given, j->mode, j->arena))
-        return false;
-    if (j->mode == MATH_REFERENCE)
-        return math_same_value_reference(given, truth, j->budget, j->arena);
-    return (given.len && ares_view_eq(given, truth)) ||
-           math_same_value(given, truth, j->budget, j->arena);
-}
-
 /* As many elements on both sides, the same brackets around them, and each the same. */
 static bool same_elements(judge *j, ares_view given, ares_view truth)
 {
@@ -613,27 +595,23 @@ static bool same_elements(judge *j, ares_view given, ares_view truth)
             memcmp(truth.data, given.data, first) != 0)
             return false;
     }
-    for (int64_t i = 0; i < n_truth; i++)
-        if (!same_element(j, g[i], t[i])) return false;
+    for (int64_t i = 0; i < n_truth; i++) {
+        bool same;
+        if (math_is_fraction(t[i]) && math_is_fraction(g[i])) same = ares_view_eq(t[i], g[i]);
+        else if (math_is_integer(t[i], j->mode, j->arena) !=
+                 math_is_integer(g[i], j->mode, j->arena))
+            same = false;
+        else if (j->mode == MATH_REFERENCE)
+            same = math_same_value_reference(g[i], t[i], j->budget, j->arena);
+        else
+            same = (g[i].len && ares_view_eq(g[i], t[i])) ||
+                   math_same_value(g[i], t[i], j->budget, j->arena);
+        if (!same) return false;
+    }
     return true;
 }
 
 /* ------------------------------------------------------------------ matrices */
-
-/* As many rows of as many cells, and each cell the same. */
-static bool same_matrix(judge *j, const matrix *given, const matrix *truth)
-{
-    size_t a = 0, b = 0;
-    ares_view x, y;
-    bool row_x, row_y;
-    for (;;) {
-        bool more_x = matrix_cell(given->body, &a, &x, &row_x),
-             more_y = matrix_cell(truth->body, &b, &y, &row_y);
-        if (more_x != more_y) return false;
-        if (!more_x) return true;
-        if (row_x != row_y || !equal(j, x, y, NULL)) return false;
-    }
-}
 
 /*
  * The control words that latex_to_text drops, in order: with a matrix A, \det A must not equal A.
@@ -672,8 +650,16 @@ static bool same_with_matrices(judge *j, ares_view given, const matrix *a, ares_
 {
     char letters[24], dots[24];
     if (n >= ARES_COUNT(letters)) return false;
-    for (int64_t k = 0; k < n; k++)
-        if (!same_matrix(j, &a[k], &b[k])) return false;
+    for (int64_t k = 0; k < n; k++) {
+        /* as many rows of as many cells, and each cell the same */
+        size_t at_x = 0, at_y = 0;
+        ares_view x, y;
+        for (bool more = true, row_x, row_y; more;) {
+            more = matrix_cell(a[k].body, &at_x, &x, &row_x);
+            if (matrix_cell(b[k].body, &at_y, &y, &row_y) != more) return false;
+            if (more && (row_x != row_y || !equal(j, x, y, NULL))) return false;
+        }
+    }
     memset(dots, '.', sizeof dots);
     ares_view x = matrix_outside(given, a, n, dots, j->arena),
               y = matrix_outside(truth, b, n, dots, j->arena);

@@ -65,45 +65,8 @@ static bool small(mpq_srcptr q, long *n)
     return true;
 }
 
-/* a = a^e */
-static value_status exact_power(mpq_ptr a, mpq_srcptr e, math_budget *budget)
-{
-    long n;
-    mpz_srcptr over = mpq_denref(e);
-    if (mpz_cmp_ui(over, 1) != 0) return VALUE_INEXACT;
-    if (!small(e, &n) || n > VALUE_MAX_EXPONENT || n < -VALUE_MAX_EXPONENT) return VALUE_INVALID;
-    unsigned long times = (unsigned long)(n < 0 ? -n : n);
-    int64_t size = bits(a) * (int64_t)times;
-    if (size > VALUE_MAX_BITS) return VALUE_INEXACT;
-    if (n < 0 && mpq_sgn(a) == 0) return VALUE_INVALID;
-    if (!value_spend(budget, 8 + size * size / (64 * 64 * 8))) return VALUE_INVALID;
-    if (n < 0) mpq_inv(a, a);
-    /* powers of numbers in lowest terms are in lowest terms */
-    mpz_pow_ui(mpq_numref(a), mpq_numref(a), times);
-    mpz_pow_ui(mpq_denref(a), mpq_denref(a), times);
-    return VALUE_DONE;
-}
-
-/* n = binomial(n, k): n any rational, k a whole number */
-static value_status exact_binomial(mpq_ptr n, mpq_srcptr k, math_budget *budget)
-{
-    long times, whole;
-    if (!small(k, &times) || times > VALUE_MAX_EXPONENT) return VALUE_INVALID;
-    if (times < 0) {
-        mpq_set_ui(n, 0, 1);
-        return VALUE_DONE;
-    }
-    if (bits(n) * times > VALUE_MAX_BITS) return VALUE_INEXACT;
-    if (!value_spend(budget, 16 + times * (bits(n) / 64 + 1) * times / 8)) return VALUE_INVALID;
-    if (small(n, &whole)) {
-        mpz_bin_ui(mpq_numref(n), mpq_numref(n), (unsigned long)times);
-        return VALUE_DONE;
-    }
-    return VALUE_INEXACT;
-}
-
-/* a = kind(a) */
-static value_status exact_one(value_kind kind, mpq_ptr a, math_budget *budget)
+/* a = kind(a), or a = a kind b for kinds of two operands (b is unused by the others). */
+static value_status exact_step(value_kind kind, mpq_ptr a, mpq_srcptr b, math_budget *budget)
 {
     long n;
     switch (kind) {
@@ -120,25 +83,50 @@ static value_status exact_one(value_kind kind, mpq_ptr a, math_budget *budget)
         if (!small(a, &n) || n < 0 || n > VALUE_MAX_FACTORIAL) return VALUE_INVALID;
         mpz_fac_ui(mpq_numref(a), (unsigned long)n);
         return VALUE_DONE;
-    default: return VALUE_INEXACT;
+    case VALUE_POW: {
+        if (mpz_cmp_ui(mpq_denref(b), 1) != 0) return VALUE_INEXACT; /* 2^(1/2) */
+        if (!small(b, &n) || n > VALUE_MAX_EXPONENT || n < -VALUE_MAX_EXPONENT)
+            return VALUE_INVALID;
+        unsigned long times = (unsigned long)(n < 0 ? -n : n);
+        int64_t size = bits(a) * (int64_t)times; /* bits of the result, at most */
+        if (size > VALUE_MAX_BITS) return VALUE_INEXACT;
+        if (n < 0 && mpq_sgn(a) == 0) return VALUE_INVALID;
+        if (!value_spend(budget, 8 + size * size / (64 * 64 * 8))) return VALUE_INVALID;
+        if (n < 0) mpq_inv(a, a);
+        /* powers of numbers in lowest terms are in lowest terms */
+        mpz_pow_ui(mpq_numref(a), mpq_numref(a), times);
+        mpz_pow_ui(mpq_denref(a), mpq_denref(a), times);
+        return VALUE_DONE;
     }
-}
-
-/* a = a kind b */
-static value_status exact_two(value_kind kind, mpq_ptr a, mpq_srcptr b, math_budget *budget)
-{
-    if (kind == VALUE_POW) return exact_power(a, b, budget);
-    if (kind == VALUE_BINOMIAL) return exact_binomial(a, b, budget);
-    if (kind == VALUE_ROOT || kind == VALUE_LOG_BASE) return VALUE_INEXACT;
-    if (kind == VALUE_DIV && mpq_sgn(b) == 0) return VALUE_INVALID;
-    if (bits(a) + bits(b) > VALUE_MAX_BITS) return VALUE_INEXACT;
-    /* multiplying and reducing cost at most the product of the sizes in words */
-    if (!value_spend(budget, 4 + (bits(a) / 64 + 1) * (bits(b) / 64 + 1) / 8)) return VALUE_INVALID;
-    (kind == VALUE_ADD   ? mpq_add
-     : kind == VALUE_SUB ? mpq_sub
-     : kind == VALUE_MUL ? mpq_mul
-                         : mpq_div)(a, a, b);
-    return VALUE_DONE;
+    case VALUE_BINOMIAL: { /* of a over b; exact for whole numbers only */
+        long times;
+        if (!small(b, &times) || times > VALUE_MAX_EXPONENT) return VALUE_INVALID;
+        if (times < 0) {
+            mpq_set_ui(a, 0, 1);
+            return VALUE_DONE;
+        }
+        if (bits(a) * times > VALUE_MAX_BITS) return VALUE_INEXACT;
+        if (!value_spend(budget, 16 + times * (bits(a) / 64 + 1) * times / 8)) return VALUE_INVALID;
+        if (!small(a, &n)) return VALUE_INEXACT;
+        mpz_bin_ui(mpq_numref(a), mpq_numref(a), (unsigned long)times);
+        return VALUE_DONE;
+    }
+    case VALUE_ADD:
+    case VALUE_SUB:
+    case VALUE_MUL:
+    case VALUE_DIV:
+        if (kind == VALUE_DIV && mpq_sgn(b) == 0) return VALUE_INVALID;
+        if (bits(a) + bits(b) > VALUE_MAX_BITS) return VALUE_INEXACT;
+        /* multiplying and reducing cost at most the product of the sizes in words */
+        if (!value_spend(budget, 4 + (bits(a) / 64 + 1) * (bits(b) / 64 + 1) / 8))
+            return VALUE_INVALID;
+        (kind == VALUE_ADD   ? mpq_add
+         : kind == VALUE_SUB ? mpq_sub
+         : kind == VALUE_MUL ? mpq_mul
+                             : mpq_div)(a, a, b);
+        return VALUE_DONE;
+    default: return VALUE_INEXACT; /* roots, logarithms and functions: the floats' */
+    }
 }
 
 value_status value_exact(const value_program *p, math_budget *budget, mpq_t out)
@@ -160,8 +148,11 @@ value_status value_exact(const value_program *p, math_budget *budget, mpq_t out)
         value_op op = p->ops[i];
         if (op.kind == VALUE_INTEGER) mpq_set_si(stack[n++], op.argument, 1);
         else if (op.kind == VALUE_LITERAL) mpq_set(stack[n++], p->literals[op.argument]);
-        else if (op.kind < VALUE_ADD) status = exact_one(op.kind, stack[n - 1], budget);
-        else n--, status = exact_two(op.kind, stack[n - 1], stack[n], budget);
+        else {
+            n -= op.kind >= VALUE_ADD; /* kinds from there on take two operands */
+            status =
+                exact_step(op.kind, stack[n - 1], op.kind < VALUE_ADD ? NULL : stack[n], budget);
+        }
     }
     if (status == VALUE_DONE) mpq_set(out, stack[0]);
     for (int i = 0; i < p->max_depth; i++) mpq_clear(stack[i]);
@@ -218,32 +209,6 @@ static bool float_one(value_kind kind, mpfr_ptr a, math_budget *budget)
     }
 }
 
-/* a = a^e; integer exponents take a negative a, too. */
-static bool float_power(mpfr_ptr a, mpfr_srcptr e, math_budget *budget)
-{
-    if (mpfr_cmp_si(e, VALUE_MAX_EXPONENT) > 0 || mpfr_cmp_si(e, -VALUE_MAX_EXPONENT) < 0)
-        return false;
-    if (mpfr_zero_p(a) && mpfr_sgn(e) < 0) return false;
-    if (mpfr_integer_p(e))
-        return value_spend(budget, 16) && (mpfr_pow_si(a, a, mpfr_get_si(e, RN), RN), true);
-    if (mpfr_sgn(a) < 0 || !value_spend(budget, 2 * FUNCTION_STEPS)) return false;
-    return mpfr_pow(a, a, e, RN), true;
-}
-
-/* The |n|-th root of a >= 0, inverted for a negative n. */
-static bool float_root(mpfr_ptr a, mpfr_srcptr n, math_budget *budget)
-{
-    if (!mpfr_integer_p(n) || mpfr_zero_p(n) || mpfr_cmp_si(n, VALUE_MAX_EXPONENT) > 0 ||
-        mpfr_cmp_si(n, -VALUE_MAX_EXPONENT) < 0)
-        return false;
-    long k = mpfr_get_si(n, RN);
-    if (mpfr_sgn(a) < 0 || (k < 0 && mpfr_zero_p(a)) || !value_spend(budget, FUNCTION_STEPS))
-        return false;
-    mpfr_rootn_ui(a, a, (unsigned long)(k < 0 ? -k : k), RN);
-    if (k < 0) mpfr_ui_div(a, 1, a, RN);
-    return true;
-}
-
 /* n (n - 1) .. (n - k + 1) / k!, for any n and a whole k; 0 for a negative k. */
 static bool float_binomial(mpfr_ptr n, mpfr_srcptr k, math_budget *budget)
 {
@@ -263,19 +228,6 @@ static bool float_binomial(mpfr_ptr n, mpfr_srcptr k, math_budget *budget)
     return true;
 }
 
-/* a = ln a / ln base */
-static bool float_log_base(mpfr_ptr a, mpfr_srcptr base, math_budget *budget)
-{
-    if (mpfr_sgn(a) <= 0 || mpfr_sgn(base) <= 0 || mpfr_cmp_ui(base, 1) == 0 ||
-        !value_spend(budget, 2 * FUNCTION_STEPS))
-        return false;
-    value_float under;
-    value_float_init(&under);
-    mpfr_log(under.v, base, RN);
-    mpfr_log(a, a, RN);
-    return mpfr_div(a, a, under.v, RN), true;
-}
-
 /* a = a kind b; false where it is not defined. */
 static bool float_two(value_kind kind, mpfr_ptr a, mpfr_srcptr b, math_budget *budget)
 {
@@ -286,10 +238,36 @@ static bool float_two(value_kind kind, mpfr_ptr a, mpfr_srcptr b, math_budget *b
     case VALUE_DIV:
         if (mpfr_zero_p(b)) return false;
         return mpfr_div(a, a, b, RN), true;
-    case VALUE_POW: return float_power(a, b, budget);
-    case VALUE_ROOT: return float_root(a, b, budget);
+    case VALUE_POW:
+        if (mpfr_cmp_si(b, VALUE_MAX_EXPONENT) > 0 || mpfr_cmp_si(b, -VALUE_MAX_EXPONENT) < 0)
+            return false;
+        if (mpfr_zero_p(a) && mpfr_sgn(b) < 0) return false;
+        if (mpfr_integer_p(b)) /* a negative a has powers too */
+            return value_spend(budget, 16) && (mpfr_pow_si(a, a, mpfr_get_si(b, RN), RN), true);
+        if (mpfr_sgn(a) < 0 || !value_spend(budget, 2 * FUNCTION_STEPS)) return false;
+        return mpfr_pow(a, a, b, RN), true;
+    case VALUE_ROOT: { /* the |b|-th root of a >= 0, inverted for a negative b */
+        if (!mpfr_integer_p(b) || mpfr_zero_p(b) || mpfr_cmp_si(b, VALUE_MAX_EXPONENT) > 0 ||
+            mpfr_cmp_si(b, -VALUE_MAX_EXPONENT) < 0)
+            return false;
+        long k = mpfr_get_si(b, RN);
+        if (mpfr_sgn(a) < 0 || (k < 0 && mpfr_zero_p(a)) || !value_spend(budget, FUNCTION_STEPS))
+            return false;
+        mpfr_rootn_ui(a, a, (unsigned long)(k < 0 ? -k : k), RN);
+        if (k < 0) mpfr_ui_div(a, 1, a, RN);
+        return true;
+    }
     case VALUE_BINOMIAL: return float_binomial(a, b, budget);
-    case VALUE_LOG_BASE: return float_log_base(a, b, budget);
+    case VALUE_LOG_BASE: { /* ln a / ln b */
+        if (mpfr_sgn(a) <= 0 || mpfr_sgn(b) <= 0 || mpfr_cmp_ui(b, 1) == 0 ||
+            !value_spend(budget, 2 * FUNCTION_STEPS))
+            return false;
+        value_float under;
+        value_float_init(&under);
+        mpfr_log(under.v, b, RN);
+        mpfr_log(a, a, RN);
+        return mpfr_div(a, a, under.v, RN), true;
+    }
     default: return false;
     }
 }
@@ -501,25 +479,6 @@ static int read_exponent(value_program *p, ares_view text, size_t *end)
     return negative ? -exponent : exponent;
 }
 
-/* digits (with one point at most among them) times ten to the power of scale, exactly */
-static void emit_scaled(value_program *p, ares_view digits, int64_t scale)
-{
-    mpq_ptr q = literal(p);
-    char *plain = ares_arena_alloc(p->arena, digits.len + 1);
-    size_t n = 0;
-    for (size_t k = 0; k < digits.len; k++)
-        if (digits.data[k] != '.') plain[n++] = digits.data[k];
-    plain[n] = 0;
-    mpz_set_str(mpq_numref(q), plain, 10);
-    mpz_t ten;
-    mpz_init(ten);
-    mpz_ui_pow_ui(ten, 10, (unsigned long)(scale < 0 ? -scale : scale));
-    if (scale < 0) mpz_set(mpq_denref(q), ten);
-    else mpz_mul(mpq_numref(q), mpq_numref(q), ten);
-    mpz_clear(ten);
-    mpq_canonicalize(q);
-}
-
 size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scientific)
 {
     size_t i = at, digits = 0, point = 0; /* point: digits after the decimal point */
@@ -547,7 +506,22 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
         p->failed = true;
         return i - at;
     }
-    emit_scaled(p, written, (int64_t)exponent - (int64_t)point);
+    /* digits without their point, times ten to the power of scale, exactly: 1.5e3 is 15 x 10^2 */
+    int64_t scale = (int64_t)exponent - (int64_t)point;
+    mpq_ptr q = literal(p);
+    char *plain = ares_arena_alloc(p->arena, written.len + 1);
+    size_t n = 0;
+    for (size_t k = 0; k < written.len; k++)
+        if (written.data[k] != '.') plain[n++] = written.data[k];
+    plain[n] = 0;
+    mpz_set_str(mpq_numref(q), plain, 10);
+    mpz_t ten;
+    mpz_init(ten);
+    mpz_ui_pow_ui(ten, 10, (unsigned long)(scale < 0 ? -scale : scale));
+    if (scale < 0) mpz_set(mpq_denref(q), ten);
+    else mpz_mul(mpq_numref(q), mpq_numref(q), ten);
+    mpz_clear(ten);
+    mpq_canonicalize(q);
     if (pointed || powered) {
         p->decimals++;
         p->decimal_digits = ARES_MAX(p->decimal_digits, (int)digits);
@@ -581,35 +555,26 @@ static bool bracketed(parser *s, int operands)
     return true;
 }
 
-/* The word at the current place, functions only before a bracket; NULL when there is none. */
-static const word *word_here(const parser *s)
-{
-    for (int i = 0; i < ARES_COUNT(words); i++) {
-        size_t n = strlen(words[i].name), left = s->text.len - s->at;
-        if (n > left || memcmp(s->text.data + s->at, words[i].name, n) != 0) continue;
-        if (words[i].operands == 0 || (n < left && s->text.data[s->at + n] == '('))
-            return &words[i];
-    }
-    return NULL;
-}
-
 /*
- * The same for the reference, whose tokenizer takes a whole name (letters and digits) at once: a
- * name that is not known as a whole is read letter by letter. *bytes: of the name.
+ * The word at the current place, functions only before a bracket; NULL when there is none. *bytes:
+ * of the name (letters, digits, "_") that begins here. Our own rules take the first word that fits,
+ * so "pir" is pi times r. The reference's tokenizer takes the whole name at once: a name that is
+ * not known as a whole is read letter by letter.
  */
-static const word *name_here(const parser *s, size_t *bytes)
+static const word *word_here(const parser *s, size_t *bytes)
 {
     size_t end = s->at;
     while (end < s->text.len && (edit_letter(s->text.data[end]) || edit_digit(s->text.data[end]) ||
                                  s->text.data[end] == '_'))
         end++;
-    ares_view name = { s->text.data + s->at, end - s->at };
-    *bytes = name.len;
+    *bytes = end - s->at;
     for (int i = 0; i < ARES_COUNT(words); i++) {
-        bool called = end < s->text.len && s->text.data[end] == '(';
-        if (words[i].kind != VALUE_INF && ares_view_is(name, words[i].name) &&
-            (words[i].operands == 0 || (called && words[i].operands == 1)))
-            return &words[i];
+        const word *w = &words[i];
+        if (!edit_at(s->text, s->at, w->name)) continue;
+        size_t n = strlen(w->name);
+        bool called = s->at + n < s->text.len && s->text.data[s->at + n] == '(';
+        if (s->reference && (n != *bytes || w->kind == VALUE_INF || w->operands > 1)) continue;
+        if (w->operands == 0 || called) return w;
     }
     return NULL;
 }
@@ -666,7 +631,7 @@ static bool primary(parser *s)
     }
     if (edit_letter(c)) {
         size_t bytes = 0;
-        const word *w = s->reference ? name_here(s, &bytes) : word_here(s);
+        const word *w = word_here(s, &bytes);
         if (!w && s->reference) return letters_of_name(s, bytes);
         if (!w) {
             value_emit(s->p, VALUE_VARIABLE, c);

@@ -69,33 +69,26 @@ static void make_key(void)
     ARES_ASSERT(!failed);
 }
 
-/* The thread's expression for the pattern, compiled where it is another one; NULL: a fault. */
-static const expression *prepare(const char *pattern, bool whole)
+int bounded_regex_match(const char *pattern, bool whole, ares_view text)
 {
     pthread_once(&once, make_key);
     expression *e = pthread_getspecific(last_used);
-    if (e && e->whole == whole && strcmp(e->pattern, pattern) == 0) return e;
-    ares_str text = { 0 };
-    pcre2_code *code;
-    ares_str_addf(&text, whole ? "%s" : "(?s:.*?)(?:%s)(?s:.*)", pattern);
-    int rc = compile("pattern", text.data, &code);
-    ares_str_fini(&text);
-    if (rc != ARES_OK) return NULL;
-    drop(e);
-    e = ares_calloc(1, sizeof *e);
-    *e = (expression){ ares_strdup(pattern), whole, code, pcre2_match_data_create(1, NULL),
-                       pcre2_match_context_create(NULL) };
-    pcre2_set_match_limit(e->context, whole ? MATCH_LIMIT : SEARCH_LIMIT);
-    pcre2_set_depth_limit(e->context, whole ? MATCH_LIMIT : SEARCH_LIMIT);
-    pcre2_set_heap_limit(e->context, HEAP_LIMIT_KIB);
-    pthread_setspecific(last_used, e);
-    return e;
-}
-
-int bounded_regex_match(const char *pattern, bool whole, ares_view text)
-{
-    const expression *e = prepare(pattern, whole);
-    if (!e) return -1;
+    if (!e || e->whole != whole || strcmp(e->pattern, pattern) != 0) {
+        ares_str wrapped = { 0 };
+        pcre2_code *code;
+        ares_str_addf(&wrapped, whole ? "%s" : "(?s:.*?)(?:%s)(?s:.*)", pattern);
+        int rc = compile("pattern", wrapped.data, &code);
+        ares_str_fini(&wrapped);
+        if (rc != ARES_OK) return -1;
+        drop(e);
+        e = ares_calloc(1, sizeof *e);
+        *e = (expression){ ares_strdup(pattern), whole, code, pcre2_match_data_create(1, NULL),
+                           pcre2_match_context_create(NULL) };
+        pcre2_set_match_limit(e->context, whole ? MATCH_LIMIT : SEARCH_LIMIT);
+        pcre2_set_depth_limit(e->context, whole ? MATCH_LIMIT : SEARCH_LIMIT);
+        pcre2_set_heap_limit(e->context, HEAP_LIMIT_KIB);
+        pthread_setspecific(last_used, e);
+    }
     int rc = pcre2_match(e->code, (PCRE2_SPTR)(text.data ? text.data : ""), text.len, 0,
                          PCRE2_NO_JIT, e->data, e->context);
     /* below "no match" and "partial match" stand errors: a limit was reached */

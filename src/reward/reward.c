@@ -903,21 +903,6 @@ static void check_names(ares_config *cfg, const ares_reward *r, int listed)
     }
 }
 
-/* worker.reward.rewards, an entry each. */
-static void open_listed(ares_config *cfg, ares_reward *r, const ares_json *list)
-{
-    if (r->n == 0)
-        ares_config_fault(cfg, "worker.reward.rewards",
-                          "no reward; name one, as in [{name: exact}]");
-    for (int i = 0; i < r->n; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
-        if (list->items[i].type != ARES_JSON_OBJECT)
-            ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
-        else open_entry(cfg, path, r, &r->entries[i]);
-    }
-}
-
 /* worker.reward.reward_funcs: TRL's own names, modules and files, each with its weight. */
 static void open_reward_funcs(ares_config *cfg, ares_reward *r)
 {
@@ -979,7 +964,16 @@ static void reward_open_entries(ares_config *cfg, ares_reward *r)
     else if (rc->reward_function) open_reward_function(cfg, r, &r->entries[0]);
     else if (rc->reward_funcs.count) open_reward_funcs(cfg, r);
     else if (!listed) open_with_defaults(&r->entries[0], "exact");
-    if (listed) open_listed(cfg, r, rc->rewards);
+    if (listed && r->n == 0)
+        ares_config_fault(cfg, "worker.reward.rewards",
+                          "no reward; name one, as in [{name: exact}]");
+    for (int i = 0; listed && i < r->n; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
+        if (rc->rewards->items[i].type != ARES_JSON_OBJECT)
+            ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
+        else open_entry(cfg, path, r, &r->entries[i]);
+    }
     int n = r->n;
     for (int i = 0; i < n; i++) {
         const reward_entry *e = &r->entries[i];
@@ -1023,19 +1017,6 @@ static void find_limit(ares_config *cfg, ares_reward *r)
     }
 }
 
-/* worker.reward.accuracy names an entry, or a verifier that is opened for this alone. */
-static void open_accuracy(ares_config *cfg, ares_reward *r)
-{
-    r->accuracy_entry = -1;
-    if (!r->cfg.accuracy) return;
-    for (int i = 0; i < r->n; i++)
-        if (strcmp(r->entries[i].name, r->cfg.accuracy) == 0) r->accuracy_entry = i;
-    if (r->accuracy_entry >= 0) return;
-    if (reward_open_judge(cfg, "worker.reward.accuracy", r->cfg.accuracy, &r->accuracy_judge) ==
-        ARES_OK)
-        judge_use_defaults(r->accuracy_judge);
-}
-
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool,
                      ares_reward **out)
 {
@@ -1048,7 +1029,15 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
     int before = ares_config_fault_count(cfg);
     /* the later steps read what the entries are, so they wait until these are sound */
     reward_open_entries(cfg, r);
-    if (ares_config_fault_count(cfg) == before) open_accuracy(cfg, r);
+    r->accuracy_entry = -1;
+    if (rc->accuracy && ares_config_fault_count(cfg) == before) {
+        /* the name of an entry, or of a verifier that is opened for the accuracy alone */
+        for (int i = 0; i < r->n; i++)
+            if (strcmp(r->entries[i].name, rc->accuracy) == 0) r->accuracy_entry = i;
+        if (r->accuracy_entry < 0 && reward_open_judge(cfg, "worker.reward.accuracy", rc->accuracy,
+                                                       &r->accuracy_judge) == ARES_OK)
+            judge_use_defaults(r->accuracy_judge);
+    }
     if (ares_config_fault_count(cfg) == before) find_limit(cfg, r);
     int failed = ares_config_finish(cfg);
     if (ares_config_fault_count(cfg) > before) {
@@ -1179,24 +1168,6 @@ double ares_reward_shaping(const ares_reward *r, const ares_sample *s)
     return added;
 }
 
-/* Counts the right answers that score below the best other answer of their group. */
-static void count_inverted(ares_reward *r, const ares_batch *b)
-{
-    double inverted = 0, right = 0;
-    for (int64_t g = 0; g < b->groups; g++) {
-        float best_other = -INFINITY;
-        for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++)
-            if (ares_batch_row_counts(b, i) && b->samples[i].accuracy < 1)
-                best_other = fmaxf(best_other, b->samples[i].score);
-        for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++) {
-            if (!ares_batch_row_counts(b, i)) continue;
-            right += b->samples[i].accuracy == 1;
-            inverted += b->samples[i].accuracy == 1 && b->samples[i].score < best_other;
-        }
-    }
-    tally_add(r->tally, TALLY_MEAN, inverted, right, "reward/inverted_frac");
-}
-
 void ares_reward_shape(ares_reward *r, ares_batch *b)
 {
     if (!ares_reward_shapes(r)) return;
@@ -1212,5 +1183,18 @@ void ares_reward_shape(ares_reward *r, ares_batch *b)
         }
         if (shaper) tally_add(r->tally, TALLY_MEAN, sum, count, "%s", shaper->metric);
     }
-    count_inverted(r, b);
+    /* share of the right answers that now score below the best other answer of their group */
+    double inverted = 0, right = 0;
+    for (int64_t g = 0; g < b->groups; g++) {
+        float best_other = -INFINITY;
+        for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++)
+            if (ares_batch_row_counts(b, i) && b->samples[i].accuracy < 1)
+                best_other = fmaxf(best_other, b->samples[i].score);
+        for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++) {
+            if (!ares_batch_row_counts(b, i)) continue;
+            right += b->samples[i].accuracy == 1;
+            inverted += b->samples[i].accuracy == 1 && b->samples[i].score < best_other;
+        }
+    }
+    tally_add(r->tally, TALLY_MEAN, inverted, right, "reward/inverted_frac");
 }

@@ -39,20 +39,6 @@ static double penalty(const constants *c, double excess, double share, double ma
     return -fmin(cap, share * entropy_huber(excess, c->kappa) / (margin + c->kappa) * cap);
 }
 
-/* The score of a right answer, by the difficulty of its prompt. */
-static double of_right(ares_difficulty d, const constants *c, double delta, double margin,
-                       double cap)
-{
-    switch (d) {
-    case ARES_EASY: return penalty(c, delta - margin, 1, margin, cap);
-    case ARES_MEDIUM: return penalty(c, fabs(delta) - margin, 1, margin, cap);
-    case ARES_HARD:
-        return delta >= -margin ? entropy_sigmoid(delta + margin, c->temperature) * cap
-                                : penalty(c, -delta - margin, 0.5, margin, cap);
-    default: return 0;
-    }
-}
-
 entropy_score_parts entropy_score(ares_difficulty d, double accuracy, double hwe, double target,
                                   double alpha)
 {
@@ -60,9 +46,17 @@ entropy_score_parts entropy_score(ares_difficulty d, double accuracy, double hwe
     entropy_score_parts s = { .delta = hwe - target,
                               .margin = entropy_margin(target, c->margin_frac, 1),
                               .cap = alpha * c->cap_scale };
-    s.entropy_score = accuracy == 1 ? of_right(d, c, s.delta, s.margin, s.cap)
-                                    : entropy_sigmoid(fmax(s.delta - s.margin, 0), c->temperature) *
-                                          s.cap * c->wrong_factor;
+    if (accuracy != 1) /* a wrong answer: a share of the cap for exploring */
+        s.entropy_score =
+            entropy_sigmoid(fmax(s.delta - s.margin, 0), c->temperature) * s.cap * c->wrong_factor;
+    else if (d == ARES_EASY) /* a penalty for HWE tokens beyond the target and its margin */
+        s.entropy_score = penalty(c, s.delta - s.margin, 1, s.margin, s.cap);
+    else if (d == ARES_MEDIUM) /* in either direction */
+        s.entropy_score = penalty(c, fabs(s.delta) - s.margin, 1, s.margin, s.cap);
+    else if (d == ARES_HARD) /* a bonus for exploring, half a penalty far below the target */
+        s.entropy_score = s.delta >= -s.margin
+                              ? entropy_sigmoid(s.delta + s.margin, c->temperature) * s.cap
+                              : penalty(c, -s.delta - s.margin, 0.5, s.margin, s.cap);
     s.overall = accuracy + s.entropy_score;
     return s;
 }

@@ -81,20 +81,6 @@ static bool number(reader *r)
     return true;
 }
 
-/* A value other than an object or an array, by its first character. */
-static bool scalar(reader *r)
-{
-    switch (*r->p) {
-    case '"': r->p++; return string(r);
-    case 't': return word(r, "true");
-    case 'f': return word(r, "false");
-    case 'n': return word(r, "null");
-    case 'N': return word(r, "NaN");
-    case 'I': return word(r, "Infinity");
-    default: return word(r, "-Infinity") || number(r);
-    }
-}
-
 /* A string and the colon after it. */
 static bool key(reader *r)
 {
@@ -124,8 +110,18 @@ bool ifeval_is_json(ares_view text)
             } else {
                 continue; /* its first value follows */
             }
-        } else if (!scalar(&r)) {
-            return false;
+        } else { /* a value other than an object or an array, told by its first character */
+            bool read;
+            switch (*r.p) {
+            case '"': r.p++, read = string(&r); break;
+            case 't': read = word(&r, "true"); break;
+            case 'f': read = word(&r, "false"); break;
+            case 'n': read = word(&r, "null"); break;
+            case 'N': read = word(&r, "NaN"); break;
+            case 'I': read = word(&r, "Infinity"); break;
+            default: read = word(&r, "-Infinity") || number(&r);
+            }
+            if (!read) return false;
         }
         for (;;) { /* a value has ended, and containers may end with it */
             space(&r);
@@ -693,27 +689,6 @@ static ares_view behind_label(ares_view v)
     return v.len && memchr(".|):;", v.data[0], 5) ? ifeval_from(v, 1) : v;
 }
 
-/*
- * Characters of the question before its options, its lines joined by blanks; -1 unless it has five
- * options.
- */
-static int64_t question_length(ares_view question, ares_arena *arena)
-{
-    ifeval_list lines = ifeval_split(question, ARES_VIEW("\n"), arena);
-    int64_t options = 0, n = 0, blanks = 0;
-    for (int64_t i = 0; i < lines.n; i++) {
-        ares_view line = ifeval_trim(lines.items[i]);
-        /* [A-Ea-e][.|)]\s*\w at the beginning of the line */
-        if (line.len > 2 && memchr("ABCDEabcde", line.data[0], 10) &&
-            memchr(".|)", line.data[1], 3) &&
-            ifeval_is_word(ifeval_first(ifeval_trim_left(ifeval_from(line, 2)))))
-            options++;
-        else if (!options && line.len) n += (n ? blanks + 1 : 0) + ifeval_length(line), blanks = 0;
-        else if (!options) blanks++; /* a blank line adds a blank, unless nothing follows */
-    }
-    return options == 5 ? n : -1;
-}
-
 /* Four questions with five options each, every question longer than the one before it. */
 bool ifeval_check_mcq_count_length(ifeval_args *a)
 {
@@ -731,8 +706,21 @@ bool ifeval_check_mcq_count_length(ifeval_args *a)
         ares_view question = ifeval_trim(behind.data ? (ares_view){ rest.data, (size_t)at } : rest);
         rest = behind;
         if (!question.len) continue;
-        int64_t n = question_length(question, a->arena);
-        if (++questions > 4 || n <= before) return false;
+        /* characters of the question before its options, its lines joined by blanks */
+        ifeval_list lines = ifeval_split(question, ARES_VIEW("\n"), a->arena);
+        int64_t options = 0, n = 0, blanks = 0;
+        for (int64_t i = 0; i < lines.n; i++) {
+            ares_view line = ifeval_trim(lines.items[i]);
+            /* [A-Ea-e][.|)]\s*\w at the beginning of the line */
+            if (line.len > 2 && memchr("ABCDEabcde", line.data[0], 10) &&
+                memchr(".|)", line.data[1], 3) &&
+                ifeval_is_word(ifeval_first(ifeval_trim_left(ifeval_from(line, 2)))))
+                options++;
+            else if (options) continue;
+            else if (line.len) n += (n ? blanks + 1 : 0) + ifeval_length(line), blanks = 0;
+            else blanks++; /* a blank line adds a blank, unless nothing follows */
+        }
+        if (++questions > 4 || options != 5 || n <= before) return false;
         before = n;
     }
     return questions == 4;

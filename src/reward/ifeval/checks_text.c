@@ -278,17 +278,6 @@ static bool same_word(ares_view a, ares_view b, ares_arena *arena)
     return ares_view_eq(ifeval_lower(a, arena), ifeval_lower(b, arena));
 }
 
-/* Whether a token has a letter or a number. */
-static bool is_sound(ares_view token)
-{
-    const char *p = token.data, *end = p + token.len;
-    while (p < end) {
-        uint32_t c = ifeval_next(&p, end);
-        if (c != '_' && ifeval_is_word(c)) return true;
-    }
-    return false;
-}
-
 /* The m-th word of the n-th sentence is the keyword. */
 bool ifeval_check_keywords_specific_position(ifeval_args *a)
 {
@@ -304,9 +293,15 @@ bool ifeval_check_keywords_specific_position(ifeval_args *a)
     ifeval_list s = ifeval_sentences(a->text, a->arena);
     if (s.n < n) return false;
     ifeval_list tokens = ifeval_tokens(s.items[n - 1], a->arena);
-    for (int64_t i = 0; i < tokens.n; i++)
-        if (is_sound(tokens.items[i]) && --m == 0)
-            return same_word(tokens.items[i], ifeval_trim(keyword), a->arena);
+    for (int64_t i = 0; i < tokens.n; i++) {
+        bool sound = false; /* only tokens with a letter or a number count as words */
+        for (const char *p = tokens.items[i].data, *end = p + tokens.items[i].len;
+             p < end && !sound;) {
+            uint32_t c = ifeval_next(&p, end);
+            sound = c != '_' && ifeval_is_word(c);
+        }
+        if (sound && --m == 0) return same_word(tokens.items[i], ifeval_trim(keyword), a->arena);
+    }
     return false;
 }
 
@@ -803,21 +798,6 @@ bool ifeval_check_no_whitespace(ifeval_args *a)
 }
 
 /* ---------------------------------------------------------------- one of several answers */
-/*
- * \W*a\W*b\W*c at the beginning, in either case: the options are letters, which are compared as
- * they stand.
- */
-static bool is_letters(ares_view options)
-{
-    const char *p = options.data, *end = p + options.len;
-    for (const char *letter = "abc"; *letter; letter++) {
-        uint32_t c = ' ';
-        while (p < end && !ifeval_is_word(c)) c = ifeval_next(&p, end);
-        if (ifeval_to_lower(c) != (uint32_t)*letter) return false;
-    }
-    return true;
-}
-
 /* The text is one of the options, which / or "or" or a comma separates. */
 bool ifeval_check_options(ifeval_args *a)
 {
@@ -827,7 +807,17 @@ bool ifeval_check_options(ifeval_args *a)
                           : ifeval_has(options, "or") ? ARES_VIEW("or")
                                                       : ARES_VIEW(",");
     ifeval_list list = ifeval_split(options, separator, a->arena);
-    bool letters = is_letters(options);
+    /*
+     * \W*a\W*b\W*c at the beginning, in either case ("(a), (b) or (c)"): the options are letters,
+     * which are compared as they stand
+     */
+    bool letters = true;
+    const char *p = options.data, *end = p + options.len;
+    for (const char *letter = "abc"; *letter && letters; letter++) {
+        uint32_t c = ' ';
+        while (p < end && !ifeval_is_word(c)) c = ifeval_next(&p, end);
+        letters = ifeval_to_lower(c) == (uint32_t)*letter;
+    }
     ares_view given = ifeval_lower(ifeval_strip(a->text), a->arena);
     for (int64_t i = 0; i < list.n; i++) {
         ares_view option = ifeval_trim(list.items[i]);

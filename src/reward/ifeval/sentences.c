@@ -443,18 +443,6 @@ static const struct {
     { 0x20000, 0x323af, HAN },
 };
 
-/* The script of a character's block; -1: none that counts. */
-static int script_of(uint32_t c)
-{
-    int low = 0, high = ARES_COUNT(blocks);
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (c > blocks[middle].last) low = middle + 1;
-        else high = middle;
-    }
-    return low < ARES_COUNT(blocks) && c >= blocks[low].first ? blocks[low].script : -1;
-}
-
 /* One point for each language of the mask. */
 static void count(int64_t *scores, uint32_t languages)
 {
@@ -484,9 +472,15 @@ const char *ifeval_language(ares_view text)
             char bytes[4];
             size_t n = ifeval_put(c, bytes);
             if (len + n <= LONGEST) memcpy(word + len, bytes, n);
-            len += n; /* longer than LONGEST: in no list */
-            int script = script_of(c);
-            if (script >= 0 && letter) letters[script]++;
+            len += n;                               /* longer than LONGEST: in no list */
+            int low = 0, high = ARES_COUNT(blocks); /* the block that ends at c or after it */
+            while (low < high) {
+                int middle = (low + high) / 2;
+                if (c > blocks[middle].last) low = middle + 1;
+                else high = middle;
+            }
+            if (letter && low < ARES_COUNT(blocks) && c >= blocks[low].first)
+                letters[blocks[low].script]++;
             const ifeval_entry *e = ifeval_set_find(&ifeval_language_letters, bytes, n);
             if (e) count(scores, e->value);
             continue;
@@ -534,22 +528,6 @@ static bool is_vowel(char c)
     return c != 0 && strchr("aeiouyAEIOUY", c) != NULL;
 }
 
-/*
- * Syllables of a word in no table: the runs of vowels, with a final e silent except in -le after a
- * consonant.
- */
-static int by_rule(ares_view v)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < v.len; i++)
-        n += is_vowel(v.data[i]) && (i == 0 || !is_vowel(v.data[i - 1]));
-    if ((v.data[v.len - 1] | 32) == 'e') {
-        n--;
-        n += v.len > 2 && (v.data[v.len - 2] | 32) == 'l' && !is_vowel(v.data[v.len - 3]);
-    }
-    return (int)ARES_MAX(n, 1);
-}
-
 int ifeval_syllables(ares_view word)
 {
     int sum = 0;
@@ -567,7 +545,19 @@ int ifeval_syllables(ares_view word)
         if (e) return sum + (int)e->value;
         const char *dash = memchr(word.data, '-', word.len);
         /* the word ends in no punctuation, so dash[1] is part of it */
-        if (!dash || dash[1] == '\n') return sum + by_rule(word);
+        if (!dash || dash[1] == '\n') {
+            /* in no table: the runs of vowels; a final e is silent except in -le after a consonant
+             */
+            int64_t n = 0;
+            for (size_t i = 0; i < word.len; i++)
+                n += is_vowel(word.data[i]) && (i == 0 || !is_vowel(word.data[i - 1]));
+            if ((word.data[word.len - 1] | 32) == 'e') {
+                n--;
+                n += word.len > 2 && (word.data[word.len - 2] | 32) == 'l' &&
+                     !is_vowel(word.data[word.len - 3]);
+            }
+            return sum + (int)ARES_MAX(n, 1);
+        }
         int first = ifeval_syllables((ares_view){ word.data, (size_t)(dash - word.data) });
         if (first == 0) return 0;
         sum += first;

@@ -23,6 +23,7 @@ double easyr1_normalized(double accuracy)
     return (accuracy + 1) / 2;
 }
 
+/* The characters around which easyr1_clean deletes white space. */
 static bool is_tag_char(char c)
 {
     return c == '<' || c == '>' || c == '/';
@@ -35,6 +36,7 @@ void easyr1_clean(ares_view response, ares_str *out)
     while (p < end) {
         const char *run = p, *next = p;
         while (next < end && ifeval_is_space(ifeval_next(&next, end))) p = next;
+        /* "< / think >" -> "</think>"; other white space stays as it is */
         bool kept = p > run && !(run > response.data && is_tag_char(run[-1])) &&
                     !(p < end && is_tag_char(*p));
         if (kept) ares_str_add(out, run, (size_t)(p - run));
@@ -48,6 +50,7 @@ void easyr1_clean(ares_view response, ares_str *out)
     }
 }
 
+/* The marks must occur in this order, each after the one before it; what ends the text is free. */
 double easyr1_think_boxed(ares_view t)
 {
     static const ares_view marks[] = { { "</think>", 8 }, { "\\boxed{", 7 }, { "}", 1 } };
@@ -62,6 +65,7 @@ double easyr1_think_boxed(ares_view t)
     return 1;
 }
 
+/* A </think> that <answer> does not follow is part of the thought: the next one is tried. */
 double easyr1_r1v_format(ares_view t)
 {
     static const ares_view end = { "</answer>", 9 }, answer = { "<answer>", 8 };
@@ -250,6 +254,7 @@ const ares_verifier ares_verifier_r1v = {
 ARES_OPTION_STRUCT(dapo_options, DAPO_OPTIONS);
 static ARES_OPTION_TABLE(dapo_table, dapo_options, DAPO_OPTIONS);
 
+/* The ramp of the penalty cannot be longer than the longest response. */
 static int check(const void *options)
 {
     const dapo_options *o = options;
@@ -270,7 +275,7 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     easyr1_boxed_accuracy(in, out, &extracted);
     double overlong =
         length_overlong(in->response_tokens, o->max_response_length, o->overlong_buffer_length);
-    double accuracy = out->accuracy > 0 ? 1 : -1;
+    double accuracy = out->accuracy > 0 ? 1 : -1; /* of the score; out->accuracy stays 1 or 0 */
     out->plain = accuracy;
     out->score = easyr1_dapo(accuracy, overlong, o->overlong_penalty_factor);
     grade_detail(out, "extracted", extracted);

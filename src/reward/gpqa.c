@@ -26,6 +26,7 @@ typedef struct question {
     int right; /* index of the right letter; -1: not known */
 } question;
 
+/* ASCII only, as all letters of choices are. */
 static char upper(char c)
 {
     return c >= 'a' && c <= 'z' ? (char)(c - 32) : c;
@@ -43,6 +44,7 @@ static const ares_json *of_row(const ares_json *row, const char *key)
     return v ? v : ares_json_get(row, key);
 }
 
+/* Choices may be numbers, whose text is as the row spells it. */
 static ares_view text_of(const ares_json *v)
 {
     return v->type == ARES_JSON_STRING || v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT
@@ -104,6 +106,7 @@ static size_t after_word(ares_view t, size_t i, const char *word)
     return i;
 }
 
+/* The letter at i as a capital; 0: none stands there. */
 static char letter_at(ares_view t, size_t i)
 {
     return i < t.len && letter(t.data[i]) ? upper(t.data[i]) : 0;
@@ -117,7 +120,7 @@ static char find_announced(ares_view t, bool final)
         size_t at = final ? after_word(t, i, "final") : i;
         if (final && !at) continue;
         if (final) at = skip_spaces(t, at);
-        for (int k = 0; k < (final ? 2 : 3); k++) {
+        for (int k = 0; k < (final ? 2 : 3); k++) { /* "final choice" is no phrase of slime's */
             size_t after = after_word(t, at, words[k]);
             if (!after) continue;
             size_t next = skip_spaces(t, after), is = after_word(t, next, "is");

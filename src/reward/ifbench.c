@@ -24,7 +24,7 @@ static ARES_OPTION_TABLE(ifbench_table, ifbench_options, IFBENCH_OPTIONS);
 
 /* ---------------- where a row keeps its instructions */
 typedef struct source {
-    const ares_json *ids, *kwargs;
+    const ares_json *ids, *kwargs; /* kwargs NULL: the row gives none */
 } source;
 
 /* checkers: [{"id": .., "kwargs": {..}}] as the lists of ids and kwargs */
@@ -162,6 +162,7 @@ static int check_row(const ares_verify_in *in, ares_arena *arena)
 }
 
 /* ---------------------------------------------------------------- judging */
+/* A member of the details: one true or false per instruction. */
 static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t n)
 {
     ares_json_begin(ares_json_key(s, key), '[');

@@ -22,7 +22,7 @@ static ares_view last_fence(ares_view text)
         int64_t newline = ares_view_find(text, ARES_VIEW("\n"), from);
         size_t end = newline < 0 ? text.len : (size_t)newline;
         ares_view line = ares_view_trim((ares_view){ text.data + from, end - from });
-        if (open && ares_view_is(line, "```")) {
+        if (open && ares_view_is(line, "```")) { /* of any language; only JSON is kept */
             if (json) found = (ares_view){ text.data + start, from - start };
             open = false;
         } else if (!open && ares_view_starts(line, ARES_VIEW("```"))) {
@@ -41,7 +41,7 @@ static int json(const ares_verify_in *in, ares_verify_out *out)
     const json_options *o = in->options;
     ares_view text = o->fenced ? last_fence(in->response) : in->response;
     out->score = out->accuracy = 0;
-    out->no_answer = !text.data;
+    out->no_answer = !text.data; /* only with `fenced`: a response always has a text */
     if (!text.data) {
         grade_detail(out, "reason", ARES_VIEW("there is no ```json fence"));
         return ARES_OK;

@@ -47,13 +47,14 @@ static int judge_length(const ares_verify_in *in, ares_verify_out *out)
 {
     const ares_length_options *o = in->options;
     ARES_TRY(grade_need_length(in, "length"));
-    out->plain = 0;
+    out->plain = 0; /* without the penalty of length, nothing is left */
     out->score =
         o->len_reward_penalty * length_reward(in->response_tokens, o->safe_length, o->max_length);
     grade_add_value(out, "reward/length_penalty", out->score);
     return ARES_OK;
 }
 
+/* The tokens beyond which the penalty is full; *penalty: that one. */
 static int64_t length_limit(const void *options, double *penalty)
 {
     const ares_length_options *o = options;
@@ -147,7 +148,7 @@ static int64_t unique(const int32_t *ids, int64_t tokens, int64_t n)
 {
     size_t slots = 16;
     int64_t found = 0;
-    while (slots < (size_t)tokens * 2) slots *= 2;
+    while (slots < (size_t)tokens * 2) slots *= 2; /* a power of two, at most half full */
     /* index + 1 of the first n-gram of its kind; 0: free */
     uint32_t *table = ares_calloc(slots, sizeof *table);
     for (int64_t i = 0; i + n <= tokens; i++) {
@@ -178,7 +179,7 @@ static int repetition(const ares_verify_in *in, ares_verify_out *out)
             "reward: repetition: the response's token ids are not known (in lines: 'output_ids')");
     int64_t tokens = ARES_MIN(in->response_tokens, MAX_TOKENS), total = tokens - o->ngram_size + 1;
     out->exhausted = in->response_tokens > MAX_TOKENS; /* only its beginning is judged */
-    if (total < 1) return ARES_OK;
+    if (total < 1) return ARES_OK;                     /* shorter than one n-gram */
     out->score =
         (1 - (double)unique(in->ids, tokens, o->ngram_size) / (double)total) * o->max_penalty;
     return ARES_OK;

@@ -7,7 +7,7 @@
 
 typedef struct sums {
     double sum, count;
-    tally_kind kind;
+    tally_kind kind; /* as it was when the name first came */
 } sums;
 
 struct tally {
@@ -49,7 +49,7 @@ static void add(tally *t, ares_view name, const sums *s)
 
 void tally_add(tally *t, tally_kind kind, double sum, double count, const char *format, ...)
 {
-    char name[200];
+    char name[200]; /* a longer one is cut: names are of entries and verifiers, and short */
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(name, sizeof name, format, arguments);
@@ -83,13 +83,14 @@ int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m)
         ares_view key = ares_map_key(merged->names, i);
         const sums *s = &merged->sums[i];
         snprintf(name, sizeof name, "%s%.*s", prefix, (int)key.len, key.data);
-        if (s->kind == TALLY_MEAN && s->count == 0) continue;
+        if (s->kind == TALLY_MEAN && s->count == 0) continue; /* a mean of nothing is no metric */
         ares_metrics_set(m, name,
                          s->kind == TALLY_MEAN    ? s->sum / s->count
                          : s->kind == TALLY_TOTAL ? s->sum
                                                   : s->sum == 0);
     }
     tally_free(merged);
+    /* the next report starts from nothing; the memory of the sums is kept */
     ares_map_free(t->names);
     t->names = ares_map_new();
     ares_str_fini(&mine);

@@ -24,7 +24,7 @@ ares_judge *judge_of(const ares_verifier *v, bool boxed)
     ares_str name = { 0 };
     ares_str_addf(&name, "%s%s", boxed ? ARES_BOXED_PREFIX : "", v->name);
     *j = (ares_judge){ .verifier = v, .boxed = boxed, .name = ares_strdup(name.data) };
-    j->options = ares_calloc(1, v->options_size + 1);
+    j->options = ares_calloc(1, v->options_size + 1); /* never empty: some have no options */
     ares_str_fini(&name);
     return j;
 }
@@ -56,6 +56,7 @@ ares_option_table *ares_judge_options(ares_judge *j, void **into)
     return j->verifier->options;
 }
 
+/* What no option can say by itself, as safe_length < max_length; faults go to cfg. */
 void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path)
 {
     if (j->verifier->open) j->verifier->open(j->options, cfg, path);
@@ -82,6 +83,7 @@ bool judge_limit(const ares_judge *j, int64_t *limit, double *penalty)
     return j->verifier->limit;
 }
 
+/* The scores of a right and of a wrong answer; false where the verifier has no two such scores. */
 bool judge_worth(const ares_judge *j, double *right, double *wrong)
 {
     *right = j->verifier->right;
@@ -89,11 +91,13 @@ bool judge_worth(const ares_judge *j, double *right, double *wrong)
     return *right != *wrong;
 }
 
+/* Whether its results have an accuracy: it says so, or right and wrong answers differ in score. */
 bool judge_judges(const ares_judge *j)
 {
     return j->verifier->judges || j->verifier->right != j->verifier->wrong;
 }
 
+/* A verifier that opens others (auto) may hand the row to one that reads the ground truth. */
 bool judge_reads_truth(const ares_judge *j)
 {
     return !j->verifier->any_truth || j->verifier->open;
@@ -115,7 +119,7 @@ int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_ou
                          "data.answer_key=KEY.KEY or KEY[0]",
                          j->name, (int)ARES_MIN(in->ground_truth.len, 60), in->ground_truth.data);
     own.options = j->options;
-    if (!own.response.data) own.response = ARES_VIEW("");
+    if (!own.response.data) own.response = ARES_VIEW(""); /* no verifier sees a NULL text */
     return j->verifier->verify(&own, out);
 }
 
@@ -186,6 +190,7 @@ int grade_need_length(const ares_verify_in *in, const char *who)
                      who);
 }
 
+/* The name is copied: a caller may have built it for this call. */
 void grade_add_value(ares_verify_out *out, const char *name, double value)
 {
     int i = 0;

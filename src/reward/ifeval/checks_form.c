@@ -142,6 +142,7 @@ bool ifeval_is_json(ares_view text)
  * left and do not overlap.
  */
 
+/* Whether count reaches the number that the argument gives. */
 static bool at_least(ifeval_args *a, const char *key, int64_t count)
 {
     double n = 0;
@@ -311,6 +312,7 @@ bool ifeval_check_json_format(ifeval_args *a)
 }
 
 /* ---------------------------------------------------------------- nesting */
+/* The bracket that c closes; 0: it closes none. */
 static char closes(char c)
 {
     return c == ')' ? '(' : c == ']' ? '[' : c == '}' ? '{' : 0;
@@ -356,6 +358,7 @@ bool ifeval_check_quotes(ifeval_args *a)
 }
 
 /* ---------------------------------------------------------------- lists and lines */
+/* The separator occurs twice or more. */
 bool ifeval_check_list(ifeval_args *a)
 {
     ares_view mark = { 0 };
@@ -438,6 +441,7 @@ bool ifeval_check_thesis(ifeval_args *a)
            !ifeval_is_blank(ifeval_from(t, (size_t)end + 4));
 }
 
+/* The three headings in any order. */
 bool ifeval_check_output_template(ifeval_args *a)
 {
     return ifeval_has(a->text, "My Answer:") && ifeval_has(a->text, "My Conclusion:") &&
@@ -579,6 +583,7 @@ ifeval_rows ifeval_csv(ares_view text, char delimiter, ares_arena *arena)
 /* Tasks of IFBench that ask for one particular thing: a table, a list of countries, a quiz. */
 
 /* ---------------------------------------------------------------- lists */
+/* The multiples of 7 from 14 to 49 are the numbers of the text, in their order. */
 bool ifeval_check_multiples(ifeval_args *a)
 {
     static const char *const wanted[] = { "14", "21", "28", "35", "42", "49" };
@@ -604,6 +609,7 @@ bool ifeval_check_word_reverse(ifeval_args *a)
     return ifeval_has((ares_view){ joined, (size_t)(w - joined) }, "bald eagle");
 }
 
+/* "bald eagle" backwards, in any case. */
 bool ifeval_check_character_reverse(ifeval_args *a)
 {
     return ifeval_has(ifeval_lower(a->text, a->arena), "elgae dlab");
@@ -642,6 +648,7 @@ bool ifeval_check_european_capitals_sort(ifeval_args *a)
     return n == count;
 }
 
+/* The decimal number of so many digits at byte `at`; false when another character is there. */
 static bool digits_as_number(ares_view v, size_t at, size_t digits, int *out)
 {
     *out = 0;
@@ -727,6 +734,7 @@ bool ifeval_check_mcq_count_length(ifeval_args *a)
 }
 
 /* ---------------------------------------------------------------- tables */
+/* A header and 7 rows of five fields. */
 bool ifeval_check_csv_city(ifeval_args *a)
 {
     static const char *const header[] = { "ID", "Country", "City", "Year", "Count" };

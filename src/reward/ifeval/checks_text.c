@@ -53,6 +53,7 @@ bool ifeval_check_conjunctions(ifeval_args *a)
 {
     double n = 0;
     if (!ifeval_arg_number(a, "small_n", &n)) return false;
+    /* found overwrites the list from its start: it never grows past the word in hand */
     ifeval_list words = ifeval_words(a->text, a->arena), found = { words.items, 0 };
     for (int64_t i = 0; i < words.n; i++) {
         ares_view word = ifeval_strip(words.items[i]);
@@ -162,6 +163,7 @@ static grams trigrams(ares_view text, grams *in, int64_t *common, ares_arena *ar
     uint64_t gram = 0;
     for (int64_t i = 0; p < end; i++) {
         gram = (gram << 21 | ifeval_next(&p, end)) & (((uint64_t)1 << 63) - 1);
+        /* from the third character on; a trigram that came before does not count again */
         if (i >= 2 && !add(&g, gram, true) && in && add(in, gram, false)) ++*common;
     }
     return g;
@@ -273,6 +275,7 @@ bool ifeval_check_sentence_keyword(ifeval_args *a)
                            ifeval_lower(word, a->arena));
 }
 
+/* Equal in any case; punctuation counts, because tokens have none around them. */
 static bool same_word(ares_view a, ares_view b, ares_arena *arena)
 {
     return ares_view_eq(ifeval_lower(a, arena), ifeval_lower(b, arena));
@@ -376,6 +379,7 @@ bool ifeval_check_alliteration_increment(ifeval_args *a)
     return true;
 }
 
+/* The sentence without its punctuation, so that its last character is of a word or an emoji. */
 static ares_view plain(ares_view sentence, ares_arena *arena)
 {
     return ifeval_trim(ifeval_delete_punct(sentence, arena));
@@ -506,6 +510,7 @@ bool ifeval_check_vowel(ifeval_args *a)
     return kinds <= 3;
 }
 
+/* Of ASCII in lower case; y is one. */
 static bool is_consonant(char c)
 {
     return c >= 'a' && c <= 'z' && !strchr("aeiou", c);
@@ -577,6 +582,7 @@ bool ifeval_check_words_japanese(ifeval_args *a)
     return true;
 }
 
+/* The first word is a verb: of the list, or an -ing form that is none of its exceptions. */
 bool ifeval_check_start_verb(ifeval_args *a)
 {
     return ifeval_is_verb(a->text);
@@ -703,6 +709,7 @@ bool ifeval_check_nth_paragraph_first_word(ifeval_args *a)
 }
 
 /* ---------------------------------------------------------------- beginning and end */
+/* The text ends with end_phrase, in any case and within double quotes too. */
 bool ifeval_check_end_checker(ifeval_args *a)
 {
     ares_view end = { 0 }, t = ifeval_trim(a->text);
@@ -728,6 +735,7 @@ bool ifeval_check_repeat_prompt(ifeval_args *a)
                             ifeval_lower(ifeval_trim(prompt), a->arena));
 }
 
+/* The text is the one sentence that the task asks for, and nothing else. */
 bool ifeval_check_repeat_simple(ifeval_args *a)
 {
     return ares_view_is(ifeval_lower(ifeval_trim(a->text), a->arena),
@@ -770,12 +778,14 @@ static bool is_language(ares_view text, ares_view code)
     return !found || ares_view_is(code, found);
 }
 
+/* language: a code of two letters, as "de". */
 bool ifeval_check_response_language(ifeval_args *a)
 {
     ares_view code = { 0 };
     return ifeval_arg_filled(a, "language", &code) && is_language(a->text, code);
 }
 
+/* English without a lower-case letter; the next one, without a capital. */
 bool ifeval_check_english_capital(ifeval_args *a)
 {
     return ifeval_upper_text(a->text) && is_language(a->text, ARES_VIEW("en"));

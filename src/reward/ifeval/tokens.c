@@ -34,6 +34,7 @@ static char *begin(work *w)
     return w->spare.data;
 }
 
+/* Ends a pass that wrote up to `at`: spare is the text now, and the old text is the next spare. */
 static void finish(work *w, char *at)
 {
     ares_str done = w->spare;
@@ -48,6 +49,7 @@ static char *put(char *at, const char *p, size_t n)
     return at + n;
 }
 
+/* Writes the piece with a blank on both sides; returns the new end. */
 static char *pad(char *at, const char *p, size_t n)
 {
     *at++ = ' ';
@@ -199,7 +201,7 @@ static void split_period(work *w, bool first)
     finish(w, at);
 }
 
-/* 7, 8: colons and commas, except inside numbers. */
+/* 7, 8: colons and commas, except before a digit: "a,b" -> "a , b", and "1,234" stays. */
 static void split_commas(work *w)
 {
     if (!holds(w, ":,")) return;
@@ -228,7 +230,8 @@ static void split_commas(work *w)
     finish(w, at);
 }
 
-/* 13: an apostrophe that closes: not after another one, and before a blank. */
+/* 13: an apostrophe that closes, not after another one, and before a blank: "dogs' " -> "dogs ' ".
+ */
 static void split_closing_apostrophes(work *w)
 {
     const char *p = w->text.data, *end = p + w->text.len, *free_from = p;
@@ -257,7 +260,7 @@ static void close_quotes(work *w)
     finish(w, at);
 }
 
-/* 19: 's 'm 'd ' before a blank, then 'll 're 've n't. */
+/* 19: 's 'm 'd ' before a blank, then 'll 're 've n't: "don't " -> "do n't ". */
 static void split_clitics(work *w)
 {
     const char *start = w->text.data, *p = start, *end = p + w->text.len;
@@ -291,6 +294,7 @@ static bool is_near(const char *p, const char *end, const char *word, size_t n)
     return (size_t)(end - p) >= n && strncasecmp(p, word, n) == 0;
 }
 
+/* \b after a word character. */
 static bool ends_word(const char *p, const char *end)
 {
     return p == end || !ifeval_is_word(ifeval_next(&p, end));

@@ -76,6 +76,7 @@ int64_t ifeval_length(ares_view v)
     return n;
 }
 
+/* Beyond the last character: the end of the text, as a slice in Python ends there. */
 size_t ifeval_offset(ares_view v, int64_t i)
 {
     const char *p = v.data, *end = p + v.len;
@@ -83,6 +84,7 @@ size_t ifeval_offset(ares_view v, int64_t i)
     return (size_t)(p - v.data);
 }
 
+/* The reverse of ifeval_next: a byte that was no character comes back as it was. */
 size_t ifeval_put(uint32_t c, char out[4])
 {
     if (c < 0x80) return out[0] = (char)c, 1;
@@ -145,7 +147,10 @@ uint32_t ifeval_to_lower(uint32_t c)
 }
 
 /* ------------------------------------------------------------------ whole texts */
-/* Whether letters of the wanted case occur, and none of the other or of title case. */
+/*
+ * Whether letters of the wanted case occur, and none of the other or of title case (U+01C5 and its
+ * like): str.isupper and str.islower of Python.
+ */
 static bool cased_text(ares_view v, int wanted, int other)
 {
     bool found = false;
@@ -252,6 +257,7 @@ ares_view ifeval_delete_punct(ares_view v, ares_arena *arena)
     return (ares_view){ out, (size_t)(at - out) };
 }
 
+/* As NFKD and encode("ascii", "ignore") of Python: accents go, their letters stay. */
 ares_view ifeval_ascii(ares_view v, ares_arena *arena)
 {
     size_t cap = 2 * v.len + 32; /* a character of three bytes gives at most five ASCII ones */
@@ -339,6 +345,7 @@ ifeval_list ifeval_split(ares_view v, ares_view separator, ares_arena *arena)
     return list;
 }
 
+/* \b of Python: one of the characters before and after is a word character, the other is not. */
 bool ifeval_boundary(ares_view v, size_t at)
 {
     ARES_ASSERT(at <= v.len);
@@ -348,6 +355,7 @@ bool ifeval_boundary(ares_view v, size_t at)
     return before != behind;
 }
 
+/* As \bword\b of Python: "art" is no word of "party". An empty word stands at any boundary. */
 bool ifeval_has_word(ares_view v, ares_view word)
 {
     if (word.len == 0) return ifeval_count_words(v) > 0;
@@ -360,6 +368,7 @@ bool ifeval_has_word(ares_view v, ares_view word)
     }
 }
 
+/* Occurrences that do not overlap: "aa" occurs once in "aaa". */
 int64_t ifeval_count(ares_view v, ares_view part)
 {
     return part.len ? split(v, part, NULL) - 1 : 0;
@@ -372,6 +381,7 @@ bool ifeval_has(ares_view text, const char *part)
     return ares_view_find(text, ares_view_of(part), 0) >= 0;
 }
 
+/* As str.endswith of Python; every text ends with an empty one. */
 bool ifeval_ends(ares_view text, ares_view end)
 {
     return text.len >= end.len && ares_view_eq(ifeval_from(text, text.len - end.len), end);
@@ -382,6 +392,7 @@ ares_view ifeval_from(ares_view v, size_t at)
     return (ares_view){ v.data + at, v.len - at };
 }
 
+/* As str.replace of Python; an empty part replaces nothing here. */
 ares_view ifeval_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena)
 {
     int64_t n = ifeval_count(text, part);
@@ -434,6 +445,7 @@ static bool is_no_space(uint32_t c)
     return !ifeval_is_space(c);
 }
 
+/* By white space alone: punctuation stays, as in " \"Yes,\" he" -> "\"Yes,\"". */
 ares_view ifeval_first_word(ares_view v)
 {
     return next_run(&v, is_no_space);
@@ -447,6 +459,7 @@ ares_view ifeval_last_word(ares_view v)
 }
 
 /* ---------------------------------------------------------------- sets */
+/* A hash table with linear probing, at most half full; a slot is an index + 1, 0: free. */
 uint32_t *ifeval_group(ifeval_list list, ares_arena *arena)
 {
     size_t slots = 16;
@@ -512,6 +525,7 @@ ares_view ifeval_table_item(ifeval_table t, int i)
     return (ares_view){ e->text, e->len };
 }
 
+/* The ranges are sorted: a binary search for the first one that ends at c or after it. */
 bool ifeval_is_emoji(uint32_t c)
 {
     int low = 0, high = ARES_COUNT(emoji_ranges);

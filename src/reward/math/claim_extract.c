@@ -13,11 +13,13 @@ static bool word(char c)
 {
     return edit_letter(c) || edit_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
+/* ASCII white space, as \s of Python. */
 static bool blank(char c)
 {
     return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31);
 }
 
+/* The index of the first character from i on that is no blank. */
 static size_t blanks(ares_view t, size_t i)
 {
     while (i < t.len && blank(t.data[i])) i++;
@@ -113,7 +115,7 @@ static bool latex_at(ares_view t, size_t i, match *m)
         { "$$", "$$", true }, { "\\[", "\\]", true }, { "$", "$", false }, { "\\(", "\\)", false }
     };
     if (t.data[i] != '$' && t.data[i] != '\\') return false;
-    if (i && t.data[i - 1] == '\\') return false;
+    if (i && t.data[i - 1] == '\\') return false; /* \$5 is money */
     for (int k = 0; k < ARES_COUNT(signs); k++) {
         if (!edit_at(t, i, signs[k].open) || (k == 2 && i && edit_digit(t.data[i - 1]))) continue;
         size_t from = i + strlen(signs[k].open);
@@ -128,7 +130,7 @@ static bool latex_at(ares_view t, size_t i, match *m)
     return false;
 }
 
-/* Joins $2$, $3$ and $4$ to one answer, up to six of them. */
+/* Joins "$2$, $3$ and $4$" to one answer, "2,3,4", up to six of them. */
 static void join_latex(ares_view t, match *m, ares_arena *arena)
 {
     for (int i = 1; i < 6 && m->end < t.len; i++) {
@@ -147,7 +149,7 @@ static void join_latex(ares_view t, match *m, ares_arena *arena)
     }
 }
 
-/* A \frac of two numbers without LaTeX signs around it. */
+/* A \frac of two numbers without LaTeX signs around it, as in "so -\frac{1}{2}". */
 static bool fraction_at(ares_view t, size_t i, match *m)
 {
     size_t j = i + (t.data[i] == '-');
@@ -186,7 +188,7 @@ static bool number_at(ares_view t, size_t i, match *m)
             return false;
     }
     size_t sign = t.data[j] == '-';
-    /* arithmetic: digits and operators up to a delimiter */
+    /* arithmetic: digits and operators up to a delimiter, as "2*(3+4)" in "is 2*(3+4)." */
     size_t k = j + sign;
     if (k < t.len && t.data[k] == '(') k++;
     if (k < t.len && t.data[k] == '-') k++;
@@ -432,7 +434,7 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
  */
 static ares_view without_text_tail(ares_view t)
 {
-    size_t end = t.len;
+    size_t end = t.len; /* without the power of the unit: \text{cm}^2, \text{cm}^{2} */
     if (end >= 2 && t.data[end - 2] == '^' && edit_digit(t.data[end - 1])) end -= 2;
     else if (end >= 4 && t.data[end - 1] == '}' && edit_digit(t.data[end - 2]) &&
              t.data[end - 3] == '^' && t.data[end - 4] == '{')
@@ -601,7 +603,10 @@ static bool unit(ares_view t)
     return false;
 }
 
-/* Without a unit at the end that follows a digit, a brace or white space. */
+/*
+ * Without a unit at the end that follows a digit, a brace or white space: "5 cm" and "5cm" -> "5",
+ * while "xcm" stays.
+ */
 static ares_view without_unit(ares_view t)
 {
     ares_view whole = t;

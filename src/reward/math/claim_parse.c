@@ -17,11 +17,11 @@ typedef struct operand {
 typedef struct reader {
     claim_book *book;
     ares_view text;
-    size_t at, end;
+    size_t at, end; /* the span in hand is [at, end) of the text */
     int depth;
     /* the argument of a function without brackets, which ends before the next function */
     bool in_argument;
-    bool in_bars;
+    bool in_bars; /* inside |..|, where the next bar closes and opens nothing */
 } reader;
 
 static bool blank(char c)
@@ -30,6 +30,7 @@ static bool blank(char c)
 }
 
 /* ------------------------------------------------------------------ nodes */
+/* The book lists all nodes, because their GMP numbers must be freed one by one. */
 claim_node *claim_new(claim_book *b, claim_kind kind)
 {
     claim_node *n = ares_arena_calloc(b->arena, 1, sizeof *n);
@@ -40,6 +41,7 @@ claim_node *claim_new(claim_book *b, claim_kind kind)
     return n;
 }
 
+/* sign: of a relation, between the item before and this one; 0 elsewhere. */
 void claim_add(claim_book *b, claim_node *to, claim_node *item, char sign)
 {
     if (to->count == to->capacity) {
@@ -172,7 +174,7 @@ static int64_t gcd(int64_t a, int64_t b)
 {
     return b ? gcd(b, a % b) : a < 0 ? -a : a;
 }
-/* What is known of a / b. */
+/* What is known of a / b, in lowest terms and with a positive denominator. */
 static operand fraction(operand a, operand b)
 {
     if (a.kind != WHOLE || b.kind != WHOLE || b.n == 0) return (operand){ .kind = OTHER };
@@ -492,7 +494,7 @@ static bool degree(reader *r)
     return false;
 }
 
-/* An atom with its factorials and powers. */
+/* An atom with its factorials and powers, which associate to the left: x^2^3 is (x^2)^3. */
 static bool factor(reader *r, value_program *p, operand *o)
 {
     if (!atom(r, p, o)) return false;
@@ -571,6 +573,7 @@ static bool signed_factors(reader *r, value_program *p, operand *o)
     return true;
 }
 
+/* Factors with signs of multiplication or division between them, from left to right. */
 static bool product(reader *r, value_program *p, operand *o)
 {
     if (!signed_factors(r, p, o)) return false;
@@ -623,7 +626,10 @@ static void trim(const reader *r, size_t *from, size_t *to)
     while (*from < *to && blank(r->text.data[*to - 1])) --*to;
 }
 
-/* The matrix that fills the span, or NULL. */
+/*
+ * The matrix that fills the span, or NULL: \begin{pmatrix}1&2\\3&4\end{pmatrix} has four items in
+ * two columns.
+ */
 static claim_node *read_matrix(reader *r, size_t from, size_t to)
 {
     ares_view t = { r->text.data + from, to - from };
@@ -737,6 +743,7 @@ static bool set_atom(reader *r, size_t from, size_t to, claim_node **node)
             *node = open == '[' && close == ']' ? *node : NULL;
         return true;
     }
+    /* "(1, 2]" and "[1, 2)" can only be intervals; "(1, 2)" is read as one, too */
     bool opens = open == '(', closes = close == ')';
     /* an empty interval is a pair instead */
     if (opens == closes && below_or_equal(r, (*node)->items[0], (*node)->items[1], !opens))
@@ -845,7 +852,10 @@ static bool plus_minus(reader *r, size_t from, size_t to, claim_node *into, bool
     return false;
 }
 
-/* One element of a list: a relation, or a term. */
+/*
+ * One element of a list: a term, or terms with relation signs between them ("1 < x \leq 2" has
+ * three items and two signs).
+ */
 static claim_node *element(reader *r, size_t from, size_t to)
 {
     claim_node *chain = NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+/* Whether the literal stands at byte i; false beyond the end too, so callers need no bounds. */
 bool edit_at(ares_view t, size_t i, const char *literal)
 {
     /* most places differ in the first character: callers try many literals at each of them */
@@ -12,6 +13,7 @@ bool edit_at(ares_view t, size_t i, const char *literal)
     return i <= t.len && n <= t.len - i && memcmp(t.data + i, literal, n) == 0;
 }
 
+/* An invalid byte is a character of one byte, so that every walk moves on. */
 size_t edit_char(ares_view t, size_t i)
 {
     uint32_t c;
@@ -44,6 +46,7 @@ ares_view edit_trim(ares_view t)
     return edit_cut(t, from, to);
 }
 
+/* Walks back from the end: a long response costs no more than its last n characters. */
 ares_view edit_tail(ares_view t, size_t n)
 {
     size_t i = t.len;
@@ -87,6 +90,7 @@ ares_view edit_join(ares_view a, ares_view b, ares_view c, ares_arena *arena)
     return (ares_view){ out, a.len + b.len + c.len };
 }
 
+/* As str.isalpha of Python: the categories Lu, Ll, Lt, Lm and Lo. */
 uint32_t edit_alpha(ares_view t, size_t i)
 {
     uint32_t p;
@@ -95,6 +99,7 @@ uint32_t edit_alpha(ares_view t, size_t i)
     return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO ? p : 0;
 }
 
+/* As str.lower of Python, for which two letters need rules of their own. */
 ares_view edit_lower(ares_view t, ares_arena *arena)
 {
     bool in_word = false;
@@ -132,6 +137,7 @@ int64_t edit_count(ares_view t, const char *literal)
     return count;
 }
 
+/* Reads from the end, where an answer usually stands. */
 int64_t edit_find_last(ares_view t, const char *literal)
 {
     size_t n = strlen(literal);
@@ -140,6 +146,7 @@ int64_t edit_find_last(ares_view t, const char *literal)
     return -1;
 }
 
+/* "{a{b}c}d" at 0 -> 7, the index of "d". */
 size_t edit_closing_brace(ares_view t, size_t i)
 {
     for (size_t depth = 0; i < t.len; i++) {
@@ -149,6 +156,7 @@ size_t edit_closing_brace(ares_view t, size_t i)
     return 0;
 }
 
+/* "\\text{5 cm}" -> "5 cm"; any other text stays, also one with a newline inside the braces. */
 ares_view edit_unwrap_text(ares_view t)
 {
     ares_view line = t;
@@ -159,6 +167,7 @@ ares_view edit_unwrap_text(ares_view t)
     return memchr(line.data, '\n', line.len) ? t : line;
 }
 
+/* Doubles the memory when it is full; what it leaves behind is freed with the arena. */
 void edit_add(edit_out *o, ares_view t)
 {
     if (o->len + t.len > o->cap) {

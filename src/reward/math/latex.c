@@ -243,7 +243,7 @@ static int by_name(const void *key, const void *entry)
 {
     const ares_view *name = key;
     const char *other = ((const symbol *)entry)->name;
-    size_t n = strlen(other);
+    size_t n = strlen(other); /* the name has no NUL, so strcmp cannot compare them */
     int order = memcmp(name->data, other, ARES_MIN(name->len, n));
     return order ? order : ARES_CMP(name->len, n);
 }
@@ -323,6 +323,7 @@ static size_t argument_end(ares_view t, size_t i, int depth)
     if (t.data[i] == '{') return edit_closing_brace(t, i);
     if (t.data[i] != '\\') return i + edit_char(t, i);
     i += latex_control(t, i, &name);
+    /* \sqrt\frac12: the argument of \sqrt ends after both arguments of \frac */
     int arguments = is_fraction(name) || is_binomial(name) ? 2 : ares_view_is(name, "sqrt");
     for (int k = 0; k < arguments && i; k++) {
         size_t at = latex_blanks(t, i);
@@ -351,6 +352,7 @@ static bool argument(reader *r, ares_view t, size_t *i, ares_view *out)
 
 /* ---------------- shapes of converted arguments, which decide whether they need brackets */
 
+/* The index after the digits and points at i; i when there are none. */
 static size_t skip_number(ares_view t, size_t i)
 {
     while (i < t.len && (edit_digit(t.data[i]) || t.data[i] == '.')) i++;
@@ -392,6 +394,7 @@ static bool single_atom(ares_view t)
            ares_view_is(t, "pi");
 }
 
+/* Appends the text, in brackets unless it binds as one: \frac{a+b}2 is (a+b)/2. */
 static void add_grouped(edit_out *out, ares_view t, bool bare)
 {
     if (!bare) edit_add_z(out, "(");
@@ -415,10 +418,12 @@ static void add_fraction(edit_out *out, ares_view a, ares_view b, ares_arena *ar
     size_t end = out->len, from, over = 0, under;
     while (over < p.len && edit_digit(p.data[over])) over++;
     for (under = over + 1; under < p.len && edit_digit(p.data[under]);) under++;
+    /* digits, "/", digits, and nothing else */
     bool integers =
         over && over < p.len && p.data[over] == '/' && under == p.len && under > over + 1;
     while (end && out->data[end - 1] == ' ') end--;
     for (from = end; from && edit_digit(out->data[from - 1]);) from--;
+    /* 2\frac12 is mixed; in 1.2\frac12 and x^2\frac12 the 2 is part of something else */
     bool number =
         from < end && (!from || (out->data[from - 1] != '.' && out->data[from - 1] != '^'));
     if (number && integers) {
@@ -451,6 +456,7 @@ static bool root(reader *r, ares_view t, size_t *i, edit_out *out)
     return true;
 }
 
+/* A name after a letter needs a "*": x\sin y is x*sin(y), not the name xsin. */
 static bool ends_in_letter(const edit_out *out)
 {
     return out->len && edit_letter(out->data[out->len - 1]);
@@ -567,7 +573,7 @@ static bool convert(reader *r, ares_view t, edit_out *out)
             i += latex_control(t, i, &name);
             char c = name.len ? name.data[0] : 0; /* 0: a backslash at the end */
             if (edit_letter(c)) ok = word(r, name, t, &i, out);
-            else if (c == '\\') edit_add_z(out, ";");
+            else if (c == '\\') edit_add_z(out, ";"); /* the end of a row */
             else if (c && strchr(",;: ", c)) edit_add_z(out, " ");
             else if (c && strchr("{}&#_|", c)) edit_add(out, edit_cut(name, 0, 1));
         } else {
@@ -651,6 +657,7 @@ enum { MAX_ACCENTED = 64 };
 static bool reference_convert(reader *r, ares_view t, edit_out *out);
 static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out);
 
+/* reference_convert into a text of its own. */
 static bool converted(reader *r, ares_view t, ares_view *out)
 {
     edit_out text = { .arena = r->arena };
@@ -880,7 +887,7 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
     if (!name.len) return true;
     if (!edit_alpha(name, 0) && !accent(name))
         return !name.data[0] || reference_sign(r, name.data[0], t, i, out);
-    if (LATEX_IS(name, "frac", "nicefrac")) {
+    if (LATEX_IS(name, "frac", "nicefrac")) { /* without arguments the template itself stays */
         size_t at = *i;
         int first = alone ? 0 : reference_argument(r, t, &at, &a),
             second = first > 0 ? reference_argument(r, t, &at, &b) : first;
@@ -973,6 +980,7 @@ bool latex_to_text_reference(ares_view t, math_budget *budget, ares_arena *arena
         { "\xe2\x88\xaa", "U" },    { "\xc2\xb7", "*" },  { "\xc3\x97", "*" },
     };
     reader r = { budget, arena, 0 };
+    /* the blank before \frac makes "2 1/2" of 2\frac12, which the normal form reads as mixed */
     t = edit_replace(t, "\\tfrac", "\\frac", arena);
     t = edit_replace(t, "\\dfrac", "\\frac", arena);
     t = edit_replace(t, "\\frac", " \\frac", arena);

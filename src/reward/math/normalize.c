@@ -230,7 +230,10 @@ static ares_view delete_spaced(ares_view t, const char *first, const char *secon
     return edit_view(&out);
 }
 
-/* digit blanks digit: puts a plus in place of the blanks. A digit belongs to one pair only. */
+/*
+ * digit blanks digit: puts a plus in place of the blanks, so "1 1/2" is 1+1/2. A digit belongs to
+ * one pair only: "1 2 3" becomes "1+2 3".
+ */
 static ares_view add_mixed(ares_view t, ares_arena *arena)
 {
     edit_out out = { .arena = arena };
@@ -248,7 +251,10 @@ static ares_view add_mixed(ares_view t, ares_arena *arena)
 
 /* ------------------------------------------------------------------ the target's own steps */
 
-/* Appends a decimal with its point moved right, exactly; false when the text is no number. */
+/*
+ * Appends a decimal with its point moved right, exactly ("1,234.5", 6 -> "1234500000"); false when
+ * the text is no number.
+ */
 static bool shift_point(ares_view number, int places, edit_out *out)
 {
     edit_out digits = { .arena = out->arena };
@@ -303,6 +309,7 @@ static ares_view fold_scale_words(ares_view t, ares_arena *arena)
     return t;
 }
 
+/* The index after the digits at i; i when there are none. */
 static size_t digits_end(ares_view t, size_t i)
 {
     while (i < t.len && edit_digit(t.data[i])) i++;
@@ -345,7 +352,7 @@ ares_view math_normalize(ares_view t, math_mode mode, math_budget *budget, ares_
                                          "foot",   "feet", "inch",       "yard" };
     bool target = mode == MATH_TARGET;
     ares_view text;
-    budget->steps -= 64 * (int64_t)t.len;
+    budget->steps -= 64 * (int64_t)t.len; /* each step below walks the text about once */
     t = edit_unwrap_text(t);
     t = edit_replace(t, "\\%", "%", arena);
     t = edit_replace(t, "\\$", "$", arena);
@@ -364,7 +371,7 @@ ares_view math_normalize(ares_view t, math_mode mode, math_budget *budget, ares_
     if (target) t = edit_delete(t, "^{\\circ}", arena);
     if (t.len > 1 && t.data[0] == '{' && t.data[t.len - 1] == '}') t = edit_cut(t, 1, t.len - 1);
     t = delete_spaced(t, ",\\!", "", false, arena);
-    if (math_integer(t, mode, arena, &text)) t = text;
+    if (math_integer(t, mode, arena, &text)) t = text; /* "5.0" is "5" */
     if (target) t = group_negative_mixed(t, arena);
     if (target ? edit_count(t, "\\") || edit_count(t, "^") : edit_count(t, "\\") > 0) {
         if (target ? latex_to_text(t, budget, arena, &text)
@@ -398,7 +405,7 @@ ares_view *math_elements(ares_view t, math_mode mode, ares_arena *arena, int64_t
 {
     t = math_strip_thousands(t, arena);
     *n = 0;
-    size_t last = t.len ? t.len - 1 : 0, characters = 0;
+    size_t last = t.len ? t.len - 1 : 0, characters = 0; /* "()" has no room for an element */
     for (size_t i = 0; i < t.len && characters < 3; i += edit_char(t, i)) characters++;
     ares_view *out = ares_arena_alloc(arena, ((size_t)edit_count(t, ",") + 1) * sizeof *out);
     if (!t.len) return out;
@@ -438,7 +445,10 @@ typedef struct matrix {
     bool determinant; /* vmatrix, as many rows as columns */
 } matrix;
 
-/* Skips what may follow a row's double backslash: a star, a length such as [4pt]. */
+/*
+ * Skips what may follow a row's double backslash: a star, a length such as [4pt]. A bracket with
+ * anything else in it, as in \\ [x], is the next cell.
+ */
 static size_t skip_gap(ares_view t, size_t i)
 {
     if (i < t.len && t.data[i] == '*') i++;
@@ -649,7 +659,7 @@ static bool same_with_matrices(judge *j, ares_view given, const matrix *a, ares_
                                const matrix *b, int64_t n)
 {
     char letters[24], dots[24];
-    if (n >= ARES_COUNT(letters)) return false;
+    if (n >= ARES_COUNT(letters)) return false; /* more than there are letters to stand in */
     for (int64_t k = 0; k < n; k++) {
         /* as many rows of as many cells, and each cell the same */
         size_t at_x = 0, at_y = 0;

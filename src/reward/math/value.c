@@ -20,6 +20,7 @@ bool value_spend(math_budget *budget, int64_t steps)
     return !budget->exhausted;
 }
 
+/* The list stays sorted, so that two programs give their variables the same trial values. */
 void value_collect_names(const value_program *p, value_names *names)
 {
     for (int i = 0; i < p->count; i++) {
@@ -39,6 +40,7 @@ void value_collect_names(const value_program *p, value_names *names)
     }
 }
 
+/* Only inf and its negations are an infinity; "inf + 1" is a value that cannot be computed. */
 int value_infinity(const value_program *p)
 {
     int sign = 1;
@@ -289,6 +291,7 @@ value_status value_at(const value_program *p, const value_names *names, int tria
         case VALUE_VARIABLE: {
             int k = 0;
             while (k < names->count && names->name[k] != op.argument) k++;
+            /* different for every variable and trial, of either sign, and no whole number */
             long hundredths = 37 + 61 * k + 113 * trial;
             mpfr_set_si(stack[n].v, trial % 2 ? -hundredths : hundredths, RN);
             mpfr_div_ui(stack[n].v, stack[n].v, 100, RN);
@@ -323,7 +326,7 @@ value_status value_at(const value_program *p, const value_names *names, int tria
 static bool same_at_trials(const value_program *a, const value_program *b, const value_names *names,
                            math_budget *budget)
 {
-    int valid = 0, trials = names->count ? VALUE_TRIALS : 1;
+    int valid = 0, trials = names->count ? VALUE_TRIALS : 1; /* without variables all are one */
     bool same = true;
     value_float x, y, bound;
     value_float_init(&x);
@@ -355,7 +358,7 @@ bool value_same(const value_program *a, const value_program *b, int max_names, m
     value_collect_names(a, &names);
     value_collect_names(b, &names);
     if (names.too_many || names.count > max_names) return false;
-    if (names.count == 0) {
+    if (names.count == 0) { /* exactly first; floats decide where roots or functions occur */
         mpq_t x, y;
         mpq_inits(x, y, NULL);
         value_status left = value_exact(a, budget, x),
@@ -424,6 +427,7 @@ void value_emit(value_program *p, value_kind kind, int32_t argument)
         p->capacity = capacity;
     }
     p->ops[p->count++] = (value_op){ kind, argument };
+    /* a leaf pushes an operand, a function replaces one, an operator makes one of two */
     p->depth += kind < VALUE_NEG ? 1 : kind < VALUE_ADD ? 0 : -1;
     p->max_depth = ARES_MAX(p->max_depth, p->depth);
     if (p->depth < 1) p->failed = true;
@@ -535,6 +539,7 @@ static char peek(const parser *s)
 {
     return s->at < s->text.len ? s->text.data[s->at] : 0;
 }
+/* Marks the program as failed; false, for the caller to return. */
 static bool fail(parser *s)
 {
     s->p->failed = true;
@@ -591,6 +596,7 @@ static bool letters_of_name(parser *s, size_t bytes)
         s->at += bytes;
         return true;
     }
+    /* "x_1" is one symbol of sympy, and "oo" its infinity: neither is read here */
     if (memchr(name.data, '_', name.len) || ares_view_is(name, "oo")) return fail(s);
     size_t end = s->at + bytes, factors = 0;
     while (s->at < end) {
@@ -659,6 +665,7 @@ static bool signs(parser *s)
     return negative;
 }
 
+/* An operand with its "!" and its power: 2^-1, x**2, and 2^3^2 as 2^9. */
 static bool power(parser *s)
 {
     if (!primary(s)) return false;
@@ -674,6 +681,7 @@ static bool power(parser *s)
     return true;
 }
 
+/* Signs bind looser than powers: -2^2 is -4. */
 static bool operand(parser *s)
 {
     bool negative = signs(s);
@@ -704,6 +712,7 @@ static bool product(parser *s)
     }
 }
 
+/* Products with signs between them, from left to right. */
 static bool sum(parser *s)
 {
     if (!product(s)) return false;
@@ -803,6 +812,7 @@ static void round_literals(value_program *p, mpfr_ptr rounded)
 static bool same_rounded(value_program *x, value_program *y, math_budget *budget, bool *decided)
 {
     int digits = ARES_MAX(x->decimal_digits, y->decimal_digits);
+    /* as sympy: a double up to 15 digits, beyond them as many bits as the digits need */
     mpfr_prec_t precision =
         digits <= 15 ? 53 : (mpfr_prec_t)((digits + 1) * 3.3219280948873626 + 0.5);
     mpq_t a, b;

@@ -55,7 +55,7 @@ static void judge_response(const ares_judge *judge, const char *name, const ares
     v->score = out.score;
     v->plain = isnan(out.plain) ? out.score : out.plain;
     v->accuracy = out.accuracy;
-    v->judged_by = out.judged_by ? out.judged_by : name;
+    v->judged_by = out.judged_by ? out.judged_by : name; /* `auto` names the one it chose */
     v->no_answer = out.no_answer;
     v->exhausted = out.exhausted;
     v->n_values = v->failure ? 0 : out.n_values;
@@ -105,6 +105,7 @@ static void write_line(ares_reward *r, const ares_verify_in *in)
     ares_json_end(s, '}');
 }
 
+/* Jobs are allocated one by one: tasks of the pool hold pointers to them while the list grows. */
 void ares_reward_submit(ares_reward *r, ares_reward_item *item)
 {
     if (r->n_jobs == r->capacity) {
@@ -362,7 +363,7 @@ static void replace_score(const ares_reward_config *c, reward_verdict *v)
 {
     if (v->failure || isnan(v->accuracy)) return;
     double penalty = v->score - v->plain, plain = reward_score(c, v->accuracy > 0.5, v->plain);
-    if (plain == v->plain) return;
+    if (plain == v->plain) return; /* the sum below could change the last bit of the score */
     v->plain = plain;
     v->score = plain + penalty;
 }
@@ -416,9 +417,11 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
                              ? NAN
                              : (float)(v->failure ? failure_score : v->score);
         if (v->abstains) continue;
+        /* through f32, as parts[i] has it: the weighted sum of the parts is the score */
         score += e->o.weight * (double)(float)(v->failure ? failure_score : v->score);
         unshaped += e->o.weight * (v->failure ? failure_score : v->plain);
     }
+    /* a response cut by length has this score, whatever its verdicts are */
     if (!item->in.stopped && !ares_is_null_f64(r->cfg.unfinished_score))
         score = unshaped = r->cfg.unfinished_score;
     /* parts are summed in double; the batch keeps f32 */
@@ -433,6 +436,7 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
     tally_add(r->tally, TALLY_TOTAL, exhausted, 1, "reward/exhausted");
 }
 
+/* Waits for users' processes first: the pool goes on with the built-in verifiers meanwhile. */
 void ares_reward_wait(ares_reward *r)
 {
     bool timed_out = false;
@@ -477,6 +481,7 @@ static int reward_open_judge(ares_config *cfg, const char *path, const char *nam
     int n, i;
     const char *const *names = ares_verifier_names(&n);
     size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
+    /* the names that are suggested for a misspelled one are without the prefix */
     const char *plain = strncmp(name, ARES_BOXED_PREFIX, prefix) == 0 ? name + prefix : name;
     int rc = ares_lookup(ARES_ECONFIG, NULL, plain, names, n, &i);
     if (rc == ARES_OK) return ares_judge_new(name, out);
@@ -803,7 +808,7 @@ static void open_plain(char *name, reward_entry *e)
     e->o.command = (ares_texts){ 0 };
     e->o.kwargs = NULL;
     ares_config_free(defaults);
-    e->name = name;
+    e->name = name; /* NULL: open_python asks the file */
 }
 
 /*
@@ -944,6 +949,7 @@ static void open_reward_funcs(ares_config *cfg, ares_reward *r)
                             e);
             ares_free(module);
         }
+        /* without weights every function counts once, as in TRL */
         e->o.weight = i < rc->reward_weights.count ? rc->reward_weights.items[i] : 1;
     }
 }
@@ -1007,6 +1013,7 @@ static void find_limit(ares_config *cfg, ares_reward *r)
         if (r->cfg.reward_function)
             snprintf(path, sizeof path, "worker.reward.reward_function_kwargs");
         else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
+        /* the first entry with a limit sets it; a later one must have the same */
         if (r->max_length == ARES_NULL_I64) memcpy(first, path, sizeof first);
         else if (r->max_length != limit)
             ares_config_fault(cfg, path,
@@ -1056,6 +1063,7 @@ ares_reward *ares_reward_open_none(void)
     return r;
 }
 
+/* Takes a manager that was opened in part, too: ares_reward_open closes it after a fault. */
 void ares_reward_close(ares_reward *r)
 {
     if (!r) return;
@@ -1143,7 +1151,7 @@ static const reward_shaper *const table[] = { SHAPE_LIST(ENTRY) };
 
 /* What shapers add to the scores of a batch, and how often that reverses right and wrong. */
 
-/* The shaper of the entry's verifier; NULL: it has none. */
+/* The shaper of the entry's verifier, which has the same name; NULL: it has none. */
 static const reward_shaper *shaper_of(const reward_entry *e)
 {
     for (int i = 0; e->judge && i < ARES_COUNT(table); i++)

@@ -59,6 +59,7 @@ bool ifeval_arg_number(ifeval_args *a, const char *key, double *out)
     return true;
 }
 
+/* 3.0 is whole, too: data sets write counts as floats. */
 bool ifeval_arg_whole(ifeval_args *a, const char *key, int64_t *out)
 {
     double x = 0;
@@ -68,6 +69,7 @@ bool ifeval_arg_whole(ifeval_args *a, const char *key, int64_t *out)
     return true;
 }
 
+/* Takes steps for the length: a row may hold a text as long as it likes. */
 bool ifeval_arg_text(ifeval_args *a, const char *key, ares_view *out)
 {
     const ares_json *v = ares_json_get(a->kwargs, key);
@@ -76,6 +78,7 @@ bool ifeval_arg_text(ifeval_args *a, const char *key, ares_view *out)
     return ifeval_spend(a, (int64_t)v->text.len);
 }
 
+/* A text that is not empty: an empty keyword would occur everywhere. */
 bool ifeval_arg_filled(ifeval_args *a, const char *key, ares_view *out)
 {
     return ifeval_arg_text(a, key, out) && (out->len || fault(a, key));
@@ -110,7 +113,7 @@ bool ifeval_arg_relation(ifeval_args *a, const char *relation_key, const char *n
 typedef struct check {
     ares_view id;
     bool (*holds)(ifeval_args *a);
-    int64_t cost;
+    int64_t cost; /* steps per byte of the text */
 } check;
 
 #define ENTRY(id, function, cost) { { id, sizeof(id) - 1 }, ifeval_check_##function, cost },
@@ -202,12 +205,13 @@ const char *ifeval_check_fault(ares_view id, const ares_json *kwargs)
                       .arena = &own,
                       .budget = &budget,
                       .kwargs = &ifeval_coerce_kwargs(kwargs, 1, &own)->items[0] };
-    if (i >= 0) table[i].holds(&a);
+    if (i >= 0) table[i].holds(&a); /* whether it holds does not matter */
     ares_arena_fini(&own);
     return a.fault;
 }
 
 /* ---------------------------------------------------------------- loose */
+/* "a\nb\nc" -> "a\nb"; a text of one line -> "". */
 static ares_view without_last_line(ares_view v)
 {
     const char *end = v.len ? memrchr(v.data, '\n', v.len) : NULL;
@@ -225,6 +229,7 @@ bool ifeval_check_loose(ares_view id, const ares_json *kwargs, ares_view text,
     }
     const char *line = text.len ? memchr(text.data, '\n', text.len) : NULL;
     ares_view tail = line ? ifeval_from(text, (size_t)(line - text.data) + 1) : ARES_VIEW("");
+    /* as it is, without its first line ("Sure, here it is:"), without its last one, without both */
     const ares_view cuts[] = { text, ifeval_trim(tail), ifeval_trim(without_last_line(text)),
                                ifeval_trim(without_last_line(tail)) };
     ares_arena own = { 0 };
@@ -244,6 +249,7 @@ bool ifeval_check_loose(ares_view id, const ares_json *kwargs, ares_view text,
 
 /* A row's instructions -> verdicts, and verdicts -> a score. */
 
+/* From the end, because the last tag counts. */
 ares_view ifeval_strip_think(ares_view text)
 {
     static const char tag[] = "</think>";
@@ -288,6 +294,7 @@ void ifeval_judge(const ares_json *ids, const ares_json *kwargs, ares_view text,
     ares_arena_fini(&scratch);
 }
 
+/* 0 of 0 instructions is 0: a row without any earns nothing. */
 double ifeval_fraction(int64_t followed, int64_t n)
 {
     return n ? (double)followed / (double)n : 0;

@@ -71,6 +71,7 @@ static bool near(claim_book *b, const value_program *x, const value_program *y, 
     return equal;
 }
 
+/* Whether an expression is one variable. */
 static bool symbol(const claim_node *n)
 {
     return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_VARIABLE;
@@ -138,6 +139,7 @@ static bool set_like(const claim_node *n)
            n->kind == CLAIM_UNION;
 }
 
+/* As many items on both sides, and each the same as its counterpart. */
 static bool same_in_order(claim_book *b, claim_node *const *gold, int n, claim_node *const *given,
                           int m, int depth)
 {
@@ -209,6 +211,7 @@ static bool same_sets(claim_book *b, const claim_node *gold, const claim_node *g
 }
 
 /* ------------------------------------------------------------------ relations */
+/* a = b, or a = b = c: a relation with no other sign. */
 static bool equation(const claim_node *n)
 {
     if (n->kind != CLAIM_RELATION) return false;
@@ -233,6 +236,7 @@ static bool letters_only(const claim_node *n)
     }
     return true;
 }
+/* x = 5, or (x, y) = (1, 2): names on the left side. */
 static bool assignment(const claim_node *n)
 {
     return equation(n) && letters_only(n->items[0]);
@@ -267,7 +271,7 @@ static bool proportional(claim_book *b, const value_program *x, const value_prog
         if (value_at(x, &names, j, b->budget, &u) != VALUE_DONE ||
             value_at(y, &names, j, b->budget, &v) != VALUE_DONE)
             continue;
-        if (mpfr_zero_p(u.v) || mpfr_zero_p(v.v)) return false;
+        if (mpfr_zero_p(u.v) || mpfr_zero_p(v.v)) return false; /* the ratio says nothing */
         mpfr_div(u.v, u.v, v.v, MPFR_RNDN);
         if (valid++ == 0) {
             mpfr_set(ratio.v, u.v, MPFR_RNDN);
@@ -299,6 +303,7 @@ static bool same_relation(claim_book *b, const claim_node *gl, const claim_node 
     if (!x || !y) return gs == hs && same(b, gl, hl, depth) && same(b, gr, hr, depth);
     if (gs == hs && same_expression(b, x, y)) return true;
     if (flipped(gs) == hs && same_expression(b, x, z)) return true;
+    /* a negative factor turns < and > around, so there it must be positive; = and != take any */
     bool either = gs == '=' || gs == '!';
     if (gs == hs && proportional(b, &x->expression, &y->expression, !either)) return true;
     return flipped(gs) == hs && proportional(b, &x->expression, &z->expression, !either);
@@ -308,7 +313,7 @@ static bool same_relation(claim_book *b, const claim_node *gl, const claim_node 
 static claim_node *as_interval(claim_book *b, const claim_node *n)
 {
     if (n->kind != CLAIM_RELATION || n->count > 3) return NULL;
-    int middle = n->count == 3 ? 1 : symbol(n->items[0]) ? 0 : 1;
+    int middle = n->count == 3 ? 1 : symbol(n->items[0]) ? 0 : 1; /* where x stands */
     if (n->items[middle]->kind != CLAIM_EXPRESSION || !symbol(n->items[middle])) return NULL;
     const claim_node *ends[2] = { NULL, NULL };
     bool open[2] = { true, true };

@@ -90,6 +90,7 @@ static bool strip_string(ares_view t, bool percent, ares_arena *arena, ares_view
     t = edit_replace(t, "tfrac", "frac", arena);
     t = edit_replace(t, "dfrac", "frac", arena);
     for (int i = 0; i < ARES_COUNT(gone); i++) t = edit_delete(t, gone[i], arena);
+    /* "5 \text{ cm}" -> "5 ": units on the right; the original refuses a text with two of them */
     int64_t tails = edit_count(t, "\\text{ ");
     if (tails > 1) return false;
     if (tails) t = edit_cut(t, 0, (size_t)ares_view_find(t, ARES_VIEW("\\text{ "), 0));
@@ -100,7 +101,7 @@ static bool strip_string(ares_view t, bool percent, ares_arena *arena, ares_view
     *out = t;
     if (!t.len) return true;
     if (t.data[0] == '.') t = edit_join(ARES_VIEW("0"), t, ARES_VIEW(""), arena);
-    if (edit_count(t, "=") == 1) {
+    if (edit_count(t, "=") == 1) { /* "x = 5" -> " 5", for a left side of two characters at most */
         size_t at = (size_t)ares_view_find(t, ARES_VIEW("="), 0), characters = 0;
         for (size_t i = 0; i < at && characters < 3; i += edit_char(t, i)) characters++;
         if (characters <= 2) t = edit_from(t, at + 1);
@@ -234,7 +235,7 @@ ares_view math_dapo_normal(ares_view t, ares_arena *arena)
         "^{\\circ}",  "\\;",        ",\\!",      "{,}",          "\"",
         "\\dots",
     };
-    int64_t equals = edit_find_last(t, "=");
+    int64_t equals = edit_find_last(t, "="); /* of x = y = 5 only the 5 counts */
     if (equals >= 0) t = edit_from(t, (size_t)equals + 1);
     for (int i = 0; i < ARES_COUNT(replaced); i++)
         t = edit_replace(t, replaced[i].from, replaced[i].to, arena);
@@ -298,6 +299,7 @@ ares_view math_gsm8k_flexible(ares_view t)
 {
     ares_view found = none;
     t = edit_tail(t, 300);
+    /* the last match that is not a lone point, which ends a sentence */
     for (size_t i = 0; i < t.len;) {
         size_t end = number_end(t, i);
         ares_view number = edit_cut(t, i, end);

@@ -27,23 +27,6 @@ typedef struct source {
     const ares_json *ids, *kwargs; /* kwargs NULL: the row gives none */
 } source;
 
-/* checkers: [{"id": .., "kwargs": {..}}] as the lists of ids and kwargs */
-static source from_checkers(const ares_json *checkers, ares_arena *arena)
-{
-    ares_json *ids = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *ids),
-              *kwargs = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *kwargs);
-    ares_json *both = ares_arena_calloc(arena, 2, sizeof *both);
-    for (int64_t i = 0; i < checkers->count; i++) {
-        const ares_json *id = ares_json_get(&checkers->items[i], "id"),
-                        *own = ares_json_get(&checkers->items[i], "kwargs");
-        ids[i] = *id; /* a string, as check_row has verified */
-        if (own) kwargs[i] = *own;
-    }
-    both[0] = (ares_json){ .type = ARES_JSON_ARRAY, .count = checkers->count, .items = ids };
-    both[1] = (ares_json){ .type = ARES_JSON_ARRAY, .count = checkers->count, .items = kwargs };
-    return (source){ &both[0], &both[1] };
-}
-
 /* The object or list that a string holds, because some data sets store them so; else v itself. */
 static const ares_json *parsed(const ares_json *v, ares_arena *arena)
 {
@@ -75,11 +58,25 @@ static bool find_source(const ares_verify_in *in, ares_arena *arena, source *out
     for (int k = 0; k < PLACES; k++) {
         const ares_json *object = place(in, k, arena),
                         *checkers = ares_json_get(object, "checkers");
-        if (checkers && checkers->type == ARES_JSON_ARRAY && checkers->count)
-            *out = from_checkers(checkers, arena);
-        else
-            *out = (source){ ares_json_get(object, "instruction_id_list"),
-                             ares_json_get(object, "kwargs") };
+        *out = (source){ ares_json_get(object, "instruction_id_list"),
+                         ares_json_get(object, "kwargs") };
+        if (checkers && checkers->type == ARES_JSON_ARRAY && checkers->count) {
+            /* [{"id": .., "kwargs": {..}}] as the two lists: ids, and kwargs */
+            size_t n = (size_t)checkers->count;
+            ares_json *lists = ares_arena_calloc(arena, 2, sizeof *lists),
+                      *ids = ares_arena_calloc(arena, n, sizeof *ids),
+                      *kwargs = ares_arena_calloc(arena, n, sizeof *kwargs);
+            for (int64_t i = 0; i < checkers->count; i++) {
+                const ares_json *own = ares_json_get(&checkers->items[i], "kwargs");
+                ids[i] = *ares_json_get(&checkers->items[i], "id"); /* check_row has seen it */
+                if (own) kwargs[i] = *own;
+            }
+            lists[0] = (ares_json){ .type = ARES_JSON_ARRAY, .count = checkers->count };
+            lists[1] = lists[0];
+            lists[0].items = ids;
+            lists[1].items = kwargs;
+            *out = (source){ &lists[0], &lists[1] };
+        }
         if (!out->ids) out->ids = ares_json_get(object, "instruction_id");
         if (out->ids && out->ids->type != ARES_JSON_NULL) return true;
     }

@@ -140,14 +140,22 @@ static ARES_OPTION_TABLE(repetition_table, repetition_options, REPETITION_OPTION
 
 enum { MAX_TOKENS = 1 << 21 }; /* the table then takes 32 MiB */
 
-/*
- * Number of different n-grams in ids [tokens]; compared in full, so that no collision of hashes
- * shows.
- */
-static int64_t unique(const int32_t *ids, int64_t tokens, int64_t n)
+/* max_penalty times the share of n-grams that occurred before. */
+static int repetition(const ares_verify_in *in, ares_verify_out *out)
 {
+    const repetition_options *o = in->options;
+    out->score = 0;
+    if (!in->ids || in->response_tokens < 0)
+        return ares_fail(
+            ARES_EFORMAT,
+            "reward: repetition: the response's token ids are not known (in lines: 'output_ids')");
+    int64_t tokens = ARES_MIN(in->response_tokens, MAX_TOKENS), total = tokens - o->ngram_size + 1;
+    out->exhausted = in->response_tokens > MAX_TOKENS; /* only its beginning is judged */
+    if (total < 1) return ARES_OK;                     /* shorter than one n-gram */
+    /* n-grams are compared in full, so that no collision of hashes shows */
+    const int32_t *ids = in->ids;
     size_t slots = 16;
-    int64_t found = 0;
+    int64_t n = o->ngram_size, different = 0;
     while (slots < (size_t)tokens * 2) slots *= 2; /* a power of two, at most half full */
     /* index + 1 of the first n-gram of its kind; 0: free */
     uint32_t *table = ares_calloc(slots, sizeof *table);
@@ -162,26 +170,10 @@ static int64_t unique(const int32_t *ids, int64_t tokens, int64_t n)
             s = (s + 1) & (slots - 1);
         if (table[s]) continue;
         table[s] = (uint32_t)i + 1;
-        found++;
+        different++;
     }
     ares_free(table);
-    return found;
-}
-
-/* max_penalty times the share of n-grams that occurred before. */
-static int repetition(const ares_verify_in *in, ares_verify_out *out)
-{
-    const repetition_options *o = in->options;
-    out->score = 0;
-    if (!in->ids || in->response_tokens < 0)
-        return ares_fail(
-            ARES_EFORMAT,
-            "reward: repetition: the response's token ids are not known (in lines: 'output_ids')");
-    int64_t tokens = ARES_MIN(in->response_tokens, MAX_TOKENS), total = tokens - o->ngram_size + 1;
-    out->exhausted = in->response_tokens > MAX_TOKENS; /* only its beginning is judged */
-    if (total < 1) return ARES_OK;                     /* shorter than one n-gram */
-    out->score =
-        (1 - (double)unique(in->ids, tokens, o->ngram_size) / (double)total) * o->max_penalty;
+    out->score = (1 - (double)different / (double)total) * o->max_penalty;
     return ARES_OK;
 }
 

@@ -433,29 +433,6 @@ static void add_fraction(edit_out *out, ares_view a, ares_view b, ares_arena *ar
     } else edit_add(out, p);
 }
 
-/* Converts \sqrt[n]{x}, whose name ends at *i, to root(x,n) or sqrt(x). */
-static bool root(reader *r, ares_view t, size_t *i, edit_out *out)
-{
-    ares_view index = { NULL, 0 }, x;
-    size_t at = latex_blanks(t, *i);
-    if (at < t.len && t.data[at] == '[') {
-        int64_t close = ares_view_find(t, ARES_VIEW("]"), at);
-        edit_out text = { .arena = r->arena };
-        if (close < 0 || !convert(r, edit_cut(t, at + 1, (size_t)close), &text)) return false;
-        index = edit_delete(edit_view(&text), " ", r->arena);
-        *i = (size_t)close + 1;
-    }
-    if (!argument(r, t, i, &x)) return false;
-    edit_add_z(out, index.data ? "root(" : "sqrt(");
-    edit_add(out, x);
-    if (index.data) {
-        edit_add_z(out, ",");
-        edit_add(out, index);
-    }
-    edit_add_z(out, ")");
-    return true;
-}
-
 /* A name after a letter needs a "*": x\sin y is x*sin(y), not the name xsin. */
 static bool ends_in_letter(const edit_out *out)
 {
@@ -527,7 +504,26 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
                                     b, ARES_VIEW(")"), r->arena));
         return true;
     }
-    if (ares_view_is(name, "sqrt")) return root(r, t, i, out);
+    if (ares_view_is(name, "sqrt")) { /* \sqrt{x} -> sqrt(x), \sqrt[n]{x} -> root(x,n) */
+        ares_view index = { NULL, 0 };
+        size_t at = latex_blanks(t, *i);
+        if (at < t.len && t.data[at] == '[') {
+            int64_t close = ares_view_find(t, ARES_VIEW("]"), at);
+            edit_out text = { .arena = r->arena };
+            if (close < 0 || !convert(r, edit_cut(t, at + 1, (size_t)close), &text)) return false;
+            index = edit_delete(edit_view(&text), " ", r->arena);
+            *i = (size_t)close + 1;
+        }
+        if (!argument(r, t, i, &a)) return false;
+        edit_add_z(out, index.data ? "root(" : "sqrt(");
+        edit_add(out, a);
+        if (index.data) {
+            edit_add_z(out, ",");
+            edit_add(out, index);
+        }
+        edit_add_z(out, ")");
+        return true;
+    }
     if (is_function(name)) return function(r, name, t, i, out);
     size_t next = latex_blanks(t, *i);
     if (LATEX_IS(name, "text", "mathrm", "textbf", "mathbf", "textit", "mathit", "mbox",

@@ -109,7 +109,7 @@ typedef struct question {
 
 /* A line: one question, or an array of some. */
 typedef struct call {
-    char *line;
+    char *line; /* with its newline, no NUL counted */
     size_t len;
     question *of; /* [n] */
     int64_t n;
@@ -322,6 +322,7 @@ void reward_child_send(reward_child *c, ares_view line, reward_call *result, _At
         queue(&c->workers[c->lines++ % c->o.processes], &q, 1);
         return;
     }
+    /* a batch is as large as possible, so it is sent when somebody waits */
     if (c->n_held == c->held_cap) {
         c->held_cap = c->held_cap * 2 + 64;
         c->held = ares_realloc(c->held, (size_t)c->held_cap * sizeof *c->held);

@@ -30,7 +30,7 @@ typedef struct source {
 /* The object or list that a string holds, because some data sets store them so; else v itself. */
 static const ares_json *parsed(const ares_json *v, ares_arena *arena)
 {
-    const ares_json *inner = NULL;
+    const ares_json *inner = NULL; /* "{\"id\": 1}" as a string -> the object */
     if (!v || v->type != ARES_JSON_STRING || !v->text.len || !memchr("{[", v->text.data[0], 2))
         return v;
     return ares_json_parse(arena, v->text, "row", &inner) == ARES_OK ? inner : v;

@@ -36,7 +36,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
     enum { MOST = 32 };
     ares_view found[MOST];
     int n = 0;
-    size_t limit = t.len, last_start = 0;
+    size_t limit = t.len, last_start = 0; /* where the box after this one begins */
     for (size_t i = t.len; i-- > 0 && n < MOST;) {
         if (t.data[i] != '\\') continue;
         size_t open = edit_at(t, i, "\\boxed") ? i + 6 : edit_at(t, i, "\\fbox") ? i + 5 : 0;
@@ -267,9 +267,10 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
                      math_budget *budget)
 {
     ares_view t = response;
-    int n = 0;
+    int n = 0; /* of out, the most trusted first */
     enum { LATEX, PROSE, KINDS };
     static const int levels[] = { 0, 50, 100, 200, 300 };
+    /* the last match of each trust and kind: a later one overwrites it */
     match best[ARES_COUNT(levels)][KINDS];
     bool have[ARES_COUNT(levels)][KINDS] = { { false } }, answer = false;
     size_t answer_at = 0; /* where the last "answer" before i stands */
@@ -320,6 +321,7 @@ typedef struct rule {
     const char *from, *to;
 } rule;
 static const rule plain_rules[] = {
+    /* longer texts come before those that they begin with: \mathrm{T} before \mathrm */
     { "\\mathrm{T}", "T" },
     { "\\mathrm{d}", "d" },
     { "{\\rm d}", "d" },
@@ -403,8 +405,8 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
     }
     char c = t.data[i];
     if ((c == '"' || c == '\'') && !(i && t.data[i - 1] == '\\')) return 1;
-    if (blank(c) && i + 1 < t.len && t.data[i + 1] == '.') return *to = " 0.", 2;
-    /* {,} */
+    if (blank(c) && i + 1 < t.len && t.data[i + 1] == '.') return *to = " 0.", 2; /* " .5" */
+    /* "1{,}234" -> "1,234" */
     size_t open = blanks(t, i),
            comma = open < t.len && t.data[open] == '{' ? blanks(t, open + 1) : t.len;
     if (comma < t.len && t.data[comma] == ',') {

@@ -184,7 +184,7 @@ static operand fraction(operand a, operand b)
     b.n /= g;
     return (operand){ b.n == 1 ? WHOLE : FRACTION, a.n, b.n };
 }
-/* Parses a whole span as one expression. */
+/* Parses a whole span as one expression; false where something is left over. */
 static bool span(reader *r, value_program *p, size_t from, size_t to, operand *o)
 {
     reader inner = *r;
@@ -228,7 +228,7 @@ static bool number(reader *r, value_program *p, operand *o)
                                     : (operand){ .kind = DECIMAL };
     r->at += n;
     size_t from, to;
-    if (peek(r) == '_') { /* the base of a number is ignored */
+    if (peek(r) == '_') { /* the base of a number is ignored: 101_2 is 101 */
         r->at++;
         if (!argument_span(r, &from, &to)) return false;
     }
@@ -236,6 +236,7 @@ static bool number(reader *r, value_program *p, operand *o)
     if (take(r, '%') || take_command(r, "%")) {
         value_emit(p, VALUE_INTEGER, 100);
         value_emit(p, VALUE_DIV, 0);
+        /* n = 0: no whole number before "5%" makes a mixed number of it */
         if (o->kind != DECIMAL) *o = (operand){ .kind = FRACTION, .n = 0, .d = 1 };
     } else {
         r->at = mark;
@@ -349,7 +350,7 @@ static bool function(reader *r, value_program *p, int which)
     return ok && (!based || functions[which].kind == VALUE_LOG_BASE);
 }
 
-/* |x|, \lfloor x\rfloor, \lceil x\rceil. */
+/* |x|, \lfloor x\rfloor, \lceil x\rceil; the sign that opens is read already. */
 static bool enclosed(reader *r, value_program *p, const char *close, value_kind kind)
 {
     operand unused;
@@ -483,7 +484,7 @@ static bool atom(reader *r, value_program *p, operand *o)
 static bool degree(reader *r)
 {
     size_t mark = r->at;
-    if (take(r, '^')) {
+    if (take(r, '^')) { /* 90^\circ, 90^{\circ}, 90^\degree */
         bool braced = take(r, '{');
         if ((take_command(r, "circ") || take_command(r, "degree")) && (!braced || take(r, '}')))
             return true;
@@ -940,7 +941,10 @@ static claim_node *elements(reader *r, size_t from, size_t to, claim_kind kind)
     return groups && tuples->count > 1 && kind == CLAIM_SET ? tuples : list;
 }
 
-/* Whether the whole text is a number with thousands separators, as in 1,234,567.5. */
+/*
+ * Whether the whole text is a number with thousands separators, as in 1,234,567.5. "1,234" could be
+ * a list of two numbers; it is read as one.
+ */
 static bool thousands(ares_view t)
 {
     size_t i = t.len && t.data[0] == '-', digits = 0, groups = 0;

@@ -298,6 +298,7 @@ size_t latex_option_end(ares_view t, size_t i)
     return close < 0 ? i : (size_t)close + 1;
 }
 
+/* Control words of two arguments. */
 static bool is_fraction(ares_view name)
 {
     return LATEX_IS(name, "frac", "dfrac", "tfrac", "cfrac");
@@ -306,6 +307,7 @@ static bool is_binomial(ares_view name)
 {
     return LATEX_IS(name, "binom", "dbinom", "tbinom");
 }
+/* Functions whose argument needs no brackets in LaTeX. */
 static bool is_function(ares_view name)
 {
     return LATEX_IS(name, "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan",
@@ -777,6 +779,7 @@ static void add_dressed(ares_view t, const alphabet *style, const char *mark, ed
 
 /* ------------------------------------------------------------------ environments */
 
+/* Environments inside it are skipped with their own \end. */
 size_t latex_environment_end(ares_view t, size_t i)
 {
     for (size_t depth = 0; i < t.len; i++) {

@@ -336,6 +336,7 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
 jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args)
 {
     jinja_bind(r, f->name, f->spec, args);
+    args->how = f->how;
     return f->fn(r, self, args);
 }
 
@@ -446,10 +447,7 @@ static jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
     switch (f.kind) {
     case JV_UNDEFINED: JINJA_FAIL(r, "%s", f.u.hint);
     case JV_FUNC: v = jinja_apply(r, f.u.fn, jinja_none(), a); break;
-    case JV_METHOD:
-        jinja_bind(r, f.u.method->entry->name, f.u.method->entry->spec, a);
-        v = f.u.method->entry->fn(r, f.u.method->self, a);
-        break;
+    case JV_METHOD: v = jinja_apply(r, f.u.method->entry, f.u.method->self, a); break;
     case JV_MACRO: {
         jinja_buf b, *outer = capture(r, &b);
         run_macro(r, f.u.macro->node, f.u.macro->act, a);

@@ -12,70 +12,39 @@
 
 #define TEST(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
 
-/* A test of the value alone. */
-#define KIND(name, cond)         \
-    TEST(name)                   \
-    {                            \
-        (void)r, (void)a;        \
-        return jinja_bool(cond); \
-    }
-KIND(test_defined, self.kind != JV_UNDEFINED)
-KIND(test_undefined, self.kind == JV_UNDEFINED)
-KIND(test_none, self.kind == JV_NONE)
-KIND(test_boolean, self.kind == JV_BOOL)
-KIND(test_true, self.kind == JV_BOOL && self.u.b)
-KIND(test_false, self.kind == JV_BOOL && !self.u.b)
-KIND(test_integer, self.kind == JV_INT || self.kind == JV_BIG)
-KIND(test_float, self.kind == JV_FLOAT)
-KIND(test_number, jinja_is_number(self))
-KIND(test_string, self.kind == JV_STR)
-KIND(test_mapping, self.kind == JV_DICT)
-KIND(test_iterable, jinja_is_iterable(self))
-KIND(test_callable, self.kind == JV_UNDEFINED || self.kind == JV_MACRO || self.kind == JV_LOOP ||
-                        self.kind == JV_FUNC || self.kind == JV_METHOD)
-KIND(test_sequence, self.kind == JV_STR || self.kind == JV_LIST || self.kind == JV_TUPLE ||
-                        self.kind == JV_DICT || self.kind == JV_RANGE || self.kind == JV_UNDEFINED)
-TEST(test_odd)
+/* Whether the value has one of the kinds in a->how, a set of bits 1 << kind. */
+#define KIND(word) (1 << JV_##word)
+TEST(test_kind)
 {
-    (void)a;
-    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(1)));
+    (void)r;
+    return jinja_bool((a->how & 1 << self.kind) != 0);
 }
-TEST(test_even)
+/* "is true" and "is false", by a->how: the value itself, where "is true" of 1 is false. */
+TEST(test_flag)
 {
-    (void)a;
-    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(0)));
+    (void)r;
+    return jinja_bool(self.kind == JV_BOOL && self.u.b == (a->how != 0));
 }
-TEST(test_divisibleby)
+TEST(test_number)
 {
-    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, ARG(0)), jinja_int(0)));
+    (void)r, (void)a;
+    return jinja_bool(jinja_is_number(self));
 }
-TEST(test_in)
+TEST(test_iterable)
 {
-    return jinja_bool(jinja_contains(r, self, ARG(0)));
+    (void)r, (void)a;
+    return jinja_bool(jinja_is_iterable(self));
 }
-TEST(test_eq)
+/* a->how: the remainder of odd (1) or even (0), by 2, and of divisibleby, by its argument. */
+TEST(test_remainder)
 {
-    return jinja_bool(jinja_compare(r, JOP_EQ, self, ARG(0)));
+    jinja_value by = a->n ? ARG(0) : jinja_int(2);
+    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, by), jinja_int(a->how)));
 }
-TEST(test_ne)
+/* a->how: the operator. */
+TEST(test_compare)
 {
-    return jinja_bool(jinja_compare(r, JOP_NE, self, ARG(0)));
-}
-TEST(test_gt)
-{
-    return jinja_bool(jinja_compare(r, JOP_GT, self, ARG(0)));
-}
-TEST(test_ge)
-{
-    return jinja_bool(jinja_compare(r, JOP_GE, self, ARG(0)));
-}
-TEST(test_lt)
-{
-    return jinja_bool(jinja_compare(r, JOP_LT, self, ARG(0)));
-}
-TEST(test_le)
-{
-    return jinja_bool(jinja_compare(r, JOP_LE, self, ARG(0)));
+    return jinja_bool(jinja_compare(r, (jinja_op)a->how, self, ARG(0)));
 }
 /*
  * Identity. In Python equal numbers or strings may or may not be one object; where the result would
@@ -109,40 +78,42 @@ TEST(test_sameas)
 }
 
 static const jinja_builtin tests[] = {
-    { "odd", test_odd, "", NULL },
-    { "even", test_even, "", NULL },
-    { "divisibleby", test_divisibleby, "num", NULL },
-    { "defined", test_defined, "", NULL },
-    { "undefined", test_undefined, "", NULL },
-    { "none", test_none, "", NULL },
-    { "boolean", test_boolean, "", NULL },
-    { "false", test_false, "", NULL },
-    { "true", test_true, "", NULL },
-    { "integer", test_integer, "", NULL },
-    { "float", test_float, "", NULL },
-    { "string", test_string, "", NULL },
-    { "mapping", test_mapping, "", NULL },
-    { "number", test_number, "", NULL },
-    { "sequence", test_sequence, "", NULL },
-    { "iterable", test_iterable, "", NULL },
-    { "callable", test_callable, "/", NULL },
-    { "sameas", test_sameas, "other", NULL },
-    { "in", test_in, "seq", NULL },
-    { "==", test_eq, "/b", NULL },
-    { "eq", test_eq, "/b", NULL },
-    { "equalto", test_eq, "/b", NULL },
-    { "!=", test_ne, "/b", NULL },
-    { "ne", test_ne, "/b", NULL },
-    { ">", test_gt, "/b", NULL },
-    { "gt", test_gt, "/b", NULL },
-    { "greaterthan", test_gt, "/b", NULL },
-    { "ge", test_ge, "/b", NULL },
-    { ">=", test_ge, "/b", NULL },
-    { "<", test_lt, "/b", NULL },
-    { "lt", test_lt, "/b", NULL },
-    { "lessthan", test_lt, "/b", NULL },
-    { "<=", test_le, "/b", NULL },
-    { "le", test_le, "/b", NULL },
+    { "odd", test_remainder, "", .how = 1 },
+    { "even", test_remainder, .spec = "" },
+    { "divisibleby", test_remainder, .spec = "num" },
+    { "defined", test_kind, "", .how = ~KIND(UNDEFINED) },
+    { "undefined", test_kind, "", .how = KIND(UNDEFINED) },
+    { "none", test_kind, "", .how = KIND(NONE) },
+    { "boolean", test_kind, "", .how = KIND(BOOL) },
+    { "false", test_flag, .spec = "" },
+    { "true", test_flag, "", .how = true },
+    { "integer", test_kind, "", .how = KIND(INT) | KIND(BIG) },
+    { "float", test_kind, "", .how = KIND(FLOAT) },
+    { "string", test_kind, "", .how = KIND(STR) },
+    { "mapping", test_kind, "", .how = KIND(DICT) },
+    { "number", test_number, .spec = "" },
+    { "sequence", test_kind, "",
+      .how = KIND(STR) | KIND(LIST) | KIND(TUPLE) | KIND(DICT) | KIND(RANGE) | KIND(UNDEFINED) },
+    { "iterable", test_iterable, .spec = "" },
+    { "callable", test_kind, "/",
+      .how = KIND(UNDEFINED) | KIND(MACRO) | KIND(LOOP) | KIND(FUNC) | KIND(METHOD) },
+    { "sameas", test_sameas, .spec = "other" },
+    { "in", test_compare, "seq", .how = JOP_IN },
+    { "==", test_compare, "/b", .how = JOP_EQ },
+    { "eq", test_compare, "/b", .how = JOP_EQ },
+    { "equalto", test_compare, "/b", .how = JOP_EQ },
+    { "!=", test_compare, "/b", .how = JOP_NE },
+    { "ne", test_compare, "/b", .how = JOP_NE },
+    { ">", test_compare, "/b", .how = JOP_GT },
+    { "gt", test_compare, "/b", .how = JOP_GT },
+    { "greaterthan", test_compare, "/b", .how = JOP_GT },
+    { "ge", test_compare, "/b", .how = JOP_GE },
+    { ">=", test_compare, "/b", .how = JOP_GE },
+    { "<", test_compare, "/b", .how = JOP_LT },
+    { "lt", test_compare, "/b", .how = JOP_LT },
+    { "lessthan", test_compare, "/b", .how = JOP_LT },
+    { "<=", test_compare, "/b", .how = JOP_LE },
+    { "le", test_compare, "/b", .how = JOP_LE },
 };
 
 const jinja_builtin *jinja_find_test(ares_view name)
@@ -218,24 +189,13 @@ static jinja_value folded(jinja_run *r, jinja_value v, bool case_sensitive)
 static const jinja_value missing = { .kind = JV_MISSING }; /* stands for an argument not given */
 
 /* ------------------------------------------------------------------ text */
-FILTER(filter_upper)
+/* Filters that are a method of str, called with the text of the value: a->how says which. */
+enum { UPPER, LOWER, CAPITALIZE, TRIM };
+FILTER(filter_by_method)
 {
-    (void)a;
-    return jinja_str_call(r, "upper", jinja_to_str(r, self), NULL, 0);
-}
-FILTER(filter_lower)
-{
-    (void)a;
-    return jinja_str_call(r, "lower", jinja_to_str(r, self), NULL, 0);
-}
-FILTER(filter_capitalize)
-{
-    (void)a;
-    return jinja_str_call(r, "capitalize", jinja_to_str(r, self), NULL, 0);
-}
-FILTER(filter_trim)
-{
-    return jinja_str_call(r, "strip", jinja_to_str(r, self), a->pos, GIVEN(0));
+    static const char *const methods[] = { "upper", "lower", "capitalize", "strip" };
+    /* only trim declares an argument; for the others none is given */
+    return jinja_str_call(r, methods[a->how], jinja_to_str(r, self), a->pos, GIVEN(0));
 }
 FILTER(filter_string)
 {
@@ -585,9 +545,10 @@ FILTER(filter_sort)
     return list;
 }
 
-/* min and max: the first of equal items. */
-static jinja_value least(jinja_run *r, jinja_value self, jinja_args *a, bool most)
+/* min, and with a->how set max: the first of equal items. */
+FILTER(filter_min)
 {
+    bool most = a->how;
     jinja_iter *it = jinja_iterate(r, self);
     path p = path_of(r, ARG(1));
     jinja_value best, v, best_key, key;
@@ -598,15 +559,6 @@ static jinja_value least(jinja_run *r, jinja_value self, jinja_args *a, bool mos
         if (jinja_compare(r, most ? JOP_GT : JOP_LT, key, best_key)) best = v, best_key = key;
     }
     return best;
-}
-
-FILTER(filter_min)
-{
-    return least(r, self, a, false);
-}
-FILTER(filter_max)
-{
-    return least(r, self, a, true);
 }
 
 FILTER(filter_sum)
@@ -736,22 +688,14 @@ FILTER(filter_map)
 {
     return lazy_new(r, next_mapped, self, (lazy){ .args = *a });
 }
+/* select, reject, selectattr and rejectattr: a->how has a bit for each half of the name. */
+enum { ATTRIBUTE = 1, NEGATE = 2 };
 FILTER(filter_select)
 {
-    return lazy_new(r, next_selected, self, (lazy){ .args = *a });
-}
-FILTER(filter_reject)
-{
-    return lazy_new(r, next_selected, self, (lazy){ .args = *a, .negate = true });
-}
-FILTER(filter_selectattr)
-{
-    return lazy_new(r, next_selected, self, (lazy){ .args = *a, .attribute = true });
-}
-FILTER(filter_rejectattr)
-{
     return lazy_new(r, next_selected, self,
-                    (lazy){ .args = *a, .attribute = true, .negate = true });
+                    (lazy){ .args = *a,
+                            .attribute = (a->how & ATTRIBUTE) != 0,
+                            .negate = (a->how & NEGATE) != 0 });
 }
 FILTER(filter_unique)
 {
@@ -761,50 +705,50 @@ FILTER(filter_unique)
 
 /* ------------------------------------------------------------------ the table */
 static const jinja_builtin filters[] = {
-    { "abs", filter_abs, "/", NULL },
-    { "capitalize", filter_capitalize, "", NULL },
-    { "count", filter_length, "/", NULL },
-    { "d", filter_default, "|default_value boolean", NULL },
-    { "default", filter_default, "|default_value boolean", NULL },
-    { "dictsort", filter_dictsort, "|case_sensitive by reverse", NULL },
-    { "e", filter_escape, "/", NULL },
-    { "escape", filter_escape, "/", NULL },
-    { "first", filter_first, "", NULL },
-    { "float", filter_float, "|default", NULL },
-    { "indent", filter_indent, "|width first blank", NULL },
-    { "int", filter_int, "|default base", NULL },
-    { "items", filter_items, "", NULL },
-    { "join", filter_join, "|d attribute", NULL },
-    { "last", filter_last, "", NULL },
-    { "length", filter_length, "/", NULL },
-    { "list", filter_list, "", NULL },
-    { "lower", filter_lower, "", NULL },
-    { "map", filter_map, "*", NULL },
-    { "max", filter_max, "|case_sensitive attribute", NULL },
-    { "min", filter_min, "|case_sensitive attribute", NULL },
-    { "reject", filter_reject, "*", NULL },
-    { "rejectattr", filter_rejectattr, "*", NULL },
-    { "replace", filter_replace, "old new|count", NULL },
-    { "reverse", filter_reverse, "", NULL },
-    { "round", filter_round, "|precision method", NULL },
-    { "safe", filter_safe, "", NULL },
-    { "select", filter_select, "*", NULL },
-    { "selectattr", filter_selectattr, "*", NULL },
-    { "sort", filter_sort, "|reverse case_sensitive attribute", NULL },
-    { "string", filter_string, "", NULL },
-    { "sum", filter_sum, "|attribute start", NULL },
-    { "title", filter_title, "", NULL },
-    { "trim", filter_trim, "|chars", NULL },
-    { "unique", filter_unique, "|case_sensitive attribute", NULL },
-    { "upper", filter_upper, "", NULL },
+    { "abs", filter_abs, .spec = "/" },
+    { "capitalize", filter_by_method, "", .how = CAPITALIZE },
+    { "count", filter_length, .spec = "/" },
+    { "d", filter_default, .spec = "|default_value boolean" },
+    { "default", filter_default, .spec = "|default_value boolean" },
+    { "dictsort", filter_dictsort, .spec = "|case_sensitive by reverse" },
+    { "e", filter_escape, .spec = "/" },
+    { "escape", filter_escape, .spec = "/" },
+    { "first", filter_first, .spec = "" },
+    { "float", filter_float, .spec = "|default" },
+    { "indent", filter_indent, .spec = "|width first blank" },
+    { "int", filter_int, .spec = "|default base" },
+    { "items", filter_items, .spec = "" },
+    { "join", filter_join, .spec = "|d attribute" },
+    { "last", filter_last, .spec = "" },
+    { "length", filter_length, .spec = "/" },
+    { "list", filter_list, .spec = "" },
+    { "lower", filter_by_method, "", .how = LOWER },
+    { "map", filter_map, .spec = "*" },
+    { "max", filter_min, "|case_sensitive attribute", .how = true },
+    { "min", filter_min, .spec = "|case_sensitive attribute" },
+    { "reject", filter_select, "*", .how = NEGATE },
+    { "rejectattr", filter_select, "*", .how = ATTRIBUTE | NEGATE },
+    { "replace", filter_replace, .spec = "old new|count" },
+    { "reverse", filter_reverse, .spec = "" },
+    { "round", filter_round, .spec = "|precision method" },
+    { "safe", filter_safe, .spec = "" },
+    { "select", filter_select, .spec = "*" },
+    { "selectattr", filter_select, "*", .how = ATTRIBUTE },
+    { "sort", filter_sort, .spec = "|reverse case_sensitive attribute" },
+    { "string", filter_string, .spec = "" },
+    { "sum", filter_sum, .spec = "|attribute start" },
+    { "title", filter_title, .spec = "" },
+    { "trim", filter_by_method, "|chars", .how = TRIM },
+    { "unique", filter_unique, .spec = "|case_sensitive attribute" },
+    { "upper", filter_by_method, "", .how = UPPER },
 };
 
 const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect)
 {
     static const jinja_builtin tojson[] = {
-        [TEMPLATE_CHAT] = { "tojson", filter_tojson, "|ensure_ascii indent separators sort_keys",
-                            NULL },
-        [TEMPLATE_PLAIN] = { "tojson", filter_tojson_html, "|indent", NULL },
+        [TEMPLATE_CHAT] = { "tojson", filter_tojson,
+                            .spec = "|ensure_ascii indent separators sort_keys" },
+        [TEMPLATE_PLAIN] = { "tojson", filter_tojson_html, .spec = "|indent" },
     };
     if (ares_view_is(name, "tojson")) return &tojson[dialect];
     for (int i = 0; i < ARES_COUNT(filters); i++)

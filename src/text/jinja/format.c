@@ -331,8 +331,10 @@ void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_
  * Formats a time as datetime.now().strftime does, with the C library for each directive that both
  * have; others are refused. With a given time the microseconds are 0.
  */
-jinja_value jinja_strftime(jinja_run *r, jinja_value format)
+jinja_value jinja_strftime(jinja_run *r, jinja_value self, jinja_args *a)
 {
+    (void)self;
+    jinja_value format = a->pos[0];
     struct tm tm;
     struct timespec t = { 0 };
     if (format.kind != JV_STR)

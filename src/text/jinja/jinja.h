@@ -105,7 +105,7 @@ typedef struct jinja_iter {
 } jinja_iter;
 typedef struct jinja_method {
     jinja_value self;
-    const struct jinja_method_entry *entry;
+    const struct jinja_builtin *entry;
 } jinja_method;
 /* Activation: the variables of a function being run. */
 typedef struct jinja_act {
@@ -133,24 +133,21 @@ typedef struct jinja_args {
     int64_t n;
     jinja_kwarg *kw;
     int64_t n_kw;
+    int how; /* that of the builtin being called */
 } jinja_args;
 typedef jinja_value jinja_builtin_fn(jinja_run *r, jinja_value self, jinja_args *a);
 /*
- * Functions, filters and tests. spec names the parameters after self: in "a b|c d" those after "|"
- * are optional; a leading "/" forbids keywords; "*" leaves all arguments to the function. Arguments
- * arrive in a->pos in the order of spec, MISSING where not given.
+ * Functions, methods, filters and tests. spec names the parameters after self: in "a b|c d" those
+ * after "|" are optional; a leading "/" forbids keywords; "*" leaves all arguments to the function.
+ * Arguments arrive in a->pos in the order of spec, MISSING where not given.
  */
 typedef struct jinja_builtin {
     const char *name;
-    jinja_builtin_fn *fn;
+    jinja_builtin_fn *fn; /* NULL: a method that Python has and we do not */
     const char *spec;
+    int how;          /* tells apart the names that share one fn, which reads it as a->how */
     const char *repr; /* what Python prints for it; NULL: an address, which we refuse to print */
 } jinja_builtin;
-typedef struct jinja_method_entry {
-    const char *name;
-    jinja_builtin_fn *fn; /* NULL: Python has it, we do not */
-    const char *spec;
-} jinja_method_entry;
 typedef struct jinja_buf {
     char *data;
     size_t len, cap;
@@ -435,11 +432,11 @@ const jinja_builtin *jinja_find_test(ares_view name);
 const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect);
 /* *known: whether the type has such a method. UNDEFINED for methods that the sandbox forbids. */
 jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known);
-extern const jinja_method_entry jinja_str_methods[]; /* ends with a NULL name */
+extern const jinja_builtin jinja_str_methods[]; /* ends with a NULL name */
 /* Calls a method of str, for filters that are defined by one. */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n);
-jinja_value jinja_strftime(jinja_run *r, jinja_value format);
+jinja_builtin_fn jinja_strftime;
 jinja_value jinja_escape(jinja_run *r, jinja_value v);
 /* Python's int(str, base) */
 bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out);

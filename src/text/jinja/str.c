@@ -46,25 +46,11 @@ METHOD(dict_get)
     return v ? *v : GIVEN(1) ? ARG(1) : jinja_none();
 }
 
-/* A view of a dict: k for its keys, v for its values, i for its items. */
-static jinja_value view(jinja_value self, char what)
+/* keys, values and items of a dict, by a->how = 'k', 'v' or 'i': views, which copy nothing. */
+METHOD(dict_view)
 {
-    return (jinja_value){ .kind = JV_VIEW, .flag = (uint8_t)what, .u.d = self.u.d };
-}
-METHOD(dict_keys)
-{
-    (void)a, (void)r;
-    return view(self, 'k');
-}
-METHOD(dict_values)
-{
-    (void)a, (void)r;
-    return view(self, 'v');
-}
-METHOD(dict_items)
-{
-    (void)a, (void)r;
-    return view(self, 'i');
+    (void)r;
+    return (jinja_value){ .kind = JV_VIEW, .flag = (uint8_t)a->how, .u.d = self.u.d };
 }
 
 METHOD(dict_copy)
@@ -97,61 +83,61 @@ METHOD(loop_changed)
 }
 
 /* ------------------------------------------------------------------ the tables */
-static const jinja_method_entry list_methods[] = {
-    { "count", list_count, "/value" },
-    { "index", list_index, "/value|start stop" },
-    { "copy", list_copy, "/" },
-    { NULL, NULL, NULL },
+static const jinja_builtin list_methods[] = {
+    { "count", list_count, .spec = "/value" },
+    { "index", list_index, .spec = "/value|start stop" },
+    { "copy", list_copy, .spec = "/" },
+    { .name = NULL },
 };
-static const jinja_method_entry tuple_methods[] = {
-    { "count", list_count, "/value" },
-    { "index", list_index, "/value|start stop" },
-    { NULL, NULL, NULL },
+static const jinja_builtin tuple_methods[] = {
+    { "count", list_count, .spec = "/value" },
+    { "index", list_index, .spec = "/value|start stop" },
+    { .name = NULL },
 };
-static const jinja_method_entry dict_methods[] = {
-    { "get", dict_get, "/key|default" },
-    { "keys", dict_keys, "/" },
-    { "values", dict_values, "/" },
-    { "items", dict_items, "/" },
-    { "copy", dict_copy, "/" },
-    { "fromkeys", NULL, NULL },
-    { NULL, NULL, NULL },
+static const jinja_builtin dict_methods[] = {
+    { "get", dict_get, .spec = "/key|default" },
+    { "keys", dict_view, "/", .how = 'k' },
+    { "values", dict_view, "/", .how = 'v' },
+    { "items", dict_view, "/", .how = 'i' },
+    { "copy", dict_copy, .spec = "/" },
+    { .name = "fromkeys" }, /* of the class: refused */
+    { .name = NULL },
 };
-static const jinja_method_entry loop_methods[] = { { "cycle", loop_cycle, "*" },
-                                                   { "changed", loop_changed, "*" },
-                                                   { NULL, NULL, NULL } };
+static const jinja_builtin loop_methods[] = { { "cycle", loop_cycle, .spec = "*" },
+                                              { "changed", loop_changed, .spec = "*" },
+                                              { .name = NULL } };
 /* a method of Python without a function here */
-#define REFUSED(word) { word, NULL, NULL }
-static const jinja_method_entry number_methods[] = {
+#define REFUSED(word) { .name = word }
+static const jinja_builtin number_methods[] = {
     REFUSED("real"),       REFUSED("imag"),
     REFUSED("numerator"),  REFUSED("denominator"),
     REFUSED("conjugate"),  REFUSED("bit_length"),
     REFUSED("bit_count"),  REFUSED("to_bytes"),
     REFUSED("from_bytes"), REFUSED("as_integer_ratio"),
-    { NULL, NULL, NULL },
+    { .name = NULL },
 };
-static const jinja_method_entry float_methods[] = {
+static const jinja_builtin float_methods[] = {
     REFUSED("real"), REFUSED("imag"),    REFUSED("conjugate"),        REFUSED("is_integer"),
-    REFUSED("hex"),  REFUSED("fromhex"), REFUSED("as_integer_ratio"), { NULL, NULL, NULL },
+    REFUSED("hex"),  REFUSED("fromhex"), REFUSED("as_integer_ratio"), { .name = NULL },
 };
-static const jinja_method_entry range_methods[] = { REFUSED("count"),
-                                                    REFUSED("index"),
-                                                    { NULL, NULL, NULL } };
-static const jinja_method_entry view_methods[] = { REFUSED("isdisjoint"),
-                                                   REFUSED("mapping"),
-                                                   { NULL, NULL, NULL } };
-static const jinja_method_entry iter_methods[] = {
-    REFUSED("send"),         REFUSED("throw"),        REFUSED("close"),     REFUSED("gi_running"),
-    REFUSED("gi_yieldfrom"), REFUSED("gi_suspended"), { NULL, NULL, NULL },
+static const jinja_builtin range_methods[] = { REFUSED("count"),
+                                               REFUSED("index"),
+                                               { .name = NULL } };
+static const jinja_builtin view_methods[] = { REFUSED("isdisjoint"),
+                                              REFUSED("mapping"),
+                                              { .name = NULL } };
+static const jinja_builtin iter_methods[] = {
+    REFUSED("send"),         REFUSED("throw"),        REFUSED("close"), REFUSED("gi_running"),
+    REFUSED("gi_yieldfrom"), REFUSED("gi_suspended"), { .name = NULL },
 };
-static const jinja_method_entry macro_methods[] = {
+static const jinja_builtin macro_methods[] = {
     REFUSED("name"),          REFUSED("arguments"), REFUSED("catch_kwargs"),
     REFUSED("catch_varargs"), REFUSED("caller"),    REFUSED("explicit_caller"),
-    { NULL, NULL, NULL },
+    { .name = NULL },
 };
-static const jinja_method_entry no_methods[] = { { NULL, NULL, NULL } };
+static const jinja_builtin no_methods[] = { { .name = NULL } };
 
-static const jinja_method_entry *methods_of(jinja_value obj)
+static const jinja_builtin *methods_of(jinja_value obj)
 {
     switch (obj.kind) {
     case JV_STR: return jinja_str_methods;
@@ -195,7 +181,7 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
         (ares_view_is(name, "striptags") || ares_view_is(name, "unescape") ||
          ares_view_is(name, "escape")))
         JINJA_UNSUPPORTED(r, "this method of text marked safe");
-    for (const jinja_method_entry *e = methods_of(obj); e->name; e++) {
+    for (const jinja_builtin *e = methods_of(obj); e->name; e++) {
         if (!ares_view_is(name, e->name)) continue;
         if (!e->fn)
             JINJA_UNSUPPORTED(r, "'%s' of %s is not supported", e->name, jinja_type_name(obj));
@@ -233,11 +219,16 @@ METHOD(global_range)
     return (jinja_value){ .kind = JV_RANGE, .u.r = g };
 }
 
-/* The dict that dict(...) and namespace(...) make of a dict or pairs, then the keywords. */
-static jinja_dict *dict_of(jinja_run *r, jinja_args *a, const char *name)
+/*
+ * dict(...) and namespace(...): a dict or pairs, then the keywords. a->how is the kind of the
+ * result, JV_DICT or JV_NAMESPACE.
+ */
+METHOD(global_dict)
 {
+    (void)self;
     jinja_dict *d = jinja_dict_new(r);
-    if (a->n > 1) JINJA_FAIL(r, "%s expected at most 1 argument, got %lld", name, (long long)a->n);
+    /* jinja2 passes the arguments of namespace() to dict(), which the message therefore names */
+    if (a->n > 1) JINJA_FAIL(r, "dict expected at most 1 argument, got %lld", (long long)a->n);
     if (a->n && a->pos[0].kind == JV_DICT) {
         for (int64_t i = 0; i < a->pos[0].u.d->n; i++)
             jinja_dict_put(r, d, a->pos[0].u.d->items[i].key, a->pos[0].u.d->items[i].value);
@@ -255,18 +246,7 @@ static jinja_dict *dict_of(jinja_run *r, jinja_args *a, const char *name)
     for (int64_t i = 0; i < a->n_kw; i++)
         jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len),
                        a->kw[i].value);
-    return d;
-}
-
-METHOD(global_dict)
-{
-    (void)self;
-    return (jinja_value){ .kind = JV_DICT, .u.d = dict_of(r, a, "dict") };
-}
-METHOD(global_namespace)
-{
-    (void)self;
-    return (jinja_value){ .kind = JV_NAMESPACE, .u.d = dict_of(r, a, "dict") };
+    return (jinja_value){ .kind = (uint8_t)a->how, .u.d = d };
 }
 
 METHOD(global_raise)
@@ -276,21 +256,16 @@ METHOD(global_raise)
     JINJA_FAIL(r, "%.*s", (int)ARES_MIN(text.u.s->len, 1800), text.u.s->data);
 }
 
-METHOD(global_strftime)
-{
-    (void)self;
-    return jinja_strftime(r, ARG(0));
-}
 const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect)
 {
     static const jinja_builtin common[] = {
-        { "range", global_range, "*", NULL },
-        { "dict", global_dict, "*", "<class 'dict'>" },
-        { "namespace", global_namespace, "*", "<class 'jinja2.utils.Namespace'>" },
+        { "range", global_range, .spec = "*" },
+        { "dict", global_dict, "*", JV_DICT, "<class 'dict'>" },
+        { "namespace", global_dict, "*", JV_NAMESPACE, "<class 'jinja2.utils.Namespace'>" },
     };
     static const jinja_builtin chat[] = {
-        { "raise_exception", global_raise, "message", NULL },
-        { "strftime_now", global_strftime, "format", NULL },
+        { "raise_exception", global_raise, .spec = "message" },
+        { "strftime_now", jinja_strftime, .spec = "format" },
     };
     for (int i = 0; i < ARES_COUNT(common); i++)
         if (ares_view_is(name, common[i].name)) return &common[i];
@@ -356,8 +331,9 @@ static bool final_sigma(ares_view s, size_t at, size_t after)
  * Bytes become at most three code points each; TITLE begins a word after every character without
  * case.
  */
-static jinja_value recase(jinja_run *r, jinja_value self, casing how)
+METHOD(str_recase)
 {
+    casing how = (casing)a->how;
     ares_view s = SELF_TEXT;
     jinja_buf b = { 0 };
     bool cased = false, first = true;
@@ -382,26 +358,6 @@ static jinja_value recase(jinja_run *r, jinja_value self, casing how)
     return v;
 }
 
-METHOD(str_upper)
-{
-    (void)a;
-    return recase(r, self, UPPER);
-}
-METHOD(str_lower)
-{
-    (void)a;
-    return recase(r, self, LOWER);
-}
-METHOD(str_title)
-{
-    (void)a;
-    return recase(r, self, TITLE);
-}
-METHOD(str_capitalize)
-{
-    (void)a;
-    return recase(r, self, CAPITALIZE);
-}
 /* ------------------------------------------------------------------ stripping and padding */
 /* Whether the character at `at` is stripped: white space, or one of set. */
 static bool strips(ares_view set, bool space, ares_view s, size_t at)
@@ -418,38 +374,27 @@ static bool strips(ares_view set, bool space, ares_view s, size_t at)
 
 enum { LEFT = 1, RIGHT = 2 };
 
-static jinja_value strip(jinja_run *r, jinja_value self, jinja_value chars, int sides)
+METHOD(str_strip)
 {
+    jinja_value chars = ARG(0);
+    int sides = a->how;
     bool space = chars.kind == JV_MISSING || chars.kind == JV_NONE;
     ares_view s = SELF_TEXT, set = space ? (ares_view){ "", 0 } : str_arg(r, chars, "strip");
     if (!space) refuse_markup(r, self);
-    size_t a = 0, b = s.len;
+    size_t from = 0, to = s.len;
     uint32_t cp;
-    while ((sides & LEFT) && a < b && strips(set, space, s, a))
-        a += step(s, a, &cp), jinja_work(r, set.len + 64);
-    while ((sides & RIGHT) && b > a) {
-        size_t i = b - 1;
-        while (i > a && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
+    while ((sides & LEFT) && from < to && strips(set, space, s, from))
+        from += step(s, from, &cp), jinja_work(r, set.len + 64);
+    while ((sides & RIGHT) && to > from) {
+        size_t i = to - 1;
+        while (i > from && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
         if (!strips(set, space, s, i)) break;
-        b = i;
+        to = i;
         jinja_work(r, set.len + 64);
     }
-    jinja_value v = jinja_str_view(r, s.data + a, b - a);
+    jinja_value v = jinja_str_view(r, s.data + from, to - from);
     v.flag = self.flag;
     return v;
-}
-
-METHOD(str_strip)
-{
-    return strip(r, self, ARG(0), LEFT | RIGHT);
-}
-METHOD(str_lstrip)
-{
-    return strip(r, self, ARG(0), LEFT);
-}
-METHOD(str_rstrip)
-{
-    return strip(r, self, ARG(0), RIGHT);
 }
 
 /* ---------------- searching: positions count characters */
@@ -478,38 +423,32 @@ static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_
     return (range_of){ { self.u.s->data + a, b - a }, lo, true };
 }
 
-/* The character at which the text of the first argument is found, first or last; -1: it is not. */
-static int64_t find(jinja_run *r, jinja_value self, jinja_args *a, bool last, const char *method)
-{
-    ares_view what = str_arg(r, ARG(0), method);
-    refuse_markup(r, self);
-    range_of q = bounds(r, self, ARG(1), ARG(2));
-    if (!q.valid) return -1;
-    jinja_work(r, last ? q.part.len * (1 + ARES_MIN(what.len, 64)) : q.part.len);
-    int64_t at = -1;
-    if (!last) at = ares_view_find(q.part, what, 0);
-    else if (q.part.len >= what.len)
-        for (at = (int64_t)(q.part.len - what.len);
-             at >= 0 && memcmp(q.part.data + at, what.data, what.len) != 0;)
-            at--;
-    return at < 0 ? -1 : q.first + jinja_count_chars(q.part.data, (size_t)at);
-}
+enum { FIND, RFIND, INDEX };
 
+/*
+ * The character at which the text of the first argument is found, by rfind the last such; where it
+ * is not found -1, or an error by index.
+ */
 METHOD(str_find)
 {
-    return jinja_int(find(r, self, a, false, "find"));
-}
-METHOD(str_rfind)
-{
-    return jinja_int(find(r, self, a, true, "rfind"));
+    static const char *const methods[] = { "find", "rfind", "index" };
+    bool last = a->how == RFIND;
+    int64_t at = -1;
+    ares_view what = str_arg(r, ARG(0), methods[a->how]);
+    refuse_markup(r, self);
+    range_of q = bounds(r, self, ARG(1), ARG(2));
+    if (q.valid) {
+        jinja_work(r, last ? q.part.len * (1 + ARES_MIN(what.len, 64)) : q.part.len);
+        if (!last) at = ares_view_find(q.part, what, 0);
+        else if (q.part.len >= what.len)
+            for (at = (int64_t)(q.part.len - what.len);
+                 at >= 0 && memcmp(q.part.data + at, what.data, what.len) != 0;)
+                at--;
+    }
+    if (at < 0 && a->how == INDEX) JINJA_FAIL(r, "substring not found");
+    return jinja_int(at < 0 ? -1 : q.first + jinja_count_chars(q.part.data, (size_t)at));
 }
 
-METHOD(str_index)
-{
-    int64_t at = find(r, self, a, false, "index");
-    if (at < 0) JINJA_FAIL(r, "substring not found");
-    return jinja_int(at);
-}
 METHOD(str_count)
 {
     ares_view what = str_arg(r, ARG(0), "count");
@@ -532,9 +471,13 @@ static bool ends(range_of q, ares_view what, bool tail)
            memcmp(q.part.data + (tail ? q.part.len - what.len : 0), what.data, what.len) == 0;
 }
 
-/* The argument may be a tuple, of which one text is enough. */
-static jinja_value starts_or_ends(jinja_run *r, jinja_value self, jinja_args *a, bool tail)
+/*
+ * startswith, and with a->how set endswith. The argument may be a tuple, of which one text is
+ * enough.
+ */
+METHOD(str_startswith)
 {
+    bool tail = a->how;
     range_of q = bounds(r, self, ARG(1), ARG(2));
     const char *method = tail ? "endswith" : "startswith";
     refuse_markup(r, self);
@@ -542,15 +485,6 @@ static jinja_value starts_or_ends(jinja_run *r, jinja_value self, jinja_args *a,
     for (int64_t i = 0; i < ARG(0).u.l->n; i++)
         if (ends(q, str_arg(r, ARG(0).u.l->items[i], method), tail)) return jinja_bool(true);
     return jinja_bool(false);
-}
-
-METHOD(str_startswith)
-{
-    return starts_or_ends(r, self, a, false);
-}
-METHOD(str_endswith)
-{
-    return starts_or_ends(r, self, a, true);
 }
 
 METHOD(str_removeprefix)
@@ -706,26 +640,26 @@ METHOD(str_join)
 }
 
 /* ------------------------------------------------------------------ the table */
-const jinja_method_entry jinja_str_methods[] = {
-    { "capitalize", str_capitalize, "/" },
-    { "count", str_count, "/sub|start end" },
-    { "endswith", str_endswith, "/suffix|start end" },
-    { "find", str_find, "/sub|start end" },
-    { "index", str_index, "/sub|start end" },
-    { "join", str_join, "/iterable" },
-    { "lower", str_lower, "/" },
-    { "lstrip", str_lstrip, "/|chars" },
-    { "removeprefix", str_removeprefix, "/prefix" },
-    { "removesuffix", str_removesuffix, "/suffix" },
-    { "replace", str_replace, "/old new|count" },
-    { "rfind", str_rfind, "/sub|start end" },
-    { "rstrip", str_rstrip, "/|chars" },
-    { "split", str_split, "|sep maxsplit" },
-    { "splitlines", str_splitlines, "|keepends" },
-    { "startswith", str_startswith, "/prefix|start end" },
-    { "strip", str_strip, "/|chars" },
-    { "title", str_title, "/" },
-    { "upper", str_upper, "/" },
+const jinja_builtin jinja_str_methods[] = {
+    { "capitalize", str_recase, "/", .how = CAPITALIZE },
+    { "count", str_count, .spec = "/sub|start end" },
+    { "endswith", str_startswith, "/suffix|start end", .how = true },
+    { "find", str_find, "/sub|start end", .how = FIND },
+    { "index", str_find, "/sub|start end", .how = INDEX },
+    { "join", str_join, .spec = "/iterable" },
+    { "lower", str_recase, "/", .how = LOWER },
+    { "lstrip", str_strip, "/|chars", .how = LEFT },
+    { "removeprefix", str_removeprefix, .spec = "/prefix" },
+    { "removesuffix", str_removesuffix, .spec = "/suffix" },
+    { "replace", str_replace, .spec = "/old new|count" },
+    { "rfind", str_find, "/sub|start end", .how = RFIND },
+    { "rstrip", str_strip, "/|chars", .how = RIGHT },
+    { "split", str_split, .spec = "|sep maxsplit" },
+    { "splitlines", str_splitlines, .spec = "|keepends" },
+    { "startswith", str_startswith, .spec = "/prefix|start end" },
+    { "strip", str_strip, "/|chars", .how = LEFT | RIGHT },
+    { "title", str_recase, "/", .how = TITLE },
+    { "upper", str_recase, "/", .how = UPPER },
     /* what Python has beside these: no published template calls it */
     REFUSED("casefold"),
     REFUSED("center"),
@@ -755,18 +689,17 @@ const jinja_method_entry jinja_str_methods[] = {
     REFUSED("swapcase"),
     REFUSED("translate"),
     REFUSED("zfill"),
-    { NULL, NULL, NULL },
+    { .name = NULL },
 };
 
 /* A method that is not in the table is a mistake of ours. */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n)
 {
-    for (const jinja_method_entry *e = jinja_str_methods; e->name; e++) {
+    for (const jinja_builtin *e = jinja_str_methods; e->name; e++) {
         if (strcmp(e->name, method) != 0) continue;
         jinja_args a = { .pos = pos, .n = n };
-        jinja_bind(r, e->name, e->spec, &a);
-        return e->fn(r, self, &a);
+        return jinja_apply(r, e, self, &a);
     }
     ares_abort(__FILE__, __LINE__, method);
 }

@@ -35,9 +35,8 @@ void jinja_work(jinja_run *r, size_t bytes)
 void jinja_enter(jinja_run *r)
 {
     if (++r->depth > JINJA_RUN_DEPTH) jinja_fail(r, ARES_ELIMIT, "recursion too deep");
-    if (++r->steps > r->step_limit)
-        jinja_fail(r, ARES_ELIMIT, "the template runs longer than %lld steps",
-                   (long long)r->step_limit);
+    r->steps++;
+    jinja_work(r, 0);
 }
 
 /* ------------------------------------------------------------------ making values */

@@ -1,8 +1,9 @@
 /*
- * Expressions in one number, with Python's grammar and arithmetic (docs/design.md#schedules). A
- * recursive-descent parser makes a tree, each node with the function that evaluates it; nothing is
- * ever looked up by name after parsing. Transcendental functions are computed in long double and
- * rounded, so that the instruction set of a machine's double library decides no bit.
+ * Expressions in one number, with Python's grammar and arithmetic (docs/design.md#schedules):
+ * "0.2 + 0.6 * min(step / 100, 1)" is 0.5 at step 50. A recursive-descent parser makes a tree, each
+ * node with its operation; nothing is ever looked up by name after parsing. Transcendental
+ * functions are computed in long double and rounded, so that the instruction set of a machine's
+ * double library decides no bit.
  */
 #include "internal.h"
 
@@ -14,13 +15,37 @@
 enum { MAX_DEPTH = 200, MAX_ARGUMENTS = 16, MAX_WORK = 100000 /* operations */ };
 
 typedef struct node node;
+/* One evaluation of the tree, at one step. */
 typedef struct run {
     double step;
-    int work;
+    int work;          /* operations so far */
     const char *error; /* the first */
 } run;
+typedef enum {
+    OP_NUMBER,
+    OP_STEP,
+    OP_IF,
+    OP_OR,
+    OP_AND,
+    OP_NOT,
+    OP_MINUS,
+    OP_CALL,
+    OP_ADD,
+    OP_SUBTRACT,
+    OP_MULTIPLY,
+    OP_DIVIDE,
+    OP_FLOOR_DIVIDE,
+    OP_MODULO,
+    OP_POWER,
+    OP_LESS,
+    OP_LESS_EQUAL,
+    OP_GREATER,
+    OP_GREATER_EQUAL,
+    OP_EQUAL,
+    OP_NOT_EQUAL
+} operation;
 struct node {
-    double (*at)(const node *n, run *r);
+    operation op;
     double number;                /* of a constant */
     const node *a, *b, *c;        /* operands; of a conditional the test and both branches */
     const node *const *arguments; /* of a call, [count] */
@@ -40,84 +65,12 @@ static double fail(run *r, const char *what)
     return 0;
 }
 
-/*
- * The value of a node. The count of operations bounds chains, whose operands are evaluated twice.
- */
-static double at(const node *n, run *r)
-{
-    if (++r->work > MAX_WORK) return fail(r, "too many operations");
-    return r->error ? 0 : n->at(n, r);
-}
-
 /* ---------------------------------------------------------------- operations */
-static double number_at(const node *n, run *r)
-{
-    (void)r;
-    return n->number;
-}
-static double step_at(const node *n, run *r)
-{
-    (void)n;
-    return r->step;
-}
-static double ifeval_at(const node *n, run *r)
-{
-    return at(at(n->a, r) != 0 ? n->b : n->c, r);
-}
-static double or_at(const node *n, run *r)
-{
-    double a = at(n->a, r);
-    return a != 0 ? a : at(n->b, r);
-}
-static double and_at(const node *n, run *r)
-{
-    double a = at(n->a, r);
-    return a != 0 ? at(n->b, r) : a;
-}
-static double not_at(const node *n, run *r)
-{
-    return at(n->a, r) == 0;
-}
-static double minus_at(const node *n, run *r)
-{
-    return -at(n->a, r);
-}
-static double add_at(const node *n, run *r)
-{
-    return at(n->a, r) + at(n->b, r);
-}
-static double subtract_at(const node *n, run *r)
-{
-    return at(n->a, r) - at(n->b, r);
-}
-static double multiply_at(const node *n, run *r)
-{
-    return at(n->a, r) * at(n->b, r);
-}
-static double divide_at(const node *n, run *r)
-{
-    double a = at(n->a, r), b = at(n->b, r);
-    return b != 0 ? a / b : fail(r, "division by zero");
-}
-
 /* The remainder has the sign of the divisor. */
 static double modulo(double a, double b)
 {
     double m = fmod(a, b);
     return m == 0 ? copysign(0, b) : (m < 0) != (b < 0) ? m + b : m;
-}
-static double modulo_at(const node *n, run *r)
-{
-    double a = at(n->a, r), b = at(n->b, r);
-    return b != 0 ? modulo(a, b) : fail(r, "modulo by zero");
-}
-static double floor_divide_at(const node *n, run *r)
-{
-    double a = at(n->a, r), b = at(n->b, r);
-    if (b == 0) return fail(r, "division by zero");
-    /* a multiple of b divided by b is nearly whole: round it, as float_floor_div of CPython does */
-    double quotient = (a - modulo(a, b)) / b, whole = floor(quotient);
-    return quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
 static double power(double a, double b, run *r)
@@ -129,39 +82,54 @@ static double power(double a, double b, run *r)
     if (isinf(p) && isfinite(a) && isfinite(b)) return fail(r, "a power too large for a float");
     return p;
 }
-static double power_at(const node *n, run *r)
-{
-    double a = at(n->a, r), b = at(n->b, r);
-    return r->error ? 0 : power(a, b, r);
-}
 
-/* One comparison, by n->function; a chain of them is joined by `and`. */
-static double compare_at(const node *n, run *r)
+/*
+ * The value of a node. The count of operations bounds chains such as a < b < c, whose middle
+ * operands are evaluated twice.
+ */
+static double at(const node *n, run *r)
 {
-    double x[2] = { at(n->a, r), at(n->b, r) };
-    return n->function(x, 2, r);
-}
-#define COMPARISON(name, op)                           \
-    static double name(const double *x, int n, run *r) \
-    {                                                  \
-        (void)n, (void)r;                              \
-        return x[0] op x[1];                           \
+    if (++r->work > MAX_WORK) return fail(r, "too many operations");
+    if (r->error) return 0;
+    double x[MAX_ARGUMENTS], a = n->a ? at(n->a, r) : 0;
+    switch (n->op) { /* those that leave an operand unevaluated, or have but one */
+    case OP_NUMBER: return n->number;
+    case OP_STEP: return r->step;
+    case OP_IF: return at(a != 0 ? n->b : n->c, r);
+    case OP_OR: return a != 0 ? a : at(n->b, r);
+    case OP_AND: return a != 0 ? at(n->b, r) : a;
+    case OP_NOT: return a == 0;
+    case OP_MINUS: return -a;
+    case OP_CALL:
+        for (int i = 0; i < n->count; i++) x[i] = at(n->arguments[i], r);
+        return r->error ? 0 : n->function(x, n->count, r);
+    default: break;
     }
-COMPARISON(less, <)
-COMPARISON(less_equal, <=)
-COMPARISON(greater, >)
-COMPARISON(greater_equal, >=)
-COMPARISON(equal, ==)
-COMPARISON(not_equal, !=)
+    double b = at(n->b, r), quotient, whole;
+    switch (n->op) {
+    case OP_ADD: return a + b;
+    case OP_SUBTRACT: return a - b;
+    case OP_MULTIPLY: return a * b;
+    case OP_DIVIDE: return b != 0 ? a / b : fail(r, "division by zero");
+    case OP_MODULO: return b != 0 ? modulo(a, b) : fail(r, "modulo by zero");
+    case OP_FLOOR_DIVIDE:
+        if (b == 0) return fail(r, "division by zero");
+        /* a multiple of b divided by b is nearly whole: round, as float_floor_div of CPython does
+         */
+        quotient = (a - modulo(a, b)) / b, whole = floor(quotient);
+        return quotient - whole > 0.5 ? whole + 1 : whole;
+    case OP_POWER: return r->error ? 0 : power(a, b, r);
+    case OP_LESS: return a < b;
+    case OP_LESS_EQUAL: return a <= b;
+    case OP_GREATER: return a > b;
+    case OP_GREATER_EQUAL: return a >= b;
+    case OP_EQUAL: return a == b;
+    default: return a != b; /* OP_NOT_EQUAL */
+    }
+}
 
 /* ---------------------------------------------------------------- functions */
-static double call_at(const node *n, run *r)
-{
-    double x[MAX_ARGUMENTS];
-    for (int i = 0; i < n->count; i++) x[i] = at(n->arguments[i], r);
-    return r->error ? 0 : n->function(x, n->count, r);
-}
-
+/* x [n]: the arguments, whose number the table below has bounded. */
 static double f_min(const double *x, int n, run *r)
 {
     (void)r;
@@ -408,11 +376,10 @@ static const node *operand(parser *s, const char *where, const node *n)
     return n && n->none ? refuse(s, where, "None is only a whole branch of if and else") : n;
 }
 
-static const node *binary(parser *s, const char *where, double (*at)(const node *, run *),
-                          const node *a, const node *b)
+static const node *binary(parser *s, const char *where, operation op, const node *a, const node *b)
 {
     if (!operand(s, where, a) || !operand(s, where, b)) return NULL;
-    return make(s, (node){ .at = at, .a = a, .b = b });
+    return make(s, (node){ .op = op, .a = a, .b = b });
 }
 
 static const node *conditional(parser *s);
@@ -457,7 +424,7 @@ static const node *number(parser *s)
     }
     plain[n] = 0;
     s->p = p;
-    return make(s, (node){ .at = number_at, .number = strtod(plain, NULL) });
+    return make(s, (node){ .op = OP_NUMBER, .number = strtod(plain, NULL) });
 }
 
 /* The arguments of functions[f] in brackets. where: the function's name, for errors. */
@@ -480,7 +447,7 @@ static const node *call(parser *s, const char *where, int f)
     memcpy(kept, arguments, (size_t)n * sizeof(node *));
     return make(
         s,
-        (node){ .at = call_at, .function = functions[f].function, .arguments = kept, .count = n });
+        (node){ .op = OP_CALL, .function = functions[f].function, .arguments = kept, .count = n });
 }
 
 /* The step, a constant, or the call of a function. */
@@ -490,10 +457,10 @@ static const node *name(parser *s)
     ares_view v = peek_name(s);
     bool math = false;
     s->p += v.len;
-    if (ares_view_eq(v, s->parameter)) return make(s, (node){ .at = step_at });
-    if (is_word(v, "True")) return make(s, (node){ .at = number_at, .number = 1 });
-    if (is_word(v, "False")) return make(s, (node){ .at = number_at, .number = 0 });
-    if (is_word(v, "None")) return make(s, (node){ .at = number_at, .number = NAN, .none = true });
+    if (ares_view_eq(v, s->parameter)) return make(s, (node){ .op = OP_STEP });
+    if (is_word(v, "True")) return make(s, (node){ .op = OP_NUMBER, .number = 1 });
+    if (is_word(v, "False")) return make(s, (node){ .op = OP_NUMBER, .number = 0 });
+    if (is_word(v, "None")) return make(s, (node){ .op = OP_NUMBER, .number = NAN, .none = true });
     if (is_word(v, "math") && s->p < s->end && *s->p == '.') {
         s->p++;
         v = s->p < s->end && letter(*s->p) ? peek_name(s) : (ares_view){ s->p, 0 };
@@ -502,7 +469,7 @@ static const node *name(parser *s)
     }
     for (int i = 0; i < ARES_COUNT(constants); i++)
         if (is_word(v, constants[i].name))
-            return make(s, (node){ .at = number_at, .number = constants[i].value });
+            return make(s, (node){ .op = OP_NUMBER, .number = constants[i].value });
     for (int i = 0; i < ARES_COUNT(functions); i++)
         if (is_word(v, functions[i].name) && (functions[i].math || !math)) return call(s, start, i);
     if (is_keyword(v)) return refuse(s, start, "a value was expected");
@@ -529,14 +496,14 @@ static const node *unary(parser *s)
     const node *n;
     if (take(s, "-")) {
         n = operand(s, where, unary(s));
-        if (n) n = make(s, (node){ .at = minus_at, .a = n });
+        if (n) n = make(s, (node){ .op = OP_MINUS, .a = n });
     } else if (take(s, "+")) {
         n = operand(s, where, unary(s));
     } else {
         /* ** binds tighter than the minus before it: -2 ** 2 is -4; 2 ** -1 is 0.5 */
         n = atom(s);
         const char *sign = s->p;
-        if (n && take(s, "**")) n = binary(s, sign, power_at, n, unary(s));
+        if (n && take(s, "**")) n = binary(s, sign, OP_POWER, n, unary(s));
     }
     s->depth--;
     return n;
@@ -547,10 +514,10 @@ static const node *term(parser *s)
     const node *a = unary(s);
     while (a) {
         const char *where = s->p;
-        if (take(s, "//")) a = binary(s, where, floor_divide_at, a, unary(s));
-        else if (take(s, "/")) a = binary(s, where, divide_at, a, unary(s));
-        else if (take(s, "%")) a = binary(s, where, modulo_at, a, unary(s));
-        else if (!next_is(s, "**") && take(s, "*")) a = binary(s, where, multiply_at, a, unary(s));
+        if (take(s, "//")) a = binary(s, where, OP_FLOOR_DIVIDE, a, unary(s));
+        else if (take(s, "/")) a = binary(s, where, OP_DIVIDE, a, unary(s));
+        else if (take(s, "%")) a = binary(s, where, OP_MODULO, a, unary(s));
+        else if (!next_is(s, "**") && take(s, "*")) a = binary(s, where, OP_MULTIPLY, a, unary(s));
         else break;
     }
     return a;
@@ -561,8 +528,8 @@ static const node *sum(parser *s)
     const node *a = term(s);
     while (a) {
         const char *where = s->p;
-        if (take(s, "+")) a = binary(s, where, add_at, a, term(s));
-        else if (take(s, "-")) a = binary(s, where, subtract_at, a, term(s));
+        if (take(s, "+")) a = binary(s, where, OP_ADD, a, term(s));
+        else if (take(s, "-")) a = binary(s, where, OP_SUBTRACT, a, term(s));
         else break;
     }
     return a;
@@ -571,11 +538,12 @@ static const node *sum(parser *s)
 /* a < b < c is a < b and b < c: operands have no side effects, so that b may be evaluated twice. */
 static const node *compare(parser *s)
 {
+    /* the longer first, because the first that fits is taken */
     static const struct {
         const char *symbol;
-        double (*function)(const double *x, int n, run *r);
-    } comparisons[] = { { "<=", less_equal }, { ">=", greater_equal }, { "==", equal },
-                        { "!=", not_equal },  { "<", less },           { ">", greater } };
+        operation op;
+    } comparisons[] = { { "<=", OP_LESS_EQUAL }, { ">=", OP_GREATER_EQUAL }, { "==", OP_EQUAL },
+                        { "!=", OP_NOT_EQUAL },  { "<", OP_LESS },           { ">", OP_GREATER } };
     const node *a = sum(s), *all = NULL;
     while (a) {
         const char *where = s->p;
@@ -583,10 +551,9 @@ static const node *compare(parser *s)
         while (i < ARES_COUNT(comparisons) && !take(s, comparisons[i].symbol)) i++;
         if (i == ARES_COUNT(comparisons)) break;
         const node *b = sum(s);
-        if (!operand(s, where, a) || !operand(s, where, b)) return NULL;
-        const node *one = make(
-            s, (node){ .at = compare_at, .a = a, .b = b, .function = comparisons[i].function });
-        all = all ? make(s, (node){ .at = and_at, .a = all, .b = one }) : one;
+        const node *one = binary(s, where, comparisons[i].op, a, b);
+        if (!one) return NULL;
+        all = all ? make(s, (node){ .op = OP_AND, .a = all, .b = one }) : one;
         a = b;
     }
     return a && all ? all : a;
@@ -599,7 +566,7 @@ static const node *negation(parser *s)
     const node *n;
     if (take_word(s, "not")) {
         n = operand(s, where, negation(s));
-        if (n) n = make(s, (node){ .at = not_at, .a = n });
+        if (n) n = make(s, (node){ .op = OP_NOT, .a = n });
     } else {
         n = compare(s);
     }
@@ -611,7 +578,7 @@ static const node *conjunction(parser *s)
 {
     const node *a = negation(s);
     for (const char *where = s->p; a && take_word(s, "and"); where = s->p)
-        a = binary(s, where, and_at, a, negation(s));
+        a = binary(s, where, OP_AND, a, negation(s));
     return a;
 }
 
@@ -619,7 +586,7 @@ static const node *disjunction(parser *s)
 {
     const node *a = conjunction(s);
     for (const char *where = s->p; a && take_word(s, "or"); where = s->p)
-        a = binary(s, where, or_at, a, conjunction(s));
+        a = binary(s, where, OP_OR, a, conjunction(s));
     return a;
 }
 
@@ -634,8 +601,7 @@ static const node *conditional(parser *s)
         if (!take_word(s, "else")) return refuse(s, s->p, "'else' was expected");
         const node *b = conditional(s);
         a = b ? make(s,
-                     (node){
-                         .at = ifeval_at, .a = test, .b = a, .c = b, .none = a->none || b->none })
+                     (node){ .op = OP_IF, .a = test, .b = a, .c = b, .none = a->none || b->none })
               : NULL;
     }
     s->depth--;

@@ -54,7 +54,7 @@ typedef enum {
 struct ares_scheduled {
     scheduled_kind kind;
     double constant;
-    double (*named)(double step);
+    int named; /* which curve of schedule.c */
     const expression *expression;
     const char *text; /* as written; of a number its shortest form */
 };

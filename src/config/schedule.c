@@ -11,71 +11,59 @@
  * of its older revisions.
  */
 
-static double rising(double step)
+/* The curves of the named schedules; several names may share one. */
+typedef enum {
+    RISING,        /* 0.1 -> 0.9 in 200 steps */
+    FALLING,       /* 0.9 -> 0.1 in 200 steps */
+    WEIGHT_DECAY,  /* 1 -> 0.1, exponential; the same for caps, but slower, below */
+    WEIGHT_WARMUP, /* 0 -> 0.9 */
+    CAP_DECREASE,
+    CAP_INCREASE,
+    LEVELS_UP,   /* four levels of 50 steps */
+    LEVELS_DOWN, /* the same levels in the other order */
+    CAP_STEPS,
+    CAP_WARMUP /* 0.1 -> 0.6 in 500 steps */
+} curve;
+
+static double curve_at(curve which, double step)
 {
-    return 0.1 + 0.8 * fmin(step / 200, 1);
-}
-static double falling(double step)
-{
-    return 0.9 - 0.8 * fmin(step / 200, 1);
-}
-/* expl, so that the double library of a machine decides no bit (expression.c). */
-static double decay(double step, double rate)
-{
-    return 0.9 * (double)expl(-rate * step) + 0.1;
-}
-static double weight_decay(double step)
-{
-    return decay(step, 0.015);
-}
-static double weight_warmup(double step)
-{
-    return 1 - decay(step, 0.015);
-}
-static double cap_decrease(double step)
-{
-    return decay(step, 0.003);
-}
-static double cap_increase(double step)
-{
-    return 1 - decay(step, 0.003);
-}
-static double levels_up(double step)
-{
-    return step < 50 ? 0.5 : step < 100 ? 0.6 : step < 150 ? 0.7 : 0.8;
-}
-static double levels_down(double step)
-{
-    return step < 50 ? 0.8 : step < 100 ? 0.7 : step < 150 ? 0.6 : 0.5;
-}
-static double cap_steps(double step)
-{
-    return step < 200 ? 0.2 : step < 500 ? 0.5 : 0.8;
-}
-static double cap_warmup(double step)
-{
-    return step < 500 ? 0.1 + 0.5 * step / 500 : 0.6;
+    /* expl, so that the double library of a machine decides no bit (expression.c) */
+    double rate = which == WEIGHT_DECAY || which == WEIGHT_WARMUP ? 0.015 : 0.003;
+    double decay = 0.9 * (double)expl(-rate * step) + 0.1;
+    switch (which) {
+    case RISING: return 0.1 + 0.8 * fmin(step / 200, 1);
+    case FALLING: return 0.9 - 0.8 * fmin(step / 200, 1);
+    case WEIGHT_DECAY:
+    case CAP_DECREASE: return decay;
+    case WEIGHT_WARMUP:
+    case CAP_INCREASE: return 1 - decay;
+    case LEVELS_UP: return step < 50 ? 0.5 : step < 100 ? 0.6 : step < 150 ? 0.7 : 0.8;
+    case LEVELS_DOWN: return step < 50 ? 0.8 : step < 100 ? 0.7 : step < 150 ? 0.6 : 0.5;
+    case CAP_STEPS: return step < 200 ? 0.2 : step < 500 ? 0.5 : 0.8;
+    case CAP_WARMUP: return step < 500 ? 0.1 + 0.5 * step / 500 : 0.6;
+    }
+    return NAN;
 }
 
 typedef struct schedule {
     const char *name;
-    double (*at)(double step);
+    curve curve;
 } schedule;
 static const schedule weights[] = {
-    { "decreasing_weight", falling },      { "increasing_weight", rising },
-    { "exponential_decay", weight_decay }, { "exponential_warmup", weight_warmup },
-    { "level_increasing", levels_up },     { "level_decreasing", levels_down },
-    { "easy_to_hard", falling },           { "hard_to_easy", rising },
+    { "decreasing_weight", FALLING },      { "increasing_weight", RISING },
+    { "exponential_decay", WEIGHT_DECAY }, { "exponential_warmup", WEIGHT_WARMUP },
+    { "level_increasing", LEVELS_UP },     { "level_decreasing", LEVELS_DOWN },
+    { "easy_to_hard", FALLING },           { "hard_to_easy", RISING },
 };
 static const schedule caps[] = {
-    { "increasing_cap", rising },
-    { "decreasing_cap", falling },
-    { "exponential_increase", cap_increase },
-    { "exponential_decrease", cap_decrease },
-    { "level_increasing", levels_up },
-    { "level_decreasing", levels_down },
-    { "step_function_cap", cap_steps },
-    { "warmup_then_constant", cap_warmup },
+    { "increasing_cap", RISING },
+    { "decreasing_cap", FALLING },
+    { "exponential_increase", CAP_INCREASE },
+    { "exponential_decrease", CAP_DECREASE },
+    { "level_increasing", LEVELS_UP },
+    { "level_decreasing", LEVELS_DOWN },
+    { "step_function_cap", CAP_STEPS },
+    { "warmup_then_constant", CAP_WARMUP },
 };
 static const struct {
     const char *module;
@@ -106,7 +94,7 @@ static int find(const char *path, ares_schedule_list list, scheduled *out)
         return ares_fail_in(ARES_ECONFIG, "a schedule of your own is an expression, such as "
                                           "'0.2 + 0.6 * min(step / 100, 1)'");
     out->kind = SCHEDULED_NAMED;
-    out->named = tables[list].table[k].at;
+    out->named = tables[list].table[k].curve;
     return ARES_OK;
 }
 
@@ -173,7 +161,7 @@ int scheduled_at(const scheduled *s, int64_t step, double *value)
     switch (s->kind) {
     case SCHEDULED_NONE: *value = NAN; return ARES_OK;
     case SCHEDULED_CONSTANT: *value = s->constant; return ARES_OK;
-    case SCHEDULED_NAMED: *value = s->named((double)step); return ARES_OK;
+    case SCHEDULED_NAMED: *value = curve_at((curve)s->named, (double)step); return ARES_OK;
     case SCHEDULED_EXPRESSION: return expression_at(s->expression, step, value);
     }
     return ARES_OK;

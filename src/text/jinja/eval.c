@@ -9,6 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+/*
+ * By the spec "a b|c d" a call with (1, 2, d=4) becomes [1, 2, MISSING, 4], and one with (1, c=3)
+ * is an error, because b is missing.
+ */
 void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
 {
     if (!spec || *spec == '*') return;
@@ -26,6 +30,7 @@ void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
         names[n++] = (ares_view){ s, len };
         s += len;
     }
+    /* no "|": all are required */
     if (required < 0) required = n;
     if (a->n > n)
         JINJA_FAIL(r, "%s() takes at most %d arguments (%lld given)", name, n, (long long)a->n);
@@ -60,6 +65,7 @@ static jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
     case ARES_JSON_INT:
         if (j->big) {
             v = jinja_str_view(r, j->text.data, j->text.len);
+            /* beyond 64 bits: its digits are its value */
             v.kind = JV_BIG;
         } else {
             v = jinja_int(j->integer);
@@ -146,6 +152,7 @@ static void enter_frame(jinja_run *r, jinja_act *act, const jinja_frame *f)
     }
 }
 
+/* A name that a scope set is unknown after it. */
 static void leave_frame(jinja_act *act, const jinja_frame *f)
 {
     for (int32_t i = 0; i < f->n; i++) act->slots[f->loads[i].slot].kind = JV_MISSING;
@@ -167,6 +174,7 @@ static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja
             JINJA_FAIL(r, "cannot unpack non-iterable %s object", jinja_type_name(v));
         jinja_iter *it = jinja_iterate(r, v);
         int32_t n = target->items.n;
+        /* all items are read before the first is assigned, as in Python */
         jinja_value *items = jinja_alloc(r, (size_t)n * sizeof *items + 1), extra;
         for (int32_t i = 0; i < n; i++)
             if (!it->next(r, it, &items[i]))
@@ -215,6 +223,7 @@ static bool jinja_loop_peek(jinja_run *r, jinja_loop *l)
     return false;
 }
 
+/* The attributes of the variable `loop` inside a for; false: it has none of this name. */
 static bool loop_attribute(jinja_run *r, jinja_loop *l, ares_view name, jinja_value *out)
 {
     if (ares_view_is(name, "index")) *out = jinja_int(l->index0 + 1);
@@ -239,9 +248,11 @@ static bool loop_attribute(jinja_run *r, jinja_loop *l, ares_view name, jinja_va
 static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value *out)
 {
     bool known = false;
+    /* the sandbox hides private names */
     if (name.len && name.data[0] == '_') return false;
     switch (obj.kind) {
     case JV_NAMESPACE: {
+        /* the attributes of a namespace are what the template set */
         jinja_value *v = jinja_dict_find_name(r, obj.u.d, name);
         if (v) *out = *v;
         return v != NULL;
@@ -285,6 +296,7 @@ static jinja_value getattr(jinja_run *r, jinja_value obj, ares_view name)
     return no_attribute(r, obj, name);
 }
 
+/* Whether Python could use it as a key; other keys are not looked up, which would be an error. */
 static bool is_hashable(jinja_value v)
 {
     if (v.kind == JV_TUPLE)
@@ -306,6 +318,7 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
                 obj.kind == JV_RANGE) &&
                jinja_as_index(key, &i)) {
         int64_t n = jinja_len(r, obj);
+        /* a[-1] is the last one */
         if (i < 0) i += n;
         if (i >= 0 && i < n) {
             if (obj.kind == JV_STR) {
@@ -333,6 +346,7 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
 
 /* ------------------------------------------------------------------ calls */
 
+/* Calls a builtin: its arguments are put in order first. */
 jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args)
 {
     jinja_bind(r, f->name, f->spec, args);
@@ -369,12 +383,14 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
     if (given == count)
         for (int64_t i = 0; i < count; i++)
             found_caller |= ares_view_is(n->items.items[i]->name, "caller");
+    /* op: the body reads `caller`, which a call block passes as a keyword */
     if (n->op && !found_caller) {
         jinja_value caller = jinja_none();
         take_kwarg(a, ARES_VIEW("caller"), &caller);
         if (caller.kind == JV_NONE) caller = jinja_undefined("No caller defined");
         if (n->caller_slot >= 0) act->slots[n->caller_slot] = caller;
     }
+    /* the body reads `kwargs`, so further keywords are allowed */
     if (n->kwargs_slot >= 0) {
         jinja_dict *d = jinja_dict_new(r);
         for (int64_t i = 0; i < a->n_kw; i++)
@@ -408,6 +424,7 @@ static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_ar
     for (int32_t i = 0; i < n->items.n; i++) {
         const jinja_node *param = n->items.items[i];
         if (act->slots[param->slot].kind != JV_MISSING) continue;
+        /* defaults belong to the last parameters */
         int32_t k = i - (n->items.n - n->more.n);
         if (k >= 0) act->slots[param->slot] = jinja_eval(r, act, n->more.items[k]);
         else
@@ -440,6 +457,7 @@ static jinja_value run_recursive(jinja_run *r, jinja_act *up, const jinja_node *
     return jinja_str_buf(r, &b);
 }
 
+/* f(a): a builtin, a method, a macro, or the loop of a recursive for. */
 static jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
 {
     jinja_value v = jinja_none();
@@ -456,6 +474,7 @@ static jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
         break;
     }
     case JV_LOOP:
+        /* loop(list) runs the body of the loop again, one level deeper */
         jinja_bind(r, "loop", "iterable", a);
         if (!f.u.loop->node)
             JINJA_FAIL(r, "The loop must have the 'recursive' marker to be called recursively.");
@@ -481,6 +500,7 @@ static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n,
     a.kw = jinja_alloc(r, (size_t)(n->more.n + 1) * sizeof *a.kw);
     for (int32_t i = 0; i < n->more.n; i++)
         a.kw[a.n_kw++] = (jinja_kwarg){ n->keywords[i], jinja_eval(r, act, n->more.items[i]) };
+    /* f(*list): after the positional ones */
     if (n->dyn_args) {
         rest = jinja_eval(r, act, n->dyn_args);
         if (!jinja_is_iterable(rest))
@@ -492,6 +512,7 @@ static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n,
         memcpy(pos + a.n, rest.u.l->items, (size_t)rest.u.l->n * sizeof *pos);
         a.pos = pos, a.n += rest.u.l->n;
     }
+    /* f(**dict): no keyword may be given twice */
     if (n->dyn_kwargs) {
         dict = jinja_eval(r, act, n->dyn_kwargs);
         if (dict.kind != JV_DICT)
@@ -551,10 +572,12 @@ static jinja_value eval_item(jinja_run *r, jinja_act *act, const jinja_node *n)
     if (s->kind != JN_SLICE) return jinja_getitem(r, obj, jinja_eval(r, act, s));
     jinja_value part[3];
     const jinja_node *from[3] = { s->a, s->b, s->c };
+    /* a bound left out is None */
     for (int i = 0; i < 3; i++) part[i] = from[i] ? jinja_eval(r, act, from[i]) : jinja_none();
     return jinja_slice(r, obj, part[0], part[1], part[2]);
 }
 
+/* extra: the caller of a call block, or NULL. */
 static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n,
                              const jinja_kwarg *extra)
 {
@@ -563,6 +586,7 @@ static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n,
     return jinja_call(r, f, &a);
 }
 
+/* The value of a node, by its kind. Operands are evaluated from left to right. */
 static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     jinja_value v;
@@ -570,6 +594,7 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
     switch (n->kind) {
     case JN_CONST: return n->value;
     case JN_NAME:
+        /* scope.c has found the place of every name */
         v = *slot(act, n->up, n->slot);
         if (v.kind != JV_MISSING) return v;
         return jinja_undefined(hint(r, "'%.*s' is undefined", jinja_shown(n->name), n->name.data));
@@ -668,15 +693,18 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
     if (n->c) {
         filtered *f = jinja_alloc(r, sizeof *f);
         *f = (filtered){ .node = n, .act = act_new(r, n->test_func, n->flag ? act->up : act) };
+        /* the filtered list is lazy, and the test a function of its own as in jinja2 */
         over = jinja_iter_new(r, next_filtered, over, f);
     }
     jinja_loop *l = jinja_alloc(r, sizeof *l);
     *l = (jinja_loop){
         .over = over, .it = jinja_iterate(r, over), .index0 = -1, .length = -1, .depth0 = depth
     };
+    /* recursive: the loop variable can be called */
     if (n->flag) l->node = n, l->act = act->up;
     bool nothing = true;
     for (;;) {
+        /* an item that nextitem or last has read already */
         jinja_value v = l->after;
         if (v.kind != JV_MISSING) l->after.kind = JV_MISSING;
         else if (!l->it->next(r, l->it, &v)) break;
@@ -728,6 +756,7 @@ static flow run_captured(jinja_run *r, jinja_act *act, const jinja_node *n)
     return GO;
 }
 
+/* A macro keeps the activation it was defined in, whose variables its body may read. */
 static jinja_value macro_value(jinja_run *r, const jinja_node *n, jinja_act *act)
 {
     jinja_macro *m = jinja_alloc(r, sizeof *m);
@@ -759,10 +788,12 @@ static void run_generation(jinja_run *r, jinja_act *act, const jinja_node *n)
     s->items[s->n++] = (ares_text_span){ .byte_start = start, .byte_end = (int64_t)r->out->len };
 }
 
+/* Runs one statement, by its kind. */
 static flow run(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     switch (n->kind) {
     case JN_OUTPUT:
+        /* text between tags */
         if (n->value.kind == JV_STR) jinja_add_str(r, r->out, n->value);
         for (int32_t i = 0; i < n->items.n; i++) {
             jinja_value v = jinja_eval(r, act, n->items.items[i]);
@@ -777,6 +808,7 @@ static flow run(jinja_run *r, jinja_act *act, const jinja_node *n)
                 return run_all(r, act, &n->items.items[i]->body);
         return run_all(r, act, &n->orelse);
     case JN_SET:
+        /* before the value, whose evaluation may fail in another way */
         check_namespaces(r, act, n->a);
         assign(r, act, n->a, jinja_eval(r, act, n->b));
         return GO;
@@ -856,6 +888,7 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
     jinja_buf top = { 0 };
     int64_t first = spans ? spans->n : 0;
     *r = (jinja_run){ .t = t,
+                      /* bytes and steps that no published template comes near */
                       .memory_limit = (size_t)512 << 20,
                       .output_limit = (size_t)64 << 20,
                       .step_limit = 50000000,
@@ -880,6 +913,7 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
                 chars += jinja_count_chars(text + s->byte_start, (size_t)(byte - s->byte_start));
                 s->char_end = chars;
             }
+            /* out may hold text before this one */
             jinja_shift_spans(spans, first, out);
         }
         ares_str_add(out, text, top.len);

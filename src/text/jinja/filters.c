@@ -66,6 +66,7 @@ TEST(test_sameas)
     case JV_FLOAT:
     case JV_BIG:
         if (!jinja_equal(r, self, b)) return jinja_bool(false);
+        /* the same value of the template is one object for certain */
         if (self.kind == JV_STR && self.u.s == b.u.s) return jinja_bool(true);
         break;
     case JV_METHOD:
@@ -133,6 +134,7 @@ const jinja_builtin *jinja_find_test(ares_view name)
 #define SET(i) (a->pos[i].kind != JV_MISSING && a->pos[i].kind != JV_NONE)
 #define FILTER(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
 
+/* An optional argument as a flag; absent is false. */
 static bool bool_arg(jinja_run *r, jinja_value v)
 {
     return v.kind != JV_MISSING && jinja_truth(r, v);
@@ -149,6 +151,7 @@ static path path_of(jinja_run *r, jinja_value v)
 {
     path p = { 0 };
     if (v.kind == JV_MISSING || v.kind == JV_NONE) return p;
+    /* map(attribute=0): an index */
     if (v.kind != JV_STR) {
         p.parts = jinja_alloc(r, sizeof *p.parts);
         *p.parts = v;
@@ -161,7 +164,7 @@ static path path_of(jinja_run *r, jinja_value v)
     for (int64_t i = 0; i < p.n; i++) {
         int64_t number;
         bool digits = p.parts[i].u.s->len > 0;
-        for (size_t k = 0; k < p.parts[i].u.s->len; k++)
+        for (size_t k = 0; k < p.parts[i].u.s->len; k++) /* "a.0" -> "a", 0 */
             digits = digits && p.parts[i].u.s->data[k] >= '0' && p.parts[i].u.s->data[k] <= '9';
         if (digits && ares_parse_i64(jinja_text(p.parts[i]), &number))
             p.parts[i] = jinja_int(number);
@@ -207,6 +210,7 @@ FILTER(filter_escape)
     (void)a;
     return jinja_escape(r, self);
 }
+/* Marks the text as HTML that needs no escape. */
 FILTER(filter_safe)
 {
     (void)a;
@@ -230,6 +234,7 @@ FILTER(filter_title)
                              !jinja_is_space(cp) && !(cp < 0x80 && cp && strchr("-({[<", (int)cp))))
             i += (size_t)k;
         if (i > from) {
+            /* the first character in upper case, the rest in lower case */
             int first = jinja_decode(t.data + from, t.len - from, &cp);
             uint32_t out[3];
             int n = jinja_upper(cp, out);
@@ -244,6 +249,7 @@ FILTER(filter_title)
     return jinja_str_buf(r, &b);
 }
 
+/* The count None means all, as in jinja2. */
 FILTER(filter_replace)
 {
     jinja_value args[3] = { jinja_plain(r, ARG(0)), jinja_plain(r, ARG(1)),
@@ -251,6 +257,7 @@ FILTER(filter_replace)
     return jinja_str_call(r, "replace", jinja_plain(r, self), args, 3);
 }
 
+/* [1, 2] | join(", ") -> "1, 2"; attribute: that of each item. */
 FILTER(filter_join)
 {
     jinja_value d = GIVEN(0) ? jinja_plain(r, ARG(0)) : jinja_str_view(r, "", 0);
@@ -266,6 +273,7 @@ FILTER(filter_join)
     return jinja_str_buf(r, &b);
 }
 
+/* Indents all lines but the first and empty ones; width: a number of spaces, or the text itself. */
 FILTER(filter_indent)
 {
     if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
@@ -296,6 +304,7 @@ FILTER(filter_tojson)
     jinja_buf b = { 0 }, by = { 0 };
     jinja_value item = jinja_str_view(r, ", ", 2), key = jinja_str_view(r, ": ", 2);
     bool pretty = SET(1);
+    /* with an indent the default separator has no space: the line ends after it */
     if (pretty) {
         if (ARG(1).kind == JV_STR) jinja_add_str(r, &by, ARG(1));
         else jinja_add_repeat(r, &by, " ", 1, jinja_int_arg(r, ARG(1), 0));
@@ -340,6 +349,7 @@ FILTER(filter_tojson_html)
 
 /* ------------------------------------------------------------------ numbers */
 
+/* "3.7" | int -> 3; what is no number gives the default. */
 FILTER(filter_int)
 {
     jinja_value v, absent = GIVEN(0) ? ARG(0) : jinja_int(0);
@@ -366,6 +376,7 @@ FILTER(filter_float)
     return GIVEN(0) ? ARG(0) : jinja_float(0);
 }
 
+/* Python abs(v). */
 FILTER(filter_abs)
 {
     (void)a;
@@ -396,6 +407,7 @@ static jinja_value round_int(jinja_run *r, int64_t i, int64_t digits)
     return jinja_int(low);
 }
 
+/* method: common (Python round), ceil or floor; the result of the last two is a float too. */
 FILTER(filter_round)
 {
     int64_t i;
@@ -451,12 +463,14 @@ FILTER(filter_list)
     return jinja_to_list(r, self);
 }
 
+/* Undefined values, and where boolean is true all false ones, become the default. */
 FILTER(filter_default)
 {
     if (self.kind != JV_UNDEFINED && !(bool_arg(r, ARG(1)) && !jinja_truth(r, self))) return self;
     return GIVEN(0) ? ARG(0) : jinja_str_view(r, "", 0);
 }
 
+/* An empty sequence gives an undefined value, not an error. */
 FILTER(filter_first)
 {
     (void)a;
@@ -465,6 +479,7 @@ FILTER(filter_first)
     return it->next(r, it, &v) ? v : jinja_undefined("No first item, sequence was empty.");
 }
 
+/* The last item; a generator cannot be read from its end. */
 FILTER(filter_last)
 {
     (void)a;
@@ -489,6 +504,7 @@ FILTER(filter_reverse)
     return self.kind == JV_ITER ? v : jinja_iter_of_list(r, v);
 }
 
+/* The (key, value) tuples of a dict; of an undefined value none. */
 FILTER(filter_items)
 {
     (void)a;
@@ -498,8 +514,10 @@ FILTER(filter_items)
     return (jinja_value){ .kind = JV_ITER, .u.it = jinja_iterate(r, view) };
 }
 
+/* The (key, value) tuples of a dict, sorted by key or value. */
 FILTER(filter_dictsort)
 {
+    /* 0: key, 1: value */
     int by = !GIVEN(1)                                                            ? 0
              : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "key")   ? 0
              : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "value") ? 1
@@ -526,6 +544,7 @@ FILTER(filter_sort)
 {
     jinja_value list = jinja_to_list(r, self), keys = jinja_list_new(r, list.u.l->n, JV_LIST);
     jinja_value names = jinja_list_new(r, 1, JV_LIST);
+    /* None, a number or one path: a key of one part */
     names.u.l->items[0] = ARG(2);
     if (SET(2) && ARG(2).kind == JV_STR) {
         jinja_value comma = jinja_str_view(r, ",", 1);
@@ -561,6 +580,7 @@ FILTER(filter_min)
     return best;
 }
 
+/* start + the items, or an attribute of each. */
 FILTER(filter_sum)
 {
     path p = path_of(r, ARG(0));
@@ -584,6 +604,7 @@ typedef struct lazy {
     bool case_sensitive;
 } lazy;
 
+/* The iterator of a lazy filter, with a copy of its state. */
 static jinja_value lazy_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *),
                             jinja_value self, lazy state)
 {
@@ -631,6 +652,7 @@ static bool next_mapped(jinja_run *r, jinja_iter *it, jinja_value *out)
     if (!z->ready) {
         z->ready = true;
         z->absent = missing;
+        /* map(attribute="a.b", default=x) */
         if (z->args.n == 0) {
             bool found = false;
             for (int64_t i = 0; i < z->args.n_kw; i++)
@@ -644,6 +666,7 @@ static bool next_mapped(jinja_run *r, jinja_iter *it, jinja_value *out)
                 z->absent = z->args.kw[i].value;
             }
         } else {
+            /* map("upper"): the name of a filter, then its arguments */
             z->f = named(r, z->args.pos[0], true);
         }
     }
@@ -657,6 +680,7 @@ static bool next_selected(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
     lazy *z = it->extra;
     if (!opened(r, it, z)) return false;
+    /* selectattr names an attribute before the test */
     int64_t skip = z->attribute;
     if (!z->ready) {
         z->ready = true;
@@ -684,6 +708,7 @@ static bool next_unique(jinja_run *r, jinja_iter *it, jinja_value *out)
     return false;
 }
 
+/* All arguments are looked at when the first item is read, as in jinja2. */
 FILTER(filter_map)
 {
     return lazy_new(r, next_mapped, self, (lazy){ .args = *a });
@@ -743,6 +768,7 @@ static const jinja_builtin filters[] = {
     { "upper", filter_by_method, "", .how = UPPER },
 };
 
+/* tojson differs: transformers replaces that of jinja2. */
 const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect)
 {
     static const jinja_builtin tojson[] = {

@@ -20,11 +20,13 @@ static void jinja_float_repr(double x, char out[40])
         return;
     }
     char digits[40];
+    /* more digits until they read back as x; 17 always do */
     int precision = 0;
     do snprintf(digits, sizeof digits, "%.*e", precision, x);
     while (strtod(digits, NULL) != x && ++precision < 17);
     char *mark = strchr(digits, 'e');
     int exponent = atoi(mark + 1);
+    /* as in Python: 1e16 but 1000000000000000.0, 1e-05 but 0.0001 */
     if (exponent < -4 || exponent >= 16) {
         *mark = 0;
         snprintf(out, 40, "%.26se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
@@ -40,6 +42,7 @@ static void jinja_float_repr(double x, char out[40])
  */
 static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s)
 {
+    /* Python prefers single quotes: "it's" but 'say "hi"' */
     bool single = memchr(s.data, '\'', s.len) != NULL, twice = memchr(s.data, '"', s.len) != NULL;
     char quote = single && !twice ? '"' : '\'', escape[12];
     jinja_add(r, b, &quote, 1);
@@ -63,6 +66,7 @@ static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s)
     jinja_add(r, b, &quote, 1);
 }
 
+/* The items of a list or tuple, with ", " between them. */
 static void add_items(jinja_run *r, jinja_buf *b, const jinja_value *items, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -71,6 +75,7 @@ static void add_items(jinja_run *r, jinja_buf *b, const jinja_value *items, int6
     }
 }
 
+/* {'a': 1, 'b': [2]} */
 static void add_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d)
 {
     jinja_add(r, b, "{", 1);
@@ -97,6 +102,7 @@ static void add_big(jinja_run *r, jinja_buf *b, jinja_value v)
     jinja_add(r, b, v.u.s->data, v.u.s->len);
 }
 
+/* Python repr(v). */
 void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
 {
     char text[40];
@@ -125,6 +131,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
     case JV_TUPLE:
         jinja_add_z(r, b, "(");
         add_items(r, b, v.u.l->items, v.u.l->n);
+        /* (1,) is a tuple, (1) is not */
         jinja_add_z(r, b, v.u.l->n == 1 ? ",)" : ")");
         break;
     case JV_DICT: add_dict(r, b, v.u.d); break;
@@ -151,6 +158,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         break;
     case JV_MACRO:
         jinja_add_z(r, b, "<Macro ");
+        /* the caller of a call block has no name */
         if (v.u.macro->node->kind == JN_MACRO) add_repr_string(r, b, v.u.macro->node->name);
         else jinja_add_z(r, b, "anonymous");
         jinja_add_z(r, b, ">");
@@ -178,6 +186,7 @@ void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v)
     else if (v.kind != JV_UNDEFINED && v.kind != JV_MISSING) jinja_add_repr(r, b, v);
 }
 
+/* Python str(v); a text marked safe stays so. */
 jinja_value jinja_to_str(jinja_run *r, jinja_value v)
 {
     if (v.kind == JV_STR) return v;
@@ -186,6 +195,7 @@ jinja_value jinja_to_str(jinja_run *r, jinja_value v)
     return jinja_str_buf(r, &b);
 }
 
+/* str(v) without the mark of safe text. */
 jinja_value jinja_plain(jinja_run *r, jinja_value v)
 {
     v = jinja_to_str(r, v);
@@ -254,6 +264,7 @@ static void add_json_line(jinja_run *r, jinja_buf *b, const jinja_json_style *y,
     jinja_add_repeat(r, b, y->indent.data, y->indent.len, level);
 }
 
+/* A dict as JSON: {"a": 1}. level: how deep it lies, for the indent. */
 static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
                           const jinja_json_style *y, int level)
 {
@@ -274,6 +285,7 @@ static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
         if (e->key.kind == JV_STR) {
             add_json_string(r, b, jinja_text(e->key), y->ascii);
         } else { /* a number, flag or None as a key is the text of its JSON */
+            /* 1, 1.5, True and None become "1", "1.5", "true" and "null" */
             if (e->key.kind != JV_NONE && !jinja_is_number(e->key))
                 JINJA_FAIL(r, "keys must be str, int, float, bool or None, not %s",
                            jinja_type_name(e->key));
@@ -288,6 +300,7 @@ static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
     jinja_add(r, b, "}", 1);
 }
 
+/* Python json.dumps(v): NaN and Infinity are written as such, although JSON lacks them. */
 void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y, int level)
 {
     char text[40];
@@ -339,6 +352,7 @@ jinja_value jinja_strftime(jinja_run *r, jinja_value self, jinja_args *a)
     struct timespec t = { 0 };
     if (format.kind != JV_STR)
         JINJA_FAIL(r, "strftime() argument 1 must be str, not %s", jinja_type_name(format));
+    /* a fixed time, so that a render can be repeated */
     if (r->now) {
         tm = *r->now;
     } else {
@@ -352,6 +366,7 @@ jinja_value jinja_strftime(jinja_run *r, jinja_value self, jinja_args *a)
             jinja_add(r, &b, s.data + i, 1);
             continue;
         }
+        /* "%d", or with a flag "%-d" */
         char spec[4] = { '%', s.data[++i], 0, 0 }, text[128];
         if (spec[1] == '-' || spec[1] == '_' || spec[1] == '^' || spec[1] == '0' ||
             spec[1] == '#') {
@@ -365,6 +380,7 @@ jinja_value jinja_strftime(jinja_run *r, jinja_value self, jinja_args *a)
             jinja_add_z(r, &b, text);
             continue;
         }
+        /* others depend on the C library of the machine */
         if (!kind || !strchr("aAbBcdDeFgGhHIjklmMnpPrRStTuUVwWxXyYC%", kind))
             JINJA_UNSUPPORTED(r, "'%%%c' in strftime_now", kind ? kind : '0');
 #pragma GCC diagnostic push

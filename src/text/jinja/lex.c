@@ -60,18 +60,21 @@ static void emit(lexer *x, jinja_token_type type, size_t pos, const char *data, 
     if (p->n_tokens == x->cap) {
         int64_t cap = x->cap ? 2 * x->cap : 256;
         jinja_token *t = ares_arena_alloc(p->arena, (size_t)cap * sizeof *t);
+        /* the arena keeps the old array until the template is freed */
         if (x->cap) memcpy(t, p->tokens, (size_t)p->n_tokens * sizeof *t);
         p->tokens = t, x->cap = cap;
     }
     p->tokens[p->n_tokens++] = (jinja_token){ (uint8_t)type, (uint32_t)pos, { data, len } };
 }
 
+/* Whether the source has this word at i. */
 static bool at_text(const lexer *x, size_t i, const char *word)
 {
     size_t n = strlen(word);
     return i + n <= x->n && memcmp(x->s + i, word, n) == 0;
 }
 
+/* The place after the white space at i. */
 static size_t skip_space(const lexer *x, size_t i)
 {
     uint32_t cp;
@@ -92,6 +95,7 @@ static void emit_data(lexer *x, size_t from, size_t to, char sign, bool lstrip)
         n = jinja_strip_right(s, n);
     } else if (sign != '+' && lstrip && x->trim) {
         size_t line = n;
+        /* back to the start of the line that the tag is in */
         while (line && s[line - 1] != '\n') line--;
         if ((line > 0 || x->line_start) && skip_space(x, from + line) >= to) n = line;
     }
@@ -143,6 +147,7 @@ static void lex_raw(lexer *x, size_t begin)
         const char *hit = memchr(x->s + i, '{', x->n - i);
         if (!hit) break;
         i = (size_t)(hit - x->s);
+        /* only {% endraw %} ends it: {{ and {# are text here */
         if (!at_text(x, i, "{%")) continue;
         char sign;
         size_t j = skip_space(x, sign_at(x, i + 2, &sign));
@@ -159,6 +164,7 @@ static void lex_raw(lexer *x, size_t begin)
     jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)begin, "Missing end of raw directive");
 }
 
+/* Skips a comment. begin: of its tag, for errors. */
 static void lex_comment(lexer *x, size_t begin)
 {
     for (size_t i = x->at; i < x->n; i++) {
@@ -197,15 +203,18 @@ static size_t float_end(const lexer *x, size_t i)
     if (i && x->s[i - 1] == '.') return i;
     size_t whole = digits(x, i), end = whole, exponent;
     if (whole == i) return i;
+    /* 1. is no float: at least one digit stands after the dot */
     if (end < x->n && x->s[end] == '.' && is_digit(x, end + 1)) end = digits(x, end + 1);
     if (end < x->n && (x->s[end] | 32) == 'e') {
         exponent = end + 1;
         if (exponent < x->n && (x->s[exponent] == '+' || x->s[exponent] == '-')) exponent++;
         if (is_digit(x, exponent)) return digits(x, exponent);
     }
+    /* digits alone are an integer */
     return end > whole ? end : i;
 }
 
+/* 0 to 15 for a hexadecimal digit, 99 for anything else. */
 static int digit_value(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
@@ -281,6 +290,7 @@ static size_t escape_cp(lexer *x, size_t pos, char *out, uint32_t cp)
  */
 static ares_view unescape(lexer *x, size_t pos, const char *s, size_t n)
 {
+    /* nothing to do: the text of the source is used */
     if (!memchr(s, '\\', n)) return (ares_view){ s, n };
     /* a backslash and one character become at most ten */
     char *out = ares_arena_alloc(x->p->arena, 5 * n + 1);
@@ -299,10 +309,12 @@ static ares_view unescape(lexer *x, size_t pos, const char *s, size_t n)
             i++;
             continue;
         }
+        /* a backslash at the end of a line joins it with the next */
         if (c == '\n') {
             i++;
             continue;
         }
+        /* octal, of one to three digits: "\101" is "A" */
         if (c >= '0' && c <= '7') {
             uint32_t v = 0;
             for (int d = 0; d < 3 && i < n && s[i] >= '0' && s[i] <= '7'; d++)
@@ -320,6 +332,7 @@ static ares_view unescape(lexer *x, size_t pos, const char *s, size_t n)
         if (c == 'N')
             jinja_syntax_fail(x->p, ARES_EUNSUPPORTED, (uint32_t)pos,
                               "\\N{...} in a string is not supported; write the character");
+        /* an unknown escape stays as it is written */
         out[k++] = '\\';
         if ((unsigned char)c < 0x80) {
             out[k++] = c;
@@ -342,6 +355,7 @@ static size_t string_end(const lexer *x, size_t i)
 {
     char quote = x->s[i];
     for (size_t j = i + 1; j < x->n; j++) {
+        /* an escaped quote does not end the string */
         if (x->s[j] == '\\') j++;
         else if (x->s[j] == quote) return j + 1;
     }
@@ -416,6 +430,7 @@ static void lex_tag(lexer *x, bool block)
     }
 }
 
+/* Text up to the next tag, then the tag, until the source ends. */
 void jinja_lex(jinja_parser *p)
 {
     lexer x = { .p = p,
@@ -432,6 +447,7 @@ void jinja_lex(jinja_parser *p)
                 break;
             }
             i = (size_t)(hit - x.s);
+            /* "{" alone is text */
             if (i + 1 < x.n && (x.s[i + 1] == '%' || x.s[i + 1] == '{' || x.s[i + 1] == '#')) break;
         }
         if (i >= x.n) {
@@ -439,6 +455,7 @@ void jinja_lex(jinja_parser *p)
             break;
         }
         char kind = x.s[i + 1], sign;
+        /* "{%-" strips before it, "{%+" keeps lstrip_blocks from it */
         size_t inside = sign_at(&x, i + 2, &sign), raw = kind == '%' ? raw_begin(&x, i) : 0;
         emit_data(&x, x.at, i, sign, kind != '{');
         if (raw) {

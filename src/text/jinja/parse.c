@@ -19,6 +19,7 @@ static void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, 
     }
 }
 
+/* Fails the parse with the place in the source, and leaves by longjmp to template_parse. */
 void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *format, ...)
 {
     char message[1024];
@@ -33,6 +34,7 @@ void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *form
     longjmp(p->fail, 1);
 }
 
+/* The same while a template is run: the place is that of the node being evaluated. */
 void jinja_fail(jinja_run *r, int code, const char *format, ...)
 {
     char message[2048];
@@ -40,6 +42,7 @@ void jinja_fail(jinja_run *r, int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    /* before the first node, as while the variables are converted */
     if (!r->at) {
         r->code = ares_fail(code, "template: %s: %s", r->t->name, message);
     } else {
@@ -75,6 +78,7 @@ static jinja_token *take(jinja_parser *p)
     return t;
 }
 
+/* Whether the next token has this type; is_word: whether it is this name. */
 static bool is(jinja_parser *p, jinja_token_type type)
 {
     return now(p)->type == type;
@@ -97,6 +101,7 @@ static bool skip(jinja_parser *p, jinja_token_type type)
     return is(p, type) ? take(p), true : false;
 }
 
+/* Fails on the next token, with the message of jinja2. */
 static void unexpected(jinja_parser *p, const char *wanted)
 {
     jinja_token *t = now(p);
@@ -108,6 +113,7 @@ static void unexpected(jinja_parser *p, const char *wanted)
     FAIL(p, t->pos, "expected token '%s', got '%s'", wanted, word);
 }
 
+/* Takes the next token, which must have this type. */
 static jinja_token *expect(jinja_parser *p, jinja_token_type type)
 {
     if (!is(p, type)) unexpected(p, jinja_token_word(type));
@@ -127,10 +133,12 @@ static jinja_node *node(jinja_parser *p, jinja_node_kind kind, uint32_t pos)
     jinja_node *n = ares_arena_calloc(p->arena, 1, sizeof *n);
     n->kind = (uint8_t)kind;
     n->pos = pos;
+    /* -1: the template never reads them (scope.c sets those that it does) */
     n->loop_slot = n->caller_slot = n->kwargs_slot = n->varargs_slot = -1;
     return n;
 }
 
+/* Appends to a list in the arena; an outgrown array stays there. */
 static void push(jinja_parser *p, jinja_nodes *list, jinja_node *n)
 {
     if (list->n == list->cap) {
@@ -172,6 +180,7 @@ static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end
 {
     uint32_t pos = now(p)->pos;
     jinja_nodes items = { 0 };
+    /* a comma makes a tuple, also of one item: (1,) */
     bool tuple = false;
     for (;;) {
         if (items.n) expect(p, JT_COMMA);
@@ -188,6 +197,7 @@ static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end
     }
     if (!tuple) {
         if (items.n) return items.items[0];
+        /* only () may be empty */
         if (form != TUPLE_PARENTHESES) {
             jinja_token *t = now(p);
             if (t->type == JT_NAME)
@@ -209,6 +219,7 @@ static jinja_node *parse_expression(jinja_parser *p)
     jinja_node *value = parse_or(p);
     while (skip_word(p, "if")) {
         jinja_node *n = node(p, JN_COND, pos);
+        /* b if a else c */
         n->b = value;
         n->a = parse_or(p);
         if (skip_word(p, "else")) n->c = parse_expression(p);
@@ -240,6 +251,7 @@ static jinja_node *parse_pow(jinja_parser *p)
     return left;
 }
 
+/* * / // and %, from the left. */
 static jinja_node *parse_product(jinja_parser *p)
 {
     jinja_node *left = parse_pow(p);
@@ -257,6 +269,7 @@ static jinja_node *parse_product(jinja_parser *p)
     }
 }
 
+/* a ~ b ~ c is one node with all operands, because they are joined in one text. */
 static jinja_node *parse_concat(jinja_parser *p)
 {
     uint32_t pos = now(p)->pos;
@@ -268,6 +281,7 @@ static jinja_node *parse_concat(jinja_parser *p)
     return n;
 }
 
+/* + and -, from the left: below ~, unlike in other languages. */
 static jinja_node *parse_sum(jinja_parser *p)
 {
     jinja_node *left = parse_concat(p);
@@ -297,6 +311,7 @@ static jinja_node *parse_compare(jinja_parser *p)
                                                                  : -1;
         if (op < 0) return n ? n : first;
         take(p);
+        /* it is two words, "not" and "in" */
         if (op == JOP_NOTIN) take(p);
         if (!n) {
             n = node(p, JN_COMPARE, pos);
@@ -306,6 +321,7 @@ static jinja_node *parse_compare(jinja_parser *p)
     }
 }
 
+/* "not" binds weaker than a comparison: not a == b is not (a == b). */
 static jinja_node *parse_not(jinja_parser *p)
 {
     if (!is_word(p, "not")) return parse_compare(p);
@@ -339,14 +355,17 @@ static jinja_node *parse_or(jinja_parser *p)
 /* The arguments of a call, filter or test: positional, keywords, *list, **dict, in this order. */
 static void parse_arguments(jinja_parser *p, jinja_node *n)
 {
+    /* errors of the list name its opening bracket */
     uint32_t pos = expect(p, JT_LPAREN)->pos;
     int32_t cap = 0;
+    /* an argument was read: a comma or the end must follow */
     bool comma = false;
 #define ENSURE(cond) \
     if (!(cond)) FAIL(p, pos, "invalid syntax for function call expression")
     while (!is(p, JT_RPAREN)) {
         if (comma) {
             expect(p, JT_COMMA);
+            /* a comma before the end is allowed */
             if (is(p, JT_RPAREN)) break;
         }
         if (is(p, JT_MUL)) {
@@ -357,6 +376,7 @@ static void parse_arguments(jinja_parser *p, jinja_node *n)
             ENSURE(!n->dyn_kwargs);
             take(p);
             n->dyn_kwargs = parse_expression(p);
+            /* key=value: a name alone may begin an expression, so the token after it decides */
         } else if (is(p, JT_NAME) && look(p)->type == JT_ASSIGN) {
             ENSURE(!n->dyn_kwargs);
             jinja_token *key = take(p);
@@ -431,6 +451,7 @@ static jinja_node *parse_test(jinja_parser *p, jinja_node *over)
     } else if ((t->type == JT_NAME || t->type == JT_STRING || t->type == JT_INT ||
                 t->type == JT_FLOAT || t->type == JT_LBRACKET || t->type == JT_LBRACE) &&
                !token_is(t, "else") && !token_is(t, "or") && !token_is(t, "and")) {
+        /* a is b is c */
         if (token_is(t, "is")) FAIL(p, t->pos, "You cannot chain multiple tests with is");
         descend(p);
         push(p, &n->items, parse_postfix(p, parse_primary(p, false)));
@@ -443,6 +464,7 @@ static jinja_node *parse_test(jinja_parser *p, jinja_node *over)
 static jinja_node *parse_subscribed(jinja_parser *p)
 {
     jinja_token *t = now(p);
+    /* NULL for [:b]: a bound that is left out */
     jinja_node *start = NULL;
     if (!is(p, JT_COLON)) {
         start = parse_expression(p);
@@ -463,10 +485,12 @@ static jinja_node *number(jinja_parser *p, jinja_token *t)
     const char *s = t->text.data;
     if (t->type == JT_FLOAT) {
         double x;
+        /* strtod for what is out of range: 1e999 is inf in Python */
         if (!ares_parse_double(t->text, &x)) x = strtod(s, NULL);
         n->value = (jinja_value){ .kind = JV_FLOAT, .u.f = x };
         return n;
     }
+    /* the lexer has checked the digits: "0x1F" -> 31, "0b101" -> 5 */
     int base = t->text.len < 2 || s[0] != '0' ? 10
                : (s[1] | 32) == 'b'           ? 2
                : (s[1] | 32) == 'o'           ? 8
@@ -497,6 +521,7 @@ static jinja_node *parse_subscript(jinja_parser *p, jinja_node *over)
 {
     jinja_token *t = take(p);
     if (t->type == JT_DOT) {
+        /* a.0 is a[0], as in Django templates */
         jinja_token *attr = take(p);
         if (attr->type == JT_NAME) {
             jinja_node *n = pair(p, JN_GETATTR, 0, t->pos, over, NULL);
@@ -512,6 +537,7 @@ static jinja_node *parse_subscript(jinja_parser *p, jinja_node *over)
         push(p, &items, parse_subscribed(p));
     }
     expect(p, JT_RBRACKET);
+    /* a[b]; a[b, c] has a tuple as its key */
     if (items.n == 1) return pair(p, JN_GETITEM, 0, t->pos, over, items.items[0]);
     jinja_node *tuple = node(p, JN_TUPLE, t->pos);
     tuple->items = items;
@@ -521,6 +547,7 @@ static jinja_node *parse_subscript(jinja_parser *p, jinja_node *over)
     return pair(p, JN_GETITEM, 0, t->pos, over, tuple);
 }
 
+/* f(...): the function in a, its arguments in items, more and keywords. */
 static jinja_node *parse_call(jinja_parser *p, jinja_node *over)
 {
     jinja_node *n = node(p, JN_CALL, now(p)->pos);
@@ -551,6 +578,7 @@ static jinja_node *parse_unary(jinja_parser *p, bool with_filter)
         n = parse_primary(p, false);
     }
     n = parse_postfix(p, n);
+    /* after these a call may follow again, but no subscript */
     while (with_filter) {
         if (is(p, JT_PIPE)) n = parse_filters(p, n, false);
         else if (is_word(p, "is")) n = parse_test(p, n);
@@ -566,6 +594,7 @@ static jinja_node *parse_bracketed(jinja_parser *p, jinja_node_kind kind, jinja_
     jinja_node *n = node(p, kind, take(p)->pos);
     while (!is(p, close)) {
         if (n->items.n) expect(p, JT_COMMA);
+        /* a comma before the bracket is allowed */
         if (is(p, close)) break;
         push(p, &n->items, parse_expression(p));
         if (kind == JN_LIST) continue;
@@ -576,6 +605,7 @@ static jinja_node *parse_bracketed(jinja_parser *p, jinja_node_kind kind, jinja_
     return n;
 }
 
+/* A name as an expression, one of the constants, or ns.attr where it may be set. */
 static jinja_node *parse_name(jinja_parser *p, bool with_namespace)
 {
     jinja_token *t = take(p);
@@ -605,6 +635,7 @@ static jinja_node *parse_primary(jinja_parser *p, bool with_namespace)
         jinja_node *n = node(p, JN_CONST, t->pos);
         ares_view text = take(p)->text;
         while (is(p, JT_STRING)) { /* 'a' 'b' is 'ab' */
+            /* first the length of all, then one copy */
             size_t from = (size_t)p->at, len = text.len;
             for (int64_t i = p->at; p->tokens[i].type == JT_STRING; i++)
                 len += p->tokens[i].text.len;
@@ -649,6 +680,7 @@ static void check_target(jinja_parser *p, jinja_node *n)
     }
 }
 
+/* What a set, with or for assigns to: a name, ns.attr, or a tuple of them. */
 static jinja_node *parse_target(jinja_parser *p, tuple_form form, const char *end_word)
 {
     jinja_node *n = parse_tuple(p, form, end_word);
@@ -656,9 +688,11 @@ static jinja_node *parse_target(jinja_parser *p, tuple_form form, const char *en
     return n;
 }
 
+/* One name that is assigned: of a macro or a parameter. Constants cannot be. */
 static jinja_node *parse_target_name(jinja_parser *p)
 {
     jinja_token *t = expect(p, JT_NAME);
+    /* the words that parse_name reads as values */
     static const char *const constants[] = { "true", "false", "none", "True", "False", "None" };
     for (int i = 0; i < ARES_COUNT(constants); i++)
         if (ares_view_is(t->text, constants[i])) FAIL(p, t->pos, "can't assign to 'name'");
@@ -680,6 +714,7 @@ static void parse_signature(jinja_parser *p, jinja_node *n)
         for (int32_t i = 0; i < n->items.n; i++)
             if (ares_view_eq(n->items.items[i]->name, param->name))
                 FAIL(p, param->pos, "a parameter is named twice");
+        /* no published template comes near */
         if (n->items.n >= 255)
             jinja_syntax_fail(p, ARES_ELIMIT, param->pos, "more than 255 parameters");
         if (skip(p, JT_ASSIGN)) push(p, &n->more, parse_expression(p));
@@ -691,6 +726,7 @@ static void parse_signature(jinja_parser *p, jinja_node *n)
 
 static jinja_node *parse_for(jinja_parser *p, jinja_node *n)
 {
+    /* for a in b if c recursive */
     n->a = parse_target(p, TUPLE_TARGET, "in");
     if (!skip_word(p, "in")) unexpected(p, "in");
     n->b = parse_tuple(p, TUPLE_NO_COND, "recursive");
@@ -710,6 +746,7 @@ static jinja_node *parse_if(jinja_parser *p, jinja_node *n)
         branch->a = parse_tuple(p, TUPLE_NO_COND, NULL);
         parse_body(p, &branch->body, (const char *const[]){ "elif", "else", "endif", NULL }, n);
         jinja_token *t = take(p);
+        /* the branch hangs on the first if, whose end tag closes all */
         if (token_is(t, "elif")) {
             branch = node(p, JN_IF, now(p)->pos);
             push(p, &n->items, branch);
@@ -723,12 +760,14 @@ static jinja_node *parse_if(jinja_parser *p, jinja_node *n)
     }
 }
 
+/* The statement of a block tag, from its first word to before the "%}" that ends it. */
 static jinja_node *parse_statement(jinja_parser *p)
 {
     jinja_token *t = now(p);
     if (t->type != JT_NAME) FAIL(p, t->pos, "tag name expected");
     jinja_node *n = node(p, JN_OUTPUT, t->pos);
     take(p);
+    /* transformers adds statements that plain jinja2 lacks */
     bool chat = p->t->dialect == TEMPLATE_CHAT;
     if (token_is(t, "for")) return n->kind = JN_FOR, parse_for(p, n);
     if (token_is(t, "if")) return n->kind = JN_IF, parse_if(p, n);
@@ -739,6 +778,7 @@ static jinja_node *parse_statement(jinja_parser *p)
             n->b = parse_tuple(p, TUPLE_FULL, NULL);
             return n;
         }
+        /* {% set x %} text {% endset %}: the text is the value */
         n->kind = JN_SETBLOCK;
         n->b = parse_filters(p, NULL, false);
         parse_body(p, &n->body, (const char *const[]){ "endset", NULL }, n);
@@ -792,6 +832,7 @@ static jinja_node *parse_statement(jinja_parser *p)
         parse_body(p, &n->body, (const char *const[]){ "endgeneration", NULL }, n);
         return take(p), n;
     }
+    /* those of jinja2 that need other templates, and autoescape */
     static const char *const refused[] = { "block",  "extends", "include",
                                            "import", "from",    "autoescape" };
     for (int i = 0; i < ARES_COUNT(refused); i++)
@@ -820,6 +861,7 @@ static void parse_until(jinja_parser *p, jinja_nodes *body, const char *const *e
         } else {
             int k = 0;
             while (ends && ends[k] && !is_word(p, ends[k])) k++;
+            /* the word is left for the caller, which knows what it opened */
             if (ends && ends[k]) return;
             push(p, body, parse_statement(p));
             expect(p, JT_BLOCK_END);
@@ -847,6 +889,7 @@ static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *en
 /* CRLF and CR are newlines, and one newline at the very end is dropped. */
 static ares_view normalise(ares_arena *arena, ares_view source)
 {
+    /* it only gets shorter */
     char *out = ares_arena_alloc(arena, source.len + 1);
     size_t n = 0;
     for (size_t i = 0; i < source.len; i++) {
@@ -866,6 +909,7 @@ int template_parse(const char *name, ares_view source, template_dialect dialect,
                    ares_template **out)
 {
     *out = NULL;
+    /* places in the source are kept as uint32 */
     if (source.len > (size_t)16 << 20)
         return ares_fail(ARES_ELIMIT, "template: %s: a template of %zu bytes; at most 16 MiB", name,
                          source.len);
@@ -878,6 +922,7 @@ int template_parse(const char *name, ares_view source, template_dialect dialect,
     jinja_parser *p = ares_arena_calloc(&t->arena, 1, sizeof *p);
     p->t = t;
     p->arena = &t->arena;
+    /* jinja_syntax_fail comes back here */
     if (setjmp(p->fail)) {
         int code = p->code;
         ares_template_free(t);

@@ -9,6 +9,7 @@
 
 #include "jinja.h"
 
+/* What a scope knows of a name. */
 typedef struct symbol {
     ares_view name;
     int32_t slot;
@@ -27,6 +28,7 @@ typedef struct slot_names {
     slot_name *items;
     int32_t n, cap;
 } slot_names;
+/* The names of one scope, and the scope around it. */
 typedef struct symbols {
     struct symbols *parent;
     jinja_func *func;
@@ -47,6 +49,7 @@ static void work(jinja_parser *p, int64_t n)
     if (p->work > 50000000) jinja_syntax_fail(p, ARES_ELIMIT, 0, "too many names");
 }
 
+/* func: the function whose activation holds the slots of the scope. */
 static symbols *symbols_new(jinja_parser *p, symbols *parent, jinja_func *func)
 {
     symbols *s = ares_arena_calloc(p->arena, 1, sizeof *s);
@@ -56,6 +59,7 @@ static symbols *symbols_new(jinja_parser *p, symbols *parent, jinja_func *func)
     return s;
 }
 
+/* The name in this scope alone; NULL: it is not there. */
 static symbol *find(jinja_parser *p, const symbols *s, ares_view name)
 {
     work(p, s->n);
@@ -91,6 +95,7 @@ static int32_t slot_of(jinja_parser *p, symbols *s, ares_view name)
     return s->func->n_slots++;
 }
 
+/* Gives the name a slot, unless it has one, and says where its value comes from. */
 static symbol *define(jinja_parser *p, symbols *s, ares_view name, jinja_how how)
 {
     symbol *y = find(p, s, name);
@@ -136,6 +141,7 @@ static int32_t declare(jinja_parser *p, symbols *s, ares_view name)
     return y->slot;
 }
 
+/* A branch of an if starts with what the scope knows before it. */
 static symbols copy_of(jinja_parser *p, const symbols *s)
 {
     symbols c = *s;
@@ -161,6 +167,7 @@ static void merge(jinja_parser *p, symbols *s, symbols *branches, int n)
         }
     for (int32_t i = 0; i < s->n; i++) {
         symbol *y = &s->items[i], *old = find(p, &before, y->name);
+        /* set before the if, or by no branch: nothing changes */
         if (!y->stored || (old && old->stored)) continue;
         struct symbol_ref outer;
         if (s->parent && find_ref(p, s->parent, y->name, &outer))
@@ -172,6 +179,7 @@ static void merge(jinja_parser *p, symbols *s, symbols *branches, int n)
 /* ---------------- which names a scope mentions */
 static void visit(jinja_parser *p, symbols *s, const jinja_node *n);
 
+/* In order: the first mention of a name decides what it is. */
 static void visit_all(jinja_parser *p, symbols *s, const jinja_nodes *list)
 {
     for (int32_t i = 0; i < list->n; i++) visit(p, s, list->items[i]);
@@ -199,6 +207,7 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
     case JN_NSREF: load(p, s, n->name); break;
     case JN_IF: {
         visit(p, s, n->a);
+        /* then, elif and else, each as if it alone were run */
         symbols branches[3];
         for (int b = 0; b < 3; b++) {
             branches[b] = copy_of(p, s);
@@ -212,6 +221,7 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
         visit(p, s, n->b);
         visit(p, s, n->a);
         break;
+    /* their bodies are scopes of their own */
     case JN_SETBLOCK: visit(p, s, n->a); break;
     case JN_FOR: visit(p, s, n->b); break;
     case JN_CALLBLOCK:
@@ -428,6 +438,7 @@ static void bind(jinja_parser *p, scope x, jinja_node *n)
     work(p, 1);
     if (++p->nest > JINJA_TREE_DEPTH)
         jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
+    /* jinja2 fails for unknown filters in a branch only when it is run */
     scope soft = x;
     soft.soft = true;
     switch (n->kind) {
@@ -476,6 +487,7 @@ static void bind(jinja_parser *p, scope x, jinja_node *n)
             bool filter = n->kind == JN_FILTER;
             n->builtin =
                 filter ? jinja_find_filter(n->name, p->t->dialect) : jinja_find_test(n->name);
+            /* a misspelling fails at once, unless a branch guards it */
             if (!n->builtin && !x.soft)
                 jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "No %s named '%.*s'",
                                   filter ? "filter" : "test", (int)ARES_MIN(n->name.len, 80),

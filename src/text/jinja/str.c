@@ -24,6 +24,7 @@ METHOD(list_count)
     return jinja_int(n);
 }
 
+/* list.index(value, start, stop): negative bounds count from the end. */
 METHOD(list_index)
 {
     int64_t n = self.u.l->n, from = jinja_int_arg(r, ARG(1), 0), to = jinja_int_arg(r, ARG(2), n);
@@ -40,6 +41,7 @@ METHOD(list_copy)
     return jinja_to_list(r, self);
 }
 
+/* dict.get(key, default): None without a default. */
 METHOD(dict_get)
 {
     jinja_value *v = jinja_dict_find(r, self.u.d, ARG(0));
@@ -53,6 +55,7 @@ METHOD(dict_view)
     return (jinja_value){ .kind = JV_VIEW, .flag = (uint8_t)a->how, .u.d = self.u.d };
 }
 
+/* A shallow copy, as in Python: the values are shared. */
 METHOD(dict_copy)
 {
     (void)a;
@@ -76,6 +79,7 @@ METHOD(loop_changed)
     if (a->n_kw) JINJA_FAIL(r, "changed() got an unexpected keyword argument");
     jinja_value now = jinja_list_new(r, a->n, JV_TUPLE);
     if (a->n) memcpy(now.u.l->items, a->pos, (size_t)a->n * sizeof now);
+    /* MISSING: the first call, which always counts as a change */
     if (self.u.loop->changed.kind != JV_MISSING && jinja_equal(r, self.u.loop->changed, now))
         return jinja_bool(false);
     self.u.loop->changed = now;
@@ -137,6 +141,7 @@ static const jinja_builtin macro_methods[] = {
 };
 static const jinja_builtin no_methods[] = { { .name = NULL } };
 
+/* The table of the methods of a value, by its type. */
 static const jinja_builtin *methods_of(jinja_value obj)
 {
     switch (obj.kind) {
@@ -157,6 +162,7 @@ static const jinja_builtin *methods_of(jinja_value obj)
     }
 }
 
+/* obj.name as a method that is bound to obj, to be called later. */
 jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known)
 {
     static const char *const forbidden_list[] = { "append", "clear", "pop",    "reverse",
@@ -166,6 +172,7 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
     *known = true;
     /* the plain dialect has no sandbox: these would change the object */
     bool plain = r->t->dialect == TEMPLATE_PLAIN;
+    /* forbidden ones are undefined rather than an error, until they are used */
     for (int i = 0; obj.kind == JV_LIST && i < ARES_COUNT(forbidden_list); i++) {
         if (!ares_view_is(name, forbidden_list[i])) continue;
         if (plain) JINJA_UNSUPPORTED(r, "'%s' of a list is not supported", forbidden_list[i]);
@@ -206,6 +213,7 @@ METHOD(global_range)
         if (a->pos[i].kind == JV_BIG) JINJA_UNSUPPORTED(r, "a range beyond 64-bit integers");
         v[a->n == 1 ? 1 : i] = jinja_int_arg(r, a->pos[i], 0);
     }
+    /* start, stop, step; range(n) gives the stop alone */
     if (v[2] == 0) JINJA_FAIL(r, "range() arg 3 must not be zero");
     jinja_range *g = jinja_alloc(r, sizeof *g);
     *g = (jinja_range){ v[0], v[1], v[2], 0 };
@@ -252,10 +260,12 @@ METHOD(global_dict)
 METHOD(global_raise)
 {
     (void)self;
+    /* the message of the template, with which its authors refuse a conversation */
     jinja_value text = jinja_to_str(r, ARG(0));
     JINJA_FAIL(r, "%.*s", (int)ARES_MIN(text.u.s->len, 1800), text.u.s->data);
 }
 
+/* The functions that a template may call by name, unless a variable hides them. */
 const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect)
 {
     static const jinja_builtin common[] = {
@@ -263,6 +273,7 @@ const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect)
         { "dict", global_dict, "*", JV_DICT, "<class 'dict'>" },
         { "namespace", global_dict, "*", JV_NAMESPACE, "<class 'jinja2.utils.Namespace'>" },
     };
+    /* transformers adds these to jinja2 */
     static const jinja_builtin chat[] = {
         { "raise_exception", global_raise, .spec = "message" },
         { "strftime_now", jinja_strftime, .spec = "format" },
@@ -343,10 +354,12 @@ METHOD(str_recase)
         i += step(s, i, &cp);
         bool title = (how == TITLE && !cased) || (how == CAPITALIZE && first);
         int n;
+        /* one code point may become three */
         if (how == UPPER) n = jinja_upper(cp, out);
         else if (title) n = jinja_title(cp, out);
         else {
             n = jinja_lower(cp, out);
+            /* U+03A3 becomes U+03C2 at the end of a word, else U+03C3 */
             if (cp == 0x3A3 && final_sigma(s, at, i)) out[0] = 0x3C2;
         }
         for (int k = 0; k < n; k++) jinja_add_cp(r, &b, out[k]);
@@ -374,6 +387,7 @@ static bool strips(ares_view set, bool space, ares_view s, size_t at)
 
 enum { LEFT = 1, RIGHT = 2 };
 
+/* strip, lstrip and rstrip, by a->how: "  a ".strip() -> "a", "xxa".lstrip("x") -> "a". */
 METHOD(str_strip)
 {
     jinja_value chars = ARG(0);
@@ -388,6 +402,7 @@ METHOD(str_strip)
     while ((sides & RIGHT) && to > from) {
         size_t i = to - 1;
         while (i > from && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
+        /* i: the first byte of the last character */
         if (!strips(set, space, s, i)) break;
         to = i;
         jinja_work(r, set.len + 64);
@@ -418,6 +433,7 @@ static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_
         if (k == 0) lo = i;
         else hi = ARES_MIN(i, n);
     }
+    /* "abc".find("", 3, 2) is -1 */
     if (lo > hi) return (range_of){ .first = lo };
     size_t a = jinja_char_offset(r, self, lo), b = jinja_char_offset(r, self, hi);
     return (range_of){ { self.u.s->data + a, b - a }, lo, true };
@@ -449,6 +465,7 @@ METHOD(str_find)
     return jinja_int(at < 0 ? -1 : q.first + jinja_count_chars(q.part.data, (size_t)at));
 }
 
+/* How often the text occurs, without overlap; "" is between all characters. */
 METHOD(str_count)
 {
     ares_view what = str_arg(r, ARG(0), "count");
@@ -464,6 +481,7 @@ METHOD(str_count)
     return jinja_int(n);
 }
 
+/* Whether the part begins with the text, or with tail ends with it. */
 static bool ends(range_of q, ares_view what, bool tail)
 {
     if (!q.valid || q.part.len < what.len) return false;
@@ -487,6 +505,7 @@ METHOD(str_startswith)
     return jinja_bool(false);
 }
 
+/* "abc".removeprefix("a") -> "bc"; without the prefix the text itself. */
 METHOD(str_removeprefix)
 {
     ares_view what = str_arg(r, ARG(0), "removeprefix"), s = SELF_TEXT;
@@ -504,6 +523,7 @@ METHOD(str_removesuffix)
     return has ? jinja_str_view(r, s.data, s.len - what.len) : self;
 }
 
+/* str.replace(old, new, count): from the left, at most count times where it is given. */
 METHOD(str_replace)
 {
     ares_view s = SELF_TEXT, old = str_arg(r, ARG(0), "replace"),
@@ -552,6 +572,7 @@ static void add_part(jinja_run *r, parts *p, const char *data, size_t len)
     jinja_work(r, 64);
 }
 
+/* The finished list, of exactly its length. */
 static jinja_value part_list(jinja_run *r, const parts *p)
 {
     jinja_value v = jinja_list_new(r, p->n, JV_LIST);
@@ -571,6 +592,7 @@ static void split_space(jinja_run *r, ares_view s, int64_t left, parts *p)
         }
         if (i >= s.len) return;
         size_t from = i;
+        /* the rest keeps its inner white space, "b c" of " a b c " after one split */
         if (left-- == 0) {
             add_part(r, p, s.data + from, jinja_strip_right(s.data + from, s.len - from));
             return;
@@ -584,6 +606,7 @@ static void split_space(jinja_run *r, ares_view s, int64_t left, parts *p)
     }
 }
 
+/* "a,b".split(",") -> ["a", "b"]; without a separator at runs of white space. */
 METHOD(str_split)
 {
     ares_view s = SELF_TEXT;
@@ -605,6 +628,7 @@ METHOD(str_split)
     return part_list(r, &p);
 }
 
+/* "a\r\nb\n".splitlines() -> ["a", "b"]; keepends keeps the line ends. */
 METHOD(str_splitlines)
 {
     ares_view s = SELF_TEXT;
@@ -616,6 +640,7 @@ METHOD(str_splitlines)
         uint32_t cp = 0;
         while (i < s.len && (k = step(s, i, &cp), !jinja_is_line_end(cp))) i += k;
         size_t end = i;
+        /* CR and LF together are one end of a line */
         if (i < s.len) i += k + (cp == '\r' && i + 1 < s.len && s.data[i + 1] == '\n');
         add_part(r, &p, s.data + from, (keep ? i : end) - from);
     }
@@ -623,6 +648,7 @@ METHOD(str_splitlines)
     return part_list(r, &p);
 }
 
+/* ", ".join(texts): other items than texts are an error, as in Python. */
 METHOD(str_join)
 {
     refuse_markup(r, self);

@@ -76,6 +76,7 @@ static const uint32_t upper_special[][4] = {
     { 0xFB14, 0x544, 0x535, 0x0 },   { 0xFB15, 0x544, 0x53B, 0x0 },
     { 0xFB16, 0x54E, 0x546, 0x0 },   { 0xFB17, 0x544, 0x53D, 0x0 },
 };
+/* where the title case of SpecialCasing.txt differs, or has several code points */
 static const uint32_t title_special[][4] = {
     { 0xDF, 0x53, 0x73, 0x0 },       { 0x149, 0x2BC, 0x4E, 0x0 },
     { 0x1F0, 0x4A, 0x30C, 0x0 },     { 0x390, 0x399, 0x308, 0x301 },
@@ -103,6 +104,7 @@ static const uint32_t title_special[][4] = {
     { 0xFB16, 0x54E, 0x576, 0x0 },   { 0xFB17, 0x544, 0x56D, 0x0 },
 };
 
+/* Binary search of a sorted table of ranges. */
 static bool within(const uint32_t (*ranges)[2], int n, uint32_t cp)
 {
     int low = 0, high = n - 1;
@@ -132,16 +134,19 @@ static int special(const uint32_t (*map)[4], int n, uint32_t cp, uint32_t out[3]
     return 0;
 }
 
+/* The character at s; returns its length in bytes, above 0 for invalid bytes too. */
 int jinja_decode(const char *s, size_t len, uint32_t *cp)
 {
     return abs(ares_utf8_next(s, s + len, cp));
 }
 
+/* Writes UTF-8; returns its length. */
 int jinja_encode(uint32_t cp, char out[4])
 {
     return (int)utf8proc_encode_char((utf8proc_int32_t)cp, (utf8proc_uint8_t *)out);
 }
 
+/* Characters, counted as bytes that begin one. */
 int64_t jinja_count_chars(const char *data, size_t len)
 {
     int64_t n = 0;
@@ -169,10 +174,12 @@ bool jinja_is_line_end(uint32_t cp)
            cp == 0x2029;
 }
 
+/* A decimal digit of any script, as Python str.isdecimal. */
 bool jinja_is_decimal(uint32_t cp)
 {
     return cp < 0x80 ? cp >= '0' && cp <= '9' : category(cp) == UTF8PROC_CATEGORY_ND;
 }
+/* A letter with case (Unicode, definition D135). */
 bool jinja_is_cased(uint32_t cp)
 {
     if (cp < 0x80) return (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z');
@@ -202,6 +209,7 @@ bool jinja_is_case_ignorable(uint32_t cp)
     }
 }
 
+/* Python str.isprintable, which repr() asks: all but separators and what has no glyph. */
 bool jinja_is_printable(uint32_t cp)
 {
     if (cp < 0x80) return cp >= 32 && cp < 127;
@@ -218,6 +226,7 @@ bool jinja_is_printable(uint32_t cp)
     }
 }
 
+/* The mappings give one to three code points and return how many. */
 int jinja_upper(uint32_t cp, uint32_t out[3])
 {
     int n = cp < 0x80 ? 0 : special(upper_special, ARES_COUNT(upper_special), cp, out);

@@ -23,6 +23,7 @@ void *jinja_alloc(jinja_run *r, size_t bytes)
     return ares_arena_alloc(&r->arena, bytes);
 }
 
+/* Counts work that grows with a text: 64 bytes are one step. */
 void jinja_work(jinja_run *r, size_t bytes)
 {
     r->steps += (int64_t)(bytes / 64);
@@ -69,21 +70,25 @@ jinja_value jinja_str_view(jinja_run *r, const char *data, size_t len)
     return (jinja_value){ .kind = JV_STR, .u.s = s };
 }
 
+/* The text of the buffer, which is not copied and must not grow any more. */
 jinja_value jinja_str_buf(jinja_run *r, jinja_buf *b)
 {
     return jinja_str_view(r, b->data ? b->data : "", b->len);
 }
 
+/* n elements that the caller sets; kind: JV_LIST or JV_TUPLE. The elements are not initialised. */
 jinja_value jinja_list_new(jinja_run *r, int64_t n, jinja_kind kind)
 {
     jinja_list *l = jinja_alloc(r, sizeof *l);
     if (n > (int64_t)1 << 32) jinja_fail(r, ARES_ELIMIT, "a list of %lld elements", (long long)n);
     l->n = n;
+    /* + 1, so that an empty list has memory too */
     l->items = jinja_alloc(r, (size_t)n * sizeof *l->items + 1);
     r->steps += n / 8;
     return (jinja_value){ .kind = (uint8_t)kind, .u.l = l };
 }
 
+/* A lazy sequence: next gives its items one by one; over and extra are its state. */
 jinja_value jinja_iter_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *),
                            jinja_value over, void *extra)
 {
@@ -98,6 +103,7 @@ static void jinja_grow(jinja_run *r, jinja_buf *b, size_t more)
 {
     if (more > r->memory_limit) jinja_alloc(r, more); /* fails, before the sums below overflow */
     if (b->len + more + 1 <= b->cap) return;
+    /* doubling: n additions copy O(n) bytes in all */
     size_t cap = ARES_MAX(b->cap * 2, b->len + more + 64);
     char *data = jinja_alloc(r, cap);
     if (b->len) memcpy(data, b->data, b->len);
@@ -106,6 +112,7 @@ static void jinja_grow(jinja_run *r, jinja_buf *b, size_t more)
 
 void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len)
 {
+    /* only the text of the whole render has this limit; others have that of memory */
     if (b == r->top && b->len + len > r->output_limit)
         jinja_fail(r, ARES_ELIMIT, "the text grows beyond %zu bytes", r->output_limit);
     jinja_grow(r, b, len);
@@ -130,6 +137,7 @@ void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, 
     for (int64_t i = 0; i < times; i++) jinja_add(r, b, data, len);
 }
 
+/* Appends a code point as UTF-8. */
 void jinja_add_cp(jinja_run *r, jinja_buf *b, uint32_t cp)
 {
     char bytes[4];
@@ -142,6 +150,7 @@ ares_view jinja_text(jinja_value v)
     return (ares_view){ v.u.s->data, v.u.s->len };
 }
 
+/* Length in code points, as Python counts it; found once and kept in the string. */
 int64_t jinja_chars(jinja_run *r, jinja_value v)
 {
     jinja_string *s = v.u.s;
@@ -205,6 +214,7 @@ bool jinja_as_index(jinja_value v, int64_t *out)
     return true;
 }
 
+/* An optional integer argument of a builtin; a float is refused, as by Python. */
 int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent)
 {
     int64_t i;
@@ -214,6 +224,7 @@ int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent)
     return i;
 }
 
+/* Python float(v) of a number; of an integer beyond the doubles it is an error there too. */
 double jinja_as_double(jinja_run *r, jinja_value v)
 {
     if (v.kind == JV_BOOL) return v.u.b;
@@ -225,6 +236,7 @@ double jinja_as_double(jinja_run *r, jinja_value v)
     return x;
 }
 
+/* Python int(v) of a number, toward zero: -1.9 -> -1. *ok: v is a number other than NaN. */
 jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
 {
     int64_t i;
@@ -271,6 +283,7 @@ size_t jinja_strip_right(const char *s, size_t n)
 {
     while (n) {
         size_t i = n - 1;
+        /* back to the first byte of the last character */
         while (i && ((unsigned char)s[i] & 0xC0) == 0x80) i--;
         uint32_t cp;
         jinja_decode(s + i, n - i, &cp);
@@ -317,6 +330,7 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
     s = jinja_strip(s);
     bool negative = s.len && s.data[0] == '-', big = false, any = false;
     size_t i = s.len && (s.data[0] == '-' || s.data[0] == '+');
+    /* base 0: the prefix decides, else 10; "0x1f" -> 31 */
     bool prefixed = false, zero_based = base == 0;
     if (i + 1 < s.len && s.data[i] == '0') {
         char mark = (char)(s.data[i + 1] | 32);
@@ -325,6 +339,7 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
     }
     if (base == 0) base = 10;
     size_t first = i;
+    /* "0x_1f" is allowed, "_1f" is not */
     if (prefixed && i < s.len && s.data[i] == '_') i++;
     int64_t v = 0;
     bool under = false, nonzero = false;
@@ -335,6 +350,7 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
             under = true;
             continue;
         }
+        /* 99: no digit of any base */
         int d = c >= '0' && c <= '9'                 ? c - '0'
                 : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10
                                                      : 99;
@@ -375,6 +391,7 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
     }
     text[n] = 0;
     const char *p = text + (text[0] == '-' || text[0] == '+');
+    /* in whatever case, as Python reads them */
     static const char *const words[] = { "inf", "infinity", "nan" };
     for (int w = 0; w < ARES_COUNT(words); w++) {
         size_t len = strlen(words[w]), i = 0;
@@ -384,6 +401,7 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
             return true;
         }
     }
+    /* digits [. digits] [e [sign] digits], with at least one digit before the e */
     size_t digits = 0;
     const char *q = p;
     while (*q >= '0' && *q <= '9') q++, digits++;
@@ -420,6 +438,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 33;
 }
 
+/* Eight bytes at a time; the length is mixed in, so "a" and "a\0" differ. */
 static uint64_t hash_bytes(jinja_run *r, ares_view s)
 {
     uint64_t h = 0x9E3779B97F4A7C15ULL ^ s.len, w;
@@ -440,6 +459,7 @@ static uint64_t hash_of(jinja_run *r, jinja_value v)
     case JV_BOOL: return mix((uint64_t)v.u.b);
     case JV_INT: return mix((uint64_t)v.u.i);
     case JV_FLOAT:
+        /* below 9e18 the cast to int64 is defined */
         if (v.u.f == floor(v.u.f) && fabs(v.u.f) < 9e18) return mix((uint64_t)(int64_t)v.u.f);
         {
             uint64_t w;
@@ -456,6 +476,7 @@ static uint64_t hash_of(jinja_run *r, jinja_value v)
         r->depth--;
         return h;
     }
+    /* ranges are equal by their items: the length is a hash of those */
     case JV_RANGE: return mix((uint64_t)v.u.r->n) + 19;
     case JV_LIST:
     case JV_DICT:
@@ -487,6 +508,7 @@ jinja_value *jinja_dict_find(jinja_run *r, const jinja_dict *d, jinja_value key)
     return NULL;
 }
 
+/* A key that is a text, without making a value in the memory of the render. */
 jinja_value *jinja_dict_find_name(jinja_run *r, const jinja_dict *d, ares_view name)
 {
     jinja_string s = { name.data, name.len, -1 };
@@ -506,6 +528,7 @@ void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value va
         if (d->n) memcpy(items, d->items, (size_t)d->n * sizeof *items);
         d->items = items;
         if (d->cap > 8) {
+            /* cap is a power of two, so that the mask is all ones */
             d->mask = 2 * d->cap - 1;
             d->index = jinja_alloc(r, (size_t)(d->mask + 1) * sizeof *d->index);
             for (int64_t i = 0; i <= d->mask; i++) d->index[i] = -1;
@@ -528,6 +551,7 @@ static bool jinja_same_object(jinja_value a, jinja_value b)
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (jinja_is_number(a) && jinja_is_number(b)) {
+        /* an int of 64 bits is never one beyond them */
         if ((a.kind == JV_BIG) != (b.kind == JV_BIG) && a.kind != JV_FLOAT && b.kind != JV_FLOAT)
             return false;
         return jinja_order_numbers(r, a, b) == 0;
@@ -537,6 +561,7 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
         jinja_work(r, ARES_MIN(a.u.s->len, b.u.s->len));
         return ares_view_eq(jinja_text(a), jinja_text(b));
     }
+    /* jinja2: two undefined values are equal */
     if (a.kind == JV_NONE || a.kind == JV_UNDEFINED) return true;
     if (a.kind == JV_VIEW) JINJA_UNSUPPORTED(r, "comparing two dict views");
     if (jinja_same_object(a, b)) return true;
@@ -557,6 +582,7 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
         }
         break;
     case JV_RANGE:
+        /* as sequences: range(0) == range(2, 1), and the step of one item does not count */
         same = a.u.r->n == b.u.r->n &&
                (a.u.r->n == 0 ||
                 (a.u.r->start == b.u.r->start && (a.u.r->n == 1 || a.u.r->step == b.u.r->step)));
@@ -612,6 +638,7 @@ bool jinja_is_iterable(jinja_value v)
     }
 }
 
+/* The next_ functions give the items of each kind; false: there is none left. */
 static bool next_none(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
     (void)r, (void)it, (void)out;
@@ -649,6 +676,7 @@ static bool next_entry(jinja_run *r, jinja_iter *it, jinja_value *out)
     else if (it->over.flag == 'v') *out = e->value;
     else {
         *out = jinja_list_new(r, 2, JV_TUPLE);
+        /* an (key, value) tuple per item, as items() gives */
         out->u.l->items[0] = e->key, out->u.l->items[1] = e->value;
     }
     return true;
@@ -673,6 +701,7 @@ jinja_value jinja_iter_of_list(jinja_run *r, jinja_value list)
     return jinja_iter_new(r, next_item, list, NULL);
 }
 
+/* Python iter(v). A generator is its own iterator, so its items can be read once. */
 jinja_iter *jinja_iterate(jinja_run *r, jinja_value v)
 {
     switch (v.kind) {
@@ -689,6 +718,7 @@ jinja_iter *jinja_iterate(jinja_run *r, jinja_value v)
     }
 }
 
+/* Python list(v); a list or tuple is copied in one piece. */
 jinja_value jinja_to_list(jinja_run *r, jinja_value v)
 {
     if (v.kind == JV_LIST || v.kind == JV_TUPLE) {
@@ -723,6 +753,7 @@ static int64_t slice_bound(jinja_run *r, jinja_value v, int64_t absent, int64_t 
     return i < low ? low : i > high ? high : i;
 }
 
+/* v[start:stop:step] as Python has it: "hello"[::-1] -> "olleh", (1, 2, 3)[-2:] -> (2, 3). */
 jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_value stop,
                         jinja_value step)
 {
@@ -740,10 +771,12 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
     int64_t low = by > 0 ? 0 : -1, high = by > 0 ? n : n - 1;
     int64_t a = slice_bound(r, start, by > 0 ? low : high, low, high, n),
             b = slice_bound(r, stop, by > 0 ? high : low, low, high, n);
+    /* items from a in steps of `by`, up to but without b */
     int64_t count =
         by > 0 ? (b > a ? (b - a - 1) / by + 1 : 0) : (a > b ? (a - b - 1) / -by + 1 : 0);
     if (v.kind == JV_RANGE) {
         jinja_range *g = jinja_alloc(r, sizeof *g);
+        /* range(10)[2:8:2] is range(2, 8, 2): no items are made */
         g->start = jinja_range_at(v.u.r, a).u.i,
         g->step = (int64_t)((uint64_t)v.u.r->step * (uint64_t)by), g->n = count;
         g->stop = jinja_range_at(v.u.r, b).u.i;
@@ -785,6 +818,7 @@ int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
 {
     if (l->length >= 0) return l->length;
     int64_t n;
+    /* a sequence: no item has to be read */
     if (jinja_has_len(l->over, &n)) return l->length = jinja_len(r, l->over);
     jinja_value rest = jinja_to_list(r, (jinja_value){ .kind = JV_ITER, .u.it = l->it });
     l->it = jinja_iterate(r, rest);
@@ -793,6 +827,7 @@ int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
 
 /* Truth, order and sorting of values, as in Python. */
 
+/* Python bool(v): empty sequences, zeros, None and undefined values are false. */
 bool jinja_truth(jinja_run *r, jinja_value v)
 {
     switch (v.kind) {
@@ -827,6 +862,7 @@ static int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
     if (a.kind == b.kind && (a.kind == JV_LIST || a.kind == JV_TUPLE)) {
         jinja_enter(r);
         int64_t n = ARES_MIN(a.u.l->n, b.u.l->n), i = 0;
+        /* the first items that differ decide, else the lengths */
         while (i < n && jinja_equal(r, a.u.l->items[i], b.u.l->items[i])) i++;
         int c = i < n                 ? jinja_order(r, a.u.l->items[i], b.u.l->items[i], op)
                 : a.u.l->n < b.u.l->n ? -1
@@ -841,6 +877,7 @@ static int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
                jinja_type_name(a), jinja_type_name(b));
 }
 
+/* One comparison, or `in`. */
 bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
 {
     switch (op) {
@@ -855,6 +892,7 @@ bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
     return op == JOP_LT ? c < 0 : op == JOP_LE ? c <= 0 : op == JOP_GT ? c > 0 : c >= 0;
 }
 
+/* Python `item in in`: of a text a part, of a dict a key. */
 bool jinja_contains(jinja_run *r, jinja_value item, jinja_value in)
 {
     if (in.kind == JV_STR) {
@@ -878,6 +916,7 @@ bool jinja_contains(jinja_run *r, jinja_value item, jinja_value in)
 static bool before(jinja_run *r, jinja_value a, jinja_value b, bool reverse)
 {
     jinja_work(r, 64);
+    /* reversed, b before a; equal keys keep their order either way */
     int c = jinja_order(r, reverse ? b : a, reverse ? a : b, JOP_LT);
     if (c == 2) JINJA_UNSUPPORTED(r, "sorting NaN");
     return c < 0;
@@ -893,6 +932,7 @@ void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, 
             int64_t mid = ARES_MIN(low + width, n), high = ARES_MIN(low + 2 * width, n), a = low,
                     b = mid;
             for (int64_t k = low; k < high; k++) {
+                /* from the right half only what is truly before: equal keys keep their order */
                 bool right = a >= mid || (b < high && before(r, keys[b], keys[a], reverse));
                 int64_t from = right ? b++ : a++;
                 k2[k] = keys[from], i2[k] = items[from];
@@ -1034,9 +1074,11 @@ static jinja_value concat(jinja_run *r, jinja_value a, jinja_value b)
     return v;
 }
 
+/* a op b for the arithmetic operators, with Python messages for types that do not fit. */
 jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
 {
     static const char *const words[] = {
+        /* as the messages write them */
         [JOP_ADD] = "+",       [JOP_SUB] = "-", [JOP_MUL] = "*", [JOP_DIV] = "/",
         [JOP_FLOORDIV] = "//", [JOP_MOD] = "%", [JOP_POW] = "**"
     };
@@ -1050,6 +1092,7 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
         return float_binary(r, op, jinja_as_double(r, a), jinja_as_double(r, b));
     }
     if (op == JOP_ADD && is_sequence(a) && a.kind == b.kind) return concat(r, a, b);
+    /* "ab" * 2 and 2 * "ab" are both "abab" */
     if (op == JOP_MUL && is_sequence(a) && jinja_as_index(b, &j)) return repeat(r, a, j);
     if (op == JOP_MUL && is_sequence(b) && jinja_as_index(a, &i)) return repeat(r, b, i);
     if (op == JOP_MUL &&

@@ -26,11 +26,13 @@ static bool find_option(const ares_config *cfg, config_found *f)
         int64_t i;
         if (ares_map_get(cfg->by_path, (ares_view){ f->path, len }, &i)) {
             f->option = &cfg->options.items[i];
+            /* what lies inside the value: "k" of "data.kwargs.k" */
             f->rest = f->path[len] ? f->path + len + 1 : "";
             f->kind = *f->rest && !config_is_open(f->option->option->type) ? FOUND_INSIDE_VALUE
                                                                            : FOUND_OPTION;
             return true;
         }
+        /* the part before the last dot: "a.b.c" -> "a.b" */
         while (len > 0 && f->path[len - 1] != '.') len--;
         if (len == 0) return false;
         len--;
@@ -84,6 +86,7 @@ static match find_alias(const ares_config *cfg, const char *path)
         match m = { .alias = a, .section = len > 2 && strcmp(a->from + len - 2, ".*") == 0 };
         if (config_alias_is_of_value(a)) continue;
         if (!begins(path, a->from, m.section ? len - 2 : len, &m.covered, &m.key)) continue;
+        /* the most precise row */
         if (m.covered > best.covered || (m.covered == best.covered && best.section && !m.section))
             best = m;
     }
@@ -279,6 +282,7 @@ void ares_config_forget(ares_config *cfg, const char *path)
 /* "path=value", or several of them joined by '&', all of which must hold. */
 static bool holds(ares_config *cfg, const char *when)
 {
+    /* a copy that strsep may cut */
     char *list = ares_arena_printf(&cfg->arena, "%s", when), *rest = list;
     for (char *one; (one = strsep(&rest, "&"));) {
         char *equals = strchr(one, '=');

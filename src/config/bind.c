@@ -25,6 +25,7 @@ bool config_is_yes_no(const char *text)
     return is_one_of(text, words);
 }
 
+/* "???" stands for a value that the user must give (OmegaConf). */
 bool config_is_required(const config_node *node)
 {
     return node->kind == CONFIG_SCALAR && !node->quoted && strcmp(node->text, "???") == 0;
@@ -41,6 +42,7 @@ static bool read_based(const char *digits, unsigned base, config_value *value)
         unsigned digit = c - '0' < 10 ? c - '0' : (c | 32) - 'a' < 6 ? (c | 32) - 'a' + 10 : 99;
         if (digit >= base) return false;
         number = number * base + digit;
+        /* the next digit may overflow; number keeps the value, rounded */
         if (sum > (uint64_t)INT64_MAX / base) value->big = true;
         sum = sum * base + digit;
     }
@@ -57,6 +59,7 @@ static bool number_of_word(const char *text, config_value *value)
     static const char *const infinities[] = { ".inf", ".Inf", ".INF", NULL }, *const nans[] = {
         ".nan", ".NaN", ".NAN", NULL
     };
+    /* "-.inf" is a number, "-.nan" is a text */
     const char *unsigned_part = text + (*text == '-' || *text == '+');
     if (is_one_of(text, nans) || is_one_of(unsigned_part, infinities)) {
         value->type = CONFIG_FLOAT;
@@ -68,6 +71,7 @@ static bool number_of_word(const char *text, config_value *value)
     if (text[0] == '0' && text[1] == 'x') return read_based(text + 2, 16, value);
     if (text[0] == '0' && text[1] == 'o') return read_based(text + 2, 8, value);
     if (!ares_parse_double(ares_view_of(text), &value->number)) return false;
+    /* 1e3 is a float, although whole */
     value->type = strpbrk(text, ".eE") ? CONFIG_FLOAT : CONFIG_INT;
     if (value->type == CONFIG_INT && !ares_parse_i64(ares_view_of(text), &value->integer)) {
         value->big = true;
@@ -76,6 +80,7 @@ static bool number_of_word(const char *text, config_value *value)
     return true;
 }
 
+/* "0x1F" -> int 31, "1e3" -> float 1000, "yes" -> string, "~" -> null; quoted: always a string. */
 config_value config_value_read(const char *text, bool quoted)
 {
     static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None", NULL };
@@ -98,6 +103,7 @@ config_value config_value_of(const config_node *node)
     return config_value_read(node->text, node->quoted);
 }
 
+/* Numbers and flags are compared by value, so 1 is 1.0; all else by its text. */
 bool config_same_value(const config_node *a, const config_node *b)
 {
     if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
@@ -127,6 +133,7 @@ static bool split(const char *text, constraint *c)
     ares_view count = { c->body.data + hash + 1, c->body.len - (size_t)hash - 1 };
     c->body.len = (size_t)hash;
     bool more = count.len && count.data[count.len - 1] == '+';
+    /* "#2+": at least 2 items; "#2": exactly 2 */
     count.len -= more;
     if (!ares_parse_i64(count, &c->least)) return false;
     if (!more) c->most = c->least;
@@ -155,6 +162,7 @@ static bool in_range(ares_view range, double x, bool *inside)
         return true;
     }
     const char *comma = memchr(range.data, ',', range.len);
+    /* a range has both its ends: "[0,)" has no upper one */
     if (!comma || (last != ']' && last != ')')) return false;
     ares_view a = ares_view_trim((ares_view){ range.data + 1, (size_t)(comma - range.data - 1) });
     ares_view b =
@@ -189,8 +197,10 @@ void config_show_constraint(ares_view body, ares_str *out)
     }
 }
 
+/* what a constraint may say of an option that takes a tree */
 static const char *const tree_words[] = { "map", "list", "text", "number", "flag" };
 
+/* Whether a constraint of an option table is well formed; a mistake there is one of ours. */
 bool config_constraint_ok(ares_option_type type, const char *text)
 {
     constraint c;
@@ -202,6 +212,7 @@ bool config_constraint_ok(ares_option_type type, const char *text)
     case ARES_OPTION_i64:
     case ARES_OPTION_f64:
     case ARES_OPTION_i64s:
+    /* 0 stands for any number: only the form counts */
     case ARES_OPTION_f64s: return number_fits(c.body, 0, &fits);
     case ARES_OPTION_text: return c.body.len == 0 || ares_view_is(c.body, "nonempty");
     case ARES_OPTION_choice:
@@ -262,6 +273,7 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
         if (plain.type == CONFIG_INT || plain.type == CONFIG_FLOAT) v = plain;
     }
     if (v.type != CONFIG_INT && v.type != CONFIG_FLOAT) REFUSE(t, node, "must be %s", what);
+    /* .inf and .nan are numbers of YAML that no option takes */
     if (!isfinite(v.number)) REFUSE(t, node, "must be finite");
     if (whole && v.type == CONFIG_FLOAT) {
         if (v.number != trunc(v.number)) REFUSE(t, node, "must be an integer");
@@ -293,10 +305,12 @@ static bool read_schedule(const target *t, const config_node *node, double *fiel
     ARES_ASSERT(number_fits(t->c.body, first, &fits));
     if (!fits) REFUSE(t, node, "is %g at step 0; must be %s", first, meaning(t));
     *field = first;
+    /* into NULL: the option is only checked, so nothing has to be kept up */
     if (t->option->into) CONFIG_PUSH(&t->cfg->schedules, s);
     return true;
 }
 
+/* Writes the values of all schedules at this step into their fields. */
 int ares_config_at_step(ares_config *cfg, int64_t step)
 {
     for (int64_t i = 0; i < cfg->schedules.count; i++) {
@@ -316,6 +330,7 @@ int ares_config_at_step(ares_config *cfg, int64_t step)
     return ARES_OK;
 }
 
+/* Whether the option has a value that changes with the step. */
 bool ares_config_scheduled(const ares_config *cfg, const char *path)
 {
     for (int64_t i = 0; i < cfg->schedules.count; i++)
@@ -323,6 +338,7 @@ bool ares_config_scheduled(const ares_config *cfg, const char *path)
     return false;
 }
 
+/* true or false, also in quotes. "yes" is refused with the word that was meant. */
 static bool read_flag(const target *t, const config_node *node, bool *out)
 {
     config_value v = config_value_of(node);
@@ -333,6 +349,7 @@ static bool read_flag(const target *t, const config_node *node, bool *out)
     if (v.type == CONFIG_BOOL) return *out = v.boolean, true;
     if (node->kind == CONFIG_SCALAR && config_is_yes_no(node->text))
         REFUSE(t, node, "a text in YAML 1.2; write %s",
+               /* "yes" and "on" by their second letter; "no" and "off" are the others */
                (node->text[1] | 32) == 'e' || (node->text[1] == 'n' || node->text[1] == 'N')
                    ? "true"
                    : "false");
@@ -352,6 +369,7 @@ static bool read_choice(const target *t, config_node *node, const char **out)
     ares_view body = t->c.body, group, word;
     if (node->kind != CONFIG_SCALAR) REFUSE(t, node, "must be one word");
     config_value v = config_value_of(node);
+    /* a choice may be named "true" */
     const char *flag = v.type != CONFIG_BOOL ? node->text /* TRUE is true */
                        : v.boolean           ? "true"
                                              : "false";
@@ -370,6 +388,7 @@ static bool read_choice(const target *t, config_node *node, const char **out)
             return true;
         }
     }
+    /* no choice fits: name the one that was probably meant */
     const char *near = ares_nearest(node->text, names, count);
     if (!t->quiet)
         config_value_fault(t->cfg, node, t->path, "unknown;%s%s%s (choices: %s)",
@@ -379,6 +398,7 @@ static bool read_choice(const target *t, config_node *node, const char **out)
     return false;
 }
 
+/* Any scalar is a text: 1.50 stays "1.50". */
 static bool read_text(const target *t, config_node *node, const char **out)
 {
     if (node->kind != CONFIG_SCALAR)
@@ -420,6 +440,7 @@ static bool read_item(const target *t, ares_option_type type, config_node *node,
     }
 }
 
+/* A list, or one scalar as a list of one item. */
 static bool read_list(const target *t, ares_option_type type, config_node *node, void *field)
 {
     /* so that one assignment below serves all three */
@@ -444,6 +465,7 @@ static bool read_list(const target *t, ares_option_type type, config_node *node,
     bool ok = true;
     config_node *item = node->kind == CONFIG_SCALAR ? node : node->first;
     for (int64_t i = 0; i < count; i++, item = item->next) {
+        /* faults name the item: data.files.3 */
         target one = *t;
         one.path = ares_arena_printf(&t->cfg->arena, "%s.%lld", t->path, (long long)i);
         if (node->kind == CONFIG_SCALAR) one.path = t->path;
@@ -470,6 +492,7 @@ static bool check_inside(const target *t, const config_node *node)
     return ok;
 }
 
+/* Any value whose kind the constraint allows, as JSON. */
 static bool read_tree(const target *t, const config_node *node, const ares_json **out)
 {
     config_scalar type = config_value_of(node).type;
@@ -510,6 +533,7 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
     target t = { .cfg = cfg, .option = o, .path = o->path, .quiet = quiet };
     ARES_ASSERT(split(o->constraint, &t.c));
     ares_option_type type = o->option->type;
+    /* null is allowed by "?" or by being the default */
     bool null = node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL;
     if (null && type == ARES_OPTION_choice) { /* None may be one of the choices */
         target quietly = t;
@@ -551,6 +575,7 @@ typedef union any_field {
     const ares_json *tree;
 } any_field;
 
+/* Whether null means something to the option, as a choice may be named None. */
 bool config_takes_null(ares_config *cfg, const config_option *o, config_node *null)
 {
     any_field scratch;
@@ -569,6 +594,7 @@ static void config_bind_option(ares_config *cfg, const config_option *o, config_
     write_null(o->option->type, field);
     bool bound = false;
     if (config_is_required(node)) {
+        /* faults of a default have the place of the map that lacks it */
         config_node at = { .layer = where ? where->layer : 0,
                            .line = where ? where->line : 0,
                            .source = where ? where->source : NULL,
@@ -588,6 +614,7 @@ static void config_bind_option(ares_config *cfg, const config_option *o, config_
 
 /* ---- from merged layers to filled structs, and the report */
 
+/* From merged layers to filled structs. Faults are noted; ares_config_finish reports them. */
 void ares_config_resolve(ares_config *cfg)
 {
     config_apply_defaults(cfg);
@@ -604,6 +631,7 @@ void ares_config_resolve(ares_config *cfg)
     cfg->resolved = true;
 }
 
+/* Reads the options of a table below a path, which only other options make known. */
 void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *table, void *into)
 {
     ARES_ASSERT(cfg->resolved);
@@ -614,6 +642,7 @@ void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *tab
     bool wrong = map && map->kind != CONFIG_MAP && config_value_of(map).type != CONFIG_NULL;
     if (wrong && map->state != CONFIG_BROKEN)
         config_value_fault(cfg, map, path, "must be a map of options");
+    /* the options get their defaults, so that the struct is filled */
     if (!map || map->kind != CONFIG_MAP) {
         map = config_node_new(cfg, CONFIG_MAP);
         if (!map) return;
@@ -649,6 +678,7 @@ static bool bound_knows(const ares_config *cfg, const char *path, const char *ke
         const ares_option *options = cfg->bound.items[i].table(&n);
         for (int k = 0; k < n; k++) {
             if (strcmp(options[k].path, key) == 0) return true;
+            /* the key is a section of it */
             if (strncmp(options[k].path, key, len) == 0 && options[k].path[len] == '.')
                 *section = true;
         }
@@ -704,5 +734,6 @@ int ares_config_finish(ares_config *cfg)
         if (first && map && map->kind == CONFIG_MAP) check_bound(cfg, path, map, "");
     }
     cfg->bound.count = 0;
+    /* all faults together, as one error */
     return config_report(cfg);
 }

@@ -32,6 +32,7 @@ static char *format_text(ares_config *cfg, const char *format, va_list args)
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, again);
     va_end(again);
+    /* measured first: messages hold values of any length */
     char *text = ares_arena_alloc(&cfg->arena, (size_t)n + 1);
     vsnprintf(text, (size_t)n + 1, format, args);
     return text;
@@ -60,6 +61,7 @@ void config_note_fault(ares_config *cfg, const config_node *where, const char *f
     push(cfg, where, &text);
 }
 
+/* "config: file:line: path = value: what is wrong". */
 static void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
                                 const char *format, va_list args)
 {
@@ -87,6 +89,7 @@ void config_value_fault(ares_config *cfg, const config_node *where, const char *
     va_end(args);
 }
 
+/* Logs at once, and keeps the text for callers that ask later. */
 void config_note(ares_config *cfg, ares_log_level level, const char *format, ...)
 {
     va_list args;
@@ -121,6 +124,7 @@ static bool leaves_out(const char *path, const char *of)
 {
     const char *end = last_word(path);
     while (path < end) {
+        /* the next section of both, with its dot */
         size_t n = strcspn(path, ".") + 1, m = strcspn(of, ".") + 1;
         if (!of[m - 1]) return false;
         if (n == m && memcmp(path, of, n) == 0) path += n;
@@ -134,6 +138,7 @@ static bool near_sections(const char *a, const char *b)
 {
     char x[CONFIG_MAX_KEY], y[CONFIG_MAX_KEY];
     size_t n = (size_t)(last_word(a) - a), m = (size_t)(last_word(b) - b);
+    /* a path without sections is near none */
     if (!n || !m || n > sizeof x || m > sizeof y) return false;
     snprintf(x, sizeof x, "%.*s", (int)n - 1, a);
     snprintf(y, sizeof y, "%.*s", (int)m - 1, b);
@@ -155,11 +160,13 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
     for (int i = 0; i < n; i++)
         if (same_section(cfg->options.items[i].path, path))
             names[near++] = last_word(cfg->options.items[i].path);
+    /* 1. the same section, another last word */
     const char *leaf = ares_nearest(word, names, near);
     for (int i = 0; leaf && i < n && !found; i++) {
         const char *p = cfg->options.items[i].path;
         if (same_section(p, path) && strcmp(last_word(p), leaf) == 0) found = p;
     }
+    /* 2. the same last word, with sections left out */
     for (int i = 0; i < n && !found && same < 3; i++) {
         const config_option *o = &cfg->options.items[i];
         if (!o->again && strcmp(last_word(o->path), word) == 0 && leaves_out(path, o->path))
@@ -177,6 +184,7 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
                 const char *p = cfg->options.items[i].path, *leaf_of_p = last_word(p);
                 if (strcmp(word, leaf_of_p) == 0 ? !near_sections(path, p) : !leaves_out(path, p))
                     continue;
+                /* 3. the nearest path of all */
                 if (pass == 0) names[k++] = leaf_of_p;
                 else if (leaf && strcmp(leaf, leaf_of_p) == 0) names[k++] = p;
             }
@@ -187,6 +195,7 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
         if (!found && like) found = names[0];
     }
     if (found) ares_str_addf(out, "; did you mean '%s'?", found);
+    /* nothing is near: a short section is shown whole */
     else if (!same && near && near <= 12) {
         ares_str_add_z(out, " (options there: ");
         for (int i = 0, shown = 0; i < n; i++) {
@@ -201,6 +210,7 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
 
 /* ---------------------------------------------------------------- the report */
 
+/* The order of the report: by layer, line, and time. */
 static int by_place(const void *a, const void *b)
 {
     const config_fault *x = a, *y = b;
@@ -209,6 +219,7 @@ static int by_place(const void *a, const void *b)
     return ARES_CMP(x->order, y->order);
 }
 
+/* ARES_OK, or one error with all faults in the order of their places. */
 int config_report(ares_config *cfg)
 {
     int n = cfg->faults.count;
@@ -292,10 +303,12 @@ void config_add_default(ares_config *cfg, config_node *under, const ares_option 
     config_node_stamp(node, 0, 0, NULL);
     node->key = path;
     config_node *old = config_node_find(under, path, strlen(path));
+    /* pointers to the node stay valid */
     if (old) config_node_replace(old, node);
     else config_node_add(under, node);
 }
 
+/* Gives an option a value as if it were its default: no layer has set it. */
 config_node *config_set_text(ares_config *cfg, const char *path, const char *text)
 {
     const config_option *o = config_option_at(cfg, path);
@@ -311,12 +324,14 @@ config_node *config_set_text(ares_config *cfg, const char *path, const char *tex
     return config_walk(cfg->root, path);
 }
 
+/* "a", "b.c" -> "a.b.c"; either may be empty. */
 const char *config_path_join(ares_config *cfg, const char *prefix, const char *path)
 {
     if (!prefix || !*prefix) return path;
     return *path ? ares_arena_printf(&cfg->arena, "%s.%s", prefix, path) : prefix;
 }
 
+/* "a[0].b" -> "a.0.b", OmegaConf allows both. */
 char *config_path_dotted(ares_config *cfg, const char *path, size_t len)
 {
     char *copy = ares_arena_copy(&cfg->arena, path, len), *to = copy;
@@ -335,6 +350,7 @@ static void add_sections(ares_map *sections, const char *path)
         ares_map_put(sections, (ares_view){ path, (size_t)(dot - path) }, 1);
 }
 
+/* Zeroed memory that lives as long as the configuration. */
 void *ares_config_alloc(ares_config *cfg, size_t bytes)
 {
     return ares_arena_calloc(&cfg->arena, 1, bytes + 1);
@@ -363,6 +379,7 @@ void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_t
             ares_map_put(cfg->by_path, ares_view_of(path), cfg->options.count);
             add_sections(cfg->sections, path);
         }
+        /* also for the second room: each fills a struct of its own */
         CONFIG_PUSH(&cfg->options, (config_option){ o, path, o->constraint, into, first != NULL });
     }
 }
@@ -372,6 +389,7 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
     ares_str text = { 0 };
     config_option *o = config_option_at(cfg, path);
     ARES_ASSERT(o && o->option->type == ARES_OPTION_choice && n > 0);
+    /* null stays allowed */
     if (o->constraint[0] == '?') ares_str_add_char(&text, '?');
     for (int i = 0; i < n; i++) ares_str_addf(&text, "%s%s", i ? "|" : "", names[i]);
     const char *constraint = ares_arena_copy(&cfg->arena, text.data, text.len);
@@ -424,6 +442,7 @@ const char *ares_config_get_text(const ares_config *cfg, const char *path)
     return node->text;
 }
 
+/* Whether a layer has set the node or anything below it. */
 static bool any_set(const config_node *node)
 {
     if (node->layer) return true;
@@ -444,6 +463,7 @@ const char *ares_config_written(const ares_config *cfg, const char *path)
     return node ? node->written : NULL;
 }
 
+/* Whether the option may change when a run goes on, since it changes no result. */
 bool ares_config_no_result(const ares_config *cfg, const char *path)
 {
     const config_option *o = config_option_at(cfg, path);

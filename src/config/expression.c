@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* bounds for a hostile text, which no schedule comes near */
 enum { MAX_DEPTH = 200, MAX_ARGUMENTS = 16, MAX_WORK = 100000 /* operations */ };
 
 typedef struct node node;
@@ -73,11 +74,13 @@ static double modulo(double a, double b)
     return m == 0 ? copysign(0, b) : (m < 0) != (b < 0) ? m + b : m;
 }
 
+/* Python's a ** b; where its result would be complex, it is an error. */
 static double power(double a, double b, run *r)
 {
     if (a == 0 && b < 0) return fail(r, "0 to a negative power");
     if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b))
         return fail(r, "a negative number to a fractional power");
+    /* in long double, as the other functions that round */
     double p = (double)powl(a, b);
     if (isinf(p) && isfinite(a) && isfinite(b)) return fail(r, "a power too large for a float");
     return p;
@@ -151,6 +154,7 @@ static double f_abs(const double *x, int n, run *r)
     (void)n, (void)r;
     return fabs(x[0]);
 }
+/* Numbers are floats here already. */
 static double f_float(const double *x, int n, run *r)
 {
     (void)n, (void)r;
@@ -185,17 +189,21 @@ static double f_round(const double *x, int n, run *r)
     if (n == 1) return whole(x[0], nearbyint(x[0]), r);
     if (!isfinite(x[1]) || x[1] != floor(x[1])) return fail(r, "round to a fraction of a digit");
     if (!isfinite(x[0]) || x[1] > 323) return x[0];
+    /* to more digits than a float has before its point */
     if (x[1] < -308) return copysign(0, x[0]);
     if (x[1] < 0) {
+        /* round(1250, -2) is 1200: half to even */
         long double unit = powl(10, -x[1]);
         return (double)(nearbyintl(x[0] / unit) * unit);
     }
     int most = 40; /* digits beyond these are zeros of no effect on a float as large as 1e-16 */
     if (x[1] > most && fabs(x[0]) > 1e-16) return x[0];
+    /* printf rounds the exact decimal value, as Python does */
     snprintf(text, sizeof text, "%.*f", (int)x[1], x[0]);
     return strtod(text, NULL);
 }
 
+/* An infinity from finite arguments is an OverflowError in Python. */
 static double f_exp(const double *x, int n, run *r)
 {
     (void)n;
@@ -212,6 +220,7 @@ static double logarithm(double x, long double (*log)(long double), run *r)
 {
     return x <= 0 ? fail(r, "the logarithm of a number that is not positive") : (double)log(x);
 }
+/* log(x) or log(x, base), the quotient of two logarithms. */
 static double f_log(const double *x, int n, run *r)
 {
     double log = logarithm(x[0], logl, r);
@@ -302,6 +311,7 @@ static const node *refuse(parser *s, const char *at, const char *what)
     return NULL;
 }
 
+/* A character that may begin a name. */
 static bool letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -311,12 +321,14 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* Skips white space; a text in YAML may have several lines. */
 static void blanks(parser *s)
 {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r'))
         s->p++;
 }
 
+/* Whether the text goes on with the symbol, after white space. */
 static bool next_is(parser *s, const char *symbol)
 {
     blanks(s);
@@ -363,6 +375,7 @@ static bool is_keyword(ares_view v)
     return false;
 }
 
+/* The node in the arena. */
 static const node *make(parser *s, node n)
 {
     node *made = ares_arena_alloc(s->arena, sizeof *made);
@@ -376,6 +389,7 @@ static const node *operand(parser *s, const char *where, const node *n)
     return n && n->none ? refuse(s, where, "None is only a whole branch of if and else") : n;
 }
 
+/* A node with two operands; NULL where one of them failed or is None. */
 static const node *binary(parser *s, const char *where, operation op, const node *a, const node *b)
 {
     if (!operand(s, where, a) || !operand(s, where, b)) return NULL;
@@ -398,6 +412,7 @@ static bool digits(const char **p, const char *end)
 /* As in Python, 1_000 and 1e3 are numbers, and 010 is none. */
 static const node *number(parser *s)
 {
+    /* p runs ahead; s->p moves only when the number is sound */
     const char *start = s->p, *p = start;
     bool whole = digits(&p, s->end), real = false;
     if (p < s->end && *p == '.') {
@@ -407,16 +422,19 @@ static const node *number(parser *s)
     if (p < s->end && (*p == 'e' || *p == 'E')) {
         const char *q = p + 1;
         if (q < s->end && (*q == '+' || *q == '-')) q++;
+        /* an e without digits belongs to what follows: an error below */
         if (digits(&q, s->end)) p = q, real = true;
     }
     if (p < s->end && (letter(*p) || digit(*p) || *p == '.'))
         return refuse(s, start, "not a number");
+    /* without underscores, for strtod */
     char plain[64];
     size_t n = 0;
     bool zeros = true; /* only zeros so far */
     for (const char *q = start; q < p; q++) {
         if (*q == '_') continue;
         if (n + 1 >= sizeof plain) return refuse(s, start, "a number has too many digits");
+        /* 010 is an error in Python, 00 is not */
         if (!real && n && zeros && *q != '0')
             return refuse(s, start, "a whole number begins with 0");
         zeros &= *q == '0';
@@ -443,6 +461,7 @@ static const node *call(parser *s, const char *where, int f)
     if (!take(s, ")")) return refuse(s, s->p, "')' or ',' was expected");
     if (n < functions[f].least || n > functions[f].most)
         return refuse(s, where, "wrong number of arguments");
+    /* only as many as there are */
     const node **kept = ares_arena_alloc(s->arena, (size_t)n * sizeof(node *));
     memcpy(kept, arguments, (size_t)n * sizeof(node *));
     return make(
@@ -461,6 +480,7 @@ static const node *name(parser *s)
     if (is_word(v, "True")) return make(s, (node){ .op = OP_NUMBER, .number = 1 });
     if (is_word(v, "False")) return make(s, (node){ .op = OP_NUMBER, .number = 0 });
     if (is_word(v, "None")) return make(s, (node){ .op = OP_NUMBER, .number = NAN, .none = true });
+    /* math.exp and exp are the same function; math.min does not exist */
     if (is_word(v, "math") && s->p < s->end && *s->p == '.') {
         s->p++;
         v = s->p < s->end && letter(*s->p) ? peek_name(s) : (ares_view){ s->p, 0 };
@@ -476,6 +496,7 @@ static const node *name(parser *s)
     return refuse(s, start, "unknown name; known are the step, pi, e, inf and some functions");
 }
 
+/* A number, a name, or an expression in brackets. */
 static const node *atom(parser *s)
 {
     blanks(s);
@@ -509,6 +530,7 @@ static const node *unary(parser *s)
     return n;
 }
 
+/* * / // %, from the left. */
 static const node *term(parser *s)
 {
     const node *a = unary(s);
@@ -523,6 +545,7 @@ static const node *term(parser *s)
     return a;
 }
 
+/* + and -, from the left. */
 static const node *sum(parser *s)
 {
     const node *a = term(s);
@@ -559,6 +582,7 @@ static const node *compare(parser *s)
     return a && all ? all : a;
 }
 
+/* "not" binds weaker than a comparison. */
 static const node *negation(parser *s)
 {
     const char *where = s->p;
@@ -574,6 +598,7 @@ static const node *negation(parser *s)
     return n;
 }
 
+/* and, then or: the levels of Python below "a if test else b". */
 static const node *conjunction(parser *s)
 {
     const node *a = negation(s);
@@ -596,6 +621,7 @@ static const node *conditional(parser *s)
     const node *a = disjunction(s);
     const char *where = s->p;
     if (a && take_word(s, "if")) {
+        /* a if test else b: a was read before the if was known */
         const node *test = operand(s, where, disjunction(s));
         if (!test) return NULL;
         if (!take_word(s, "else")) return refuse(s, s->p, "'else' was expected");
@@ -610,6 +636,7 @@ static const node *conditional(parser *s)
 
 enum { EXPRESSION_BYTES = 4096 }; /* longest text */
 
+/* text: an expression in `step`, or a lambda with a name of its own for it. */
 int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const expression **out)
 {
     const char *kept = ares_arena_copy(arena, text.data, text.len);
@@ -640,6 +667,7 @@ int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const
     return ARES_OK;
 }
 
+/* *value: 0 after an error, so that no caller goes on with a number that is half computed. */
 int expression_at(const expression *e, int64_t step, double *value)
 {
     run r = { .step = (double)step };

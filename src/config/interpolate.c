@@ -70,6 +70,7 @@ static config_node *reach(ares_config *cfg, config_node *from, const char *path,
 {
     config_node *node = from;
     for (;;) {
+        /* the node that the path names: its own interpolations are left to the caller */
         bool last = *path == 0;
         bool reference =
             node->kind == CONFIG_SCALAR && node->state != CONFIG_DONE && strstr(node->text, "${");
@@ -103,6 +104,7 @@ static config_node *refer(ares_config *cfg, const chain *c, const char *name, bo
     const char *path = config_path_dotted(cfg, name, strlen(name));
     if (*path == '.') {
         base = c->node;
+        /* "..a" is a of the map around */
         for (; *path == '.' && base; path++) base = base->parent;
     }
     if (base && *path) found = reach(cfg, base, path, c, bad);
@@ -140,6 +142,7 @@ static bool computed(ares_config *cfg, const chain *c, const char *inner, config
     if (which == ARES_COUNT(names)) return false;
     const char *first = inner + strlen(names[which]);
     char *end, *second;
+    /* strtoll reports overflow there alone */
     errno = 0;
     long long a = strtoll(first, &end, 10), b = 0, x = 0;
     bool bad = end == first || *end != ',';
@@ -254,6 +257,7 @@ static bool write_out(ares_config *cfg, const chain *c, const char *p, const cha
         p += slashes;
         if (p == end) break;
         if (!dollar || slashes % 2) {
+            /* a literal "${" or an ordinary character */
             size_t n = dollar ? 2 : 1;
             ares_str_add(out, p, n);
             p += n;
@@ -290,6 +294,7 @@ static bool resolve_scalar(ares_config *cfg, config_node *node, const chain *c)
         if (!copy) return false;
         if (config_is_required(copy))
             return broken(cfg, c, "refers to an option that is required and not set"), false;
+        /* the place and name of the value that refers stay */
         const char *written = node->written;
         int layer = node->layer, line = node->line;
         const char *source = node->source;

@@ -423,6 +423,7 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
             if (strcmp(cfg->pending.items[i].path, path) == 0) cfg->pending.items[i].node = NULL;
         return;
     }
+    /* a key inside the value of an option */
     if (f.kind == FOUND_OPTION && *f.rest) {
         config_node *node = config_walk(cfg->root, f.path);
         if (node && node->parent->kind == CONFIG_MAP) config_node_remove(node);
@@ -519,6 +520,7 @@ static const char *shown(ares_config *cfg, const char *word)
     return ares_arena_printf(&cfg->arena, "%.*s...", (int)len, word);
 }
 
+/* One word of the command line, as Hydra reads it: a layer of its own, so that later ones win. */
 void ares_config_override(ares_config *cfg, const char *word)
 {
     ARES_ASSERT(!cfg->resolved);
@@ -559,17 +561,20 @@ void ares_config_override(ares_config *cfg, const char *word)
 
 /* ---------------------------------------------------------------- argv */
 
+/* Whether the word begins with the prefix. */
 static bool starts(const char *word, const char *prefix)
 {
     return strncmp(word, prefix, strlen(prefix)) == 0;
 }
 
+/* Whether the word ends with the suffix. */
 static bool ends(const char *word, const char *suffix)
 {
     size_t n = strlen(word), m = strlen(suffix);
     return n >= m && strcmp(word + n - m, suffix) == 0;
 }
 
+/* Notes a fault of a word of the command line; format takes the word and `what`. */
 static void wrong_word(ares_config *cfg, const char *word, const char *format, const char *what)
 {
     cfg->layer = ++cfg->layers;
@@ -585,6 +590,7 @@ static char *without_dashes(ares_config *cfg, const char *word)
 {
     char *copy = ares_arena_printf(&cfg->arena, "%s", word + 2);
     size_t len = strcspn(copy, "=");
+    /* cut at the "=" while the key is looked up */
     char kept = copy[len];
     copy[len] = 0;
     bool known = config_is_known(cfg, copy);

@@ -21,6 +21,7 @@ static void add_quoted(ares_str *out, const char *text)
 {
     ares_str_add_char(out, '"');
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        /* set for characters of three bytes */
         unsigned code = 0;
         if (*p == '"' || *p == '\\') ares_str_addf(out, "\\%c", *p);
         else if (*p == '\n') ares_str_add_z(out, "\\n");
@@ -75,12 +76,14 @@ static void emit_scalar(ares_str *out, const config_node *node, bool raw)
     }
 }
 
+/* Keys are quoted by the rule of texts. */
 static void config_emit_key(ares_str *out, const char *key)
 {
     if (is_plain(key)) ares_str_add_z(out, key);
     else add_quoted(out, key);
 }
 
+/* raw: texts as they are, without a backslash before "${". */
 void config_emit_flow(ares_str *out, const config_node *node, bool raw)
 {
     if (node->kind == CONFIG_SCALAR) {
@@ -100,6 +103,7 @@ void config_emit_flow(ares_str *out, const config_node *node, bool raw)
     ares_str_add_char(out, map ? '}' : ']');
 }
 
+/* A value in a message: cut after 72 bytes, texts in single quotes. */
 void config_node_show(const config_node *node, ares_str *out)
 {
     enum { SHOWN = 72 };
@@ -115,6 +119,7 @@ void config_node_show(const config_node *node, ares_str *out)
     } else config_emit_flow(out, node, true);
     if (out->len - start > SHOWN) {
         size_t end = start + SHOWN;
+        /* not inside a character */
         while (end > start && ((unsigned char)out->data[end] & 0xC0) == 0x80) end--;
         out->len = end;
         out->data[end] = 0;
@@ -138,6 +143,7 @@ static bool fits_a_line(const config_node *node)
     return len < 80;
 }
 
+/* Two spaces per level. */
 static void indent(ares_str *out, int depth)
 {
     for (int i = 0; i < depth; i++) ares_str_add_z(out, "  ");
@@ -147,6 +153,7 @@ static void indent(ares_str *out, int depth)
 static void emit_block(ares_str *out, const config_node *node, int depth, bool started)
 {
     for (const config_node *child = node->first; child; child = child->next) {
+        /* x- keys are the user's own, and no options */
         if (depth == 0 && strncmp(child->key, "x-", 2) == 0) continue;
         if (!started) indent(out, depth);
         started = false;
@@ -182,6 +189,7 @@ static void add_meaning(ares_str *out, const config_option *o)
         "true or false", "integer",          "number",          "text", "choice",
         "list of texts", "list of integers", "list of numbers", "any"
     };
+    /* "?[0,1]#2+": may be null, the range, the number of items */
     const char *c = o->constraint + (o->constraint[0] == '?'), *hash = strchr(c, '#');
     ares_view body = { c, hash ? (size_t)(hash - c) : strlen(c) };
     ares_option_type type = o->option->type;
@@ -218,6 +226,7 @@ static void help_option(ares_str *out, const config_option *o, const char *key, 
     ares_str_addf(&comment, "%s (", o->option->doc);
     add_meaning(&comment, o);
     ares_str_add_char(&comment, ')');
+    /* of the comment, so that lines end near column 110 */
     const size_t width = 108 - 2 * (size_t)depth;
     for (const char *text = comment.data; *text;) {
         /* cut at the last space that fits; a word longer than the line stays whole */
@@ -264,12 +273,14 @@ typedef struct asked {
     bool mention;
 } asked;
 
+/* Whether help shows the option. */
 static bool is_asked(const asked *a, const config_option *o)
 {
     return a->mention ? mentions(o->path, a->word) || mentions(o->option->doc, a->word)
                       : below(o->path, a->word);
 }
 
+/* Whether help shows an option of the section. */
 static bool any_asked(const ares_config *cfg, const asked *a, const char *section)
 {
     for (int i = 0; i < cfg->options.count; i++)
@@ -289,6 +300,7 @@ static void help(const ares_config *cfg, const config_node *map, const char *pat
         char *whole = ares_arena_printf((ares_arena *)&cfg->arena, "%s%s%s", path, *path ? "." : "",
                                         child->key);
         const config_option *o = config_option_at(cfg, whole);
+        /* sections without such an option are left out */
         if (o ? !is_asked(a, o) : !any_asked(cfg, a, whole)) continue;
         if (o) {
             help_option(out, o, child->key, depth);
@@ -305,6 +317,7 @@ static void help(const ares_config *cfg, const config_node *map, const char *pat
 int ares_config_help(ares_config *cfg, const char *word, ares_str *out)
 {
     asked a = { .word = word ? word : "" };
+    /* no such path: another name for it, else a word of the docs */
     if (*a.word && !any_asked(cfg, &a, "")) a.word = config_alias_target(cfg, a.word);
     a.mention = *a.word && !any_asked(cfg, &a, "");
     if (!any_asked(cfg, &a, "")) {

@@ -49,6 +49,7 @@ typedef struct schedule {
     const char *name;
     curve curve;
 } schedule;
+/* The names of the two modules. */
 static const schedule weights[] = {
     { "decreasing_weight", FALLING },      { "increasing_weight", RISING },
     { "exponential_decay", WEIGHT_DECAY }, { "exponential_warmup", WEIGHT_WARMUP },
@@ -77,9 +78,11 @@ static const struct {
 /* The last component of a path is the schedule's name, the one before it the module. */
 static int find(const char *path, ares_schedule_list list, scheduled *out)
 {
+    /* "examples.curriculum_learning.weight_scheduler.easy_to_hard" */
     const char *name = strrchr(path, '.');
     if (name) {
         const char *start = name;
+        /* back to the dot before the module */
         while (start > path && start[-1] != '.') start--;
         for (int i = 0; i < ARES_COUNT(tables); i++)
             if (ares_view_eq((ares_view){ start, (size_t)(name - start) },
@@ -109,6 +112,7 @@ static bool is_path(const char *text)
 
 enum { NAME_BYTES = 200 }; /* no name is as long: it is not searched for */
 
+/* A number in quotes, the name of a schedule, or else an expression. */
 static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list, scheduled *out)
 {
     char *end;
@@ -118,6 +122,7 @@ static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list,
         return ares_fail(ARES_ECONFIG, "an empty text is no schedule; write a number, a name or an "
                                        "expression in step");
     double number = strtod(out->text, &end);
+    /* strtod alone would take "inf" and "nan" too */
     if (!*end && (*out->text == '-' || *out->text == '+' || *out->text == '.' ||
                   (*out->text >= '0' && *out->text <= '9'))) {
         *out = (scheduled){ SCHEDULED_CONSTANT, .constant = number, .text = out->text };
@@ -130,12 +135,14 @@ static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list,
     return expression_parse(arena, text, list == ARES_SCHEDULE_CAP, &out->expression);
 }
 
+/* A value of the configuration, as JSON, to one that can be asked per step. */
 int scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_list list,
                     scheduled *out)
 {
     *out = (scheduled){ .kind = SCHEDULED_NONE, .text = "null" };
     switch (value->type) {
     case ARES_JSON_NULL:
+        /* a cap may be null: there is no cap */
         if (list == ARES_SCHEDULE_CAP) return ARES_OK;
         break;
     case ARES_JSON_BOOL:
@@ -156,6 +163,7 @@ int scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_lis
     return ares_fail(ARES_ECONFIG, "neither a number nor the name of a schedule nor an expression");
 }
 
+/* The value at a step, counted from 0; of a cap that is null NaN. */
 int scheduled_at(const scheduled *s, int64_t step, double *value)
 {
     switch (s->kind) {
@@ -178,6 +186,7 @@ static bool is_schedule(ares_config *cfg, const config_node *value)
            scheduled_parse(&cfg->arena, value->json, ARES_SCHEDULE_CAP, &s) == ARES_OK;
 }
 
+/* Every value of the map must be a schedule, also those that no list uses. */
 void ares_config_check_schedules(ares_config *cfg, const char *own)
 {
     const config_node *map = config_walk(cfg->root, own);
@@ -189,6 +198,7 @@ void ares_config_check_schedules(ares_config *cfg, const char *own)
     }
 }
 
+/* The schedules of a list, in its order; NULL after a fault, which is noted. */
 const ares_scheduled *const *ares_config_schedules(ares_config *cfg, const char *path,
                                                    ares_schedule_list list, const char *own,
                                                    int64_t *n)
@@ -224,6 +234,7 @@ const ares_scheduled *const *ares_config_schedules(ares_config *cfg, const char 
 int ares_scheduled_at(const ares_scheduled *s, int64_t step, double *value)
 {
     int rc = scheduled_at(s, step, value);
+    /* NaN is None where the expression has one, and else a mistake in it */
     if (rc == ARES_OK && s->kind == SCHEDULED_EXPRESSION && isnan(*value) &&
         !expression_may_be_none(s->expression))
         rc = ares_fail(ARES_ECONFIG, "at step %lld: it is no number (NaN)", (long long)step);

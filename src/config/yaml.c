@@ -19,6 +19,7 @@
  * because configurations are small and the readers limit those that are not.
  */
 
+/* A node of the layer being read; NULL at the limit, whose fault is noted once. */
 config_node *config_node_new(ares_config *cfg, config_kind kind)
 {
     if (cfg->nodes >= CONFIG_MAX_NODES) {
@@ -39,6 +40,7 @@ config_node *config_node_new(ares_config *cfg, config_kind kind)
     return node;
 }
 
+/* quoted: the text is a string, whatever it looks like. */
 config_node *config_node_scalar(ares_config *cfg, const char *text, size_t len, bool quoted)
 {
     config_node *node = config_node_new(cfg, CONFIG_SCALAR);
@@ -48,6 +50,7 @@ config_node *config_node_scalar(ares_config *cfg, const char *text, size_t len, 
     return node;
 }
 
+/* A copy with all that is below; NULL at the limits of depth and number. */
 config_node *config_node_copy(ares_config *cfg, const config_node *from, int depth)
 {
     if (depth > CONFIG_MAX_DEPTH) return NULL;
@@ -99,6 +102,7 @@ void config_node_replace(config_node *node, config_node *by)
     for (config_node *child = node->first; child; child = child->next) child->parent = node;
 }
 
+/* The child with the key [len]; NULL: there is none. */
 config_node *config_node_find(const config_node *map, const char *key, size_t len)
 {
     if (map->kind != CONFIG_MAP) return NULL;
@@ -107,6 +111,7 @@ config_node *config_node_find(const config_node *map, const char *key, size_t le
     return NULL;
 }
 
+/* The item of a list by its index as text, "0" the first; NULL: there is none. */
 config_node *config_node_item(const config_node *list, const char *index, size_t len)
 {
     int64_t i;
@@ -117,6 +122,7 @@ config_node *config_node_item(const config_node *list, const char *index, size_t
     return child;
 }
 
+/* "a.b.0" from a node downward; "" is the node itself, NULL: nothing is there. */
 config_node *config_walk(const config_node *from, const char *path)
 {
     const config_node *node = from;
@@ -130,6 +136,7 @@ config_node *config_walk(const config_node *from, const char *path)
     return (config_node *)node;
 }
 
+/* How many nodes lie above. */
 int config_node_depth(const config_node *node)
 {
     int depth = 0;
@@ -137,6 +144,7 @@ int config_node_depth(const config_node *node)
     return depth;
 }
 
+/* How many levels lie below. */
 int config_node_height(const config_node *node)
 {
     int height = 0;
@@ -148,6 +156,7 @@ int config_node_height(const config_node *node)
     return height;
 }
 
+/* Appends the path from the root, "a.b.0". */
 void config_node_path(const config_node *node, ares_str *out)
 {
     if (!node->parent) return;
@@ -162,6 +171,7 @@ void config_node_path(const config_node *node, ares_str *out)
     ares_str_addf(out, "%lld", (long long)i);
 }
 
+/* Gives the node and all below it a place of origin. */
 void config_node_stamp(config_node *node, int layer, int line, const char *source)
 {
     node->layer = layer;
@@ -220,11 +230,13 @@ static void build(ares_config *cfg, config_node *node, ares_json *json)
     json->number = v.number;
     json->integer = v.integer;
     json->text = ares_view_of(node->text);
+    /* where the cast is defined */
     if (v.type == CONFIG_FLOAT && fabs(v.number) < 9e18) json->integer = (int64_t)v.number;
     if ((v.type == CONFIG_INT || v.type == CONFIG_FLOAT) && !is_json_number(node->text)) {
         ares_str text = { 0 };
         if (v.type == CONFIG_INT && !v.big) ares_str_addf(&text, "%lld", (long long)v.integer);
         else if (isfinite(v.number)) ares_str_add_double(&text, v.number);
+        /* JSON has no infinity and no NaN */
         else ares_str_add_z(&text, "null");
         json->text = (ares_view){ ares_arena_copy(&cfg->arena, text.data, text.len), text.len };
         ares_str_fini(&text);
@@ -280,6 +292,7 @@ static void fault_of_parser(reader *r)
     int line = (int)p->problem_mark.line + 1;
     const char *problem = p->problem ? p->problem : "cannot be read";
     size_t at = 0, end, blanks = 0;
+    /* the start of the line of the fault */
     for (int left = line; left > 1 && at < r->text.len; at++) left -= r->text.data[at] == '\n';
     for (end = at; end < r->text.len && r->text.data[end] != '\n';) end++;
     ares_view text = { r->text.data + at, end - at }; /* of the line */
@@ -326,6 +339,7 @@ static config_node *read_scalar(reader *r, yaml_event_t *event)
     static const char core[] = "tag:yaml.org,2002:";
     if (memchr(text, 0, len)) return fault(r, line_of(event), "a text with a NUL byte"), NULL;
     bool quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+    /* "! 1" is the text 1 */
     if (tag && strcmp(tag, "!") == 0) quoted = true;
     else if (tag) {
         static const char *const names[] = { "null", "bool", "int", "float", "str" };
@@ -339,6 +353,7 @@ static config_node *read_scalar(reader *r, yaml_event_t *event)
                    NULL;
         quoted = type == CONFIG_STRING;
         config_scalar is = config_value_read(text, quoted).type;
+        /* !!float 1 is allowed, !!int 1.5 is not */
         if (is != (config_scalar)type && !(is == CONFIG_INT && type == CONFIG_FLOAT))
             return fault(r, line_of(event), "'%.60s' is no value of its tag !!%s", text,
                          names[type]),
@@ -377,6 +392,7 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
         return fault(r, line_of(event),
                      "a key must be a single word (found a list, a map or an alias)"),
                false;
+    /* a key is no value that an alias could copy */
     if (event->data.scalar.anchor) return fault(r, line_of(event), "an anchor on a key"), false;
     size_t len = event->data.scalar.length;
     if (len == 0 || len > CONFIG_MAX_KEY || memchr(text, 0, len))
@@ -386,6 +402,7 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
     const char *key = ares_arena_copy(&r->cfg->arena, text, len);
     bool merge = strcmp(key, "<<") == 0 && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     int line = line_of(event);
+    /* the value follows its key */
     yaml_event_t value_event;
     if (!next(r, &value_event)) return false;
     config_node *value = read_event(r, &value_event, depth + 1);
@@ -399,6 +416,7 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
               merge ? *base_line : first->line);
         return true;
     }
+    /* merged last: the own keys of the map win, wherever they stand */
     if (merge) {
         *base = value;
         *base_line = line;
@@ -410,6 +428,7 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
     return true;
 }
 
+/* The children of a map or list, up to its end. */
 static bool read_children(reader *r, config_node *node, int depth)
 {
     config_node *base = NULL;
@@ -437,6 +456,7 @@ static bool read_children(reader *r, config_node *node, int depth)
 static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
 {
     const char *name = (const char *)event->data.alias.anchor;
+    /* from the last: an anchor may be given again */
     for (int i = r->anchors.count - 1; i >= 0; i--) {
         if (strcmp(r->anchors.items[i].name, name) != 0) continue;
         config_node *node = r->anchors.items[i].node;
@@ -477,6 +497,7 @@ static config_node *read_event(reader *r, yaml_event_t *event, int depth)
         return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag), NULL;
     node->line = line_of(event);
     node->source = r->name;
+    /* NULL until the node is complete, so that an alias inside it is found out */
     int slot = r->anchors.count;
     if (name)
         CONFIG_PUSH(&r->anchors,
@@ -497,6 +518,7 @@ static config_node *read_document(reader *r)
         if (!next(r, &event)) return NULL;
         yaml_event_type_t type = event.type;
         int line = line_of(&event);
+        /* --- alone at the start is allowed */
         if (type == YAML_DOCUMENT_START_EVENT && node) {
             fault(r, line, "a second document (---); one file holds one");
         } else if (type != YAML_STREAM_START_EVENT && type != YAML_DOCUMENT_START_EVENT &&
@@ -524,6 +546,7 @@ static config_node *read_text(ares_config *cfg, const char *name, ares_view text
     return node;
 }
 
+/* A file as a map; NULL after a fault, which is noted. name: for places. */
 config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text)
 {
     config_node where = { .layer = cfg->layer, .line = 1, .source = name };
@@ -546,6 +569,9 @@ config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text
     return NULL;
 }
 
+/*
+ * A value from the command line or a table: [..], {..} and quotes are YAML, else it is one scalar.
+ */
 config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const char *text,
                                const char **error)
 {
@@ -558,6 +584,7 @@ config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const ch
     if (c == '"' || c == '\'' || (!wants_text && (c == '[' || c == '{'))) {
         bool failed;
         config_node *node = read_text(cfg, NULL, v, error, &failed);
+        /* of a text only a scalar counts: "[a]" stays a text */
         if (node && !failed && (node->kind == CONFIG_SCALAR || !wants_text)) return node;
         if (!wants_text && !*error) *error = "not YAML";
         if (!wants_text) return NULL;

@@ -53,11 +53,13 @@ static uint32_t rank_of(const bpe *m, int32_t left, int32_t right)
     return find(m, pair_of(left, right))->rank; /* a free slot says NO_RANK */
 }
 
+/* config->merges in order of rank; a later merge of the same pair replaces the earlier one. */
 bpe *bpe_new(const bpe_config *config)
 {
     bpe *m = ares_calloc(1, sizeof *m);
     m->config = *config;
     int bits = 4;
+    /* at most half of the slots are taken, so that searches are short */
     while ((int64_t)1 << bits < config->merge_count * 2) bits++;
     m->mask = ((uint64_t)1 << bits) - 1;
     m->shift = 64 - bits;
@@ -102,6 +104,7 @@ static size_t merge_short(const bpe *m, bpe_symbol *symbols, size_t n)
         left->id = find(m, pair_of(left->id, right->id))->id;
         left->len += right->len;
         left->mapped_len += right->mapped_len;
+        /* the array stays dense */
         memmove(right, right + 1, (n - at - 2) * sizeof *right);
         n--;
         /* after the move, `right` is the symbol behind the merged one */
@@ -123,6 +126,7 @@ static void heap_push(bpe_scratch *s, size_t *n, uint64_t key)
     s->heap[at] = key;
 }
 
+/* Takes the least key. */
 static uint64_t heap_pop(bpe_scratch *s, size_t *n)
 {
     uint64_t top = s->heap[0], last = s->heap[--*n];
@@ -141,6 +145,7 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
     bpe_symbol *symbols = s->symbols;
     size_t pending = 0;
     for (size_t i = 0; i < n; i++) {
+        /* a linked list, since merged symbols leave gaps */
         symbols[i].prev = (uint32_t)i - 1;
         symbols[i].next = (uint32_t)i + 1;
         if (symbols[i].rank != NO_RANK) heap_push(s, &pending, (uint64_t)symbols[i].rank << 32 | i);
@@ -157,6 +162,7 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
         left->mapped_len += right->mapped_len;
         left->next = right->next;
         right->len = 0;
+        /* until the pair with its new neighbour is known */
         left->rank = NO_RANK;
         if (left->next < n) {
             symbols[left->next].prev = (uint32_t)at;
@@ -170,6 +176,7 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
                 heap_push(s, &pending, (uint64_t)before->rank << 32 | left->prev);
         }
     }
+    /* close the gaps */
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (symbols[i].len) symbols[kept++] = symbols[i];
@@ -188,6 +195,7 @@ static size_t symbols_of(const bpe *m, bpe_symbol *symbols, const unsigned char 
         uint32_t mapped = unicode_of_byte[word[i]] < 0x80 ? 1 : 2;
         int32_t id = m->config.byte_id[word[i]];
         bool unknown = id < 0;
+        /* without an unknown token the byte is left out */
         if (unknown) {
             *plain = false;
             if ((id = m->config.unk_id) < 0) continue;
@@ -205,6 +213,7 @@ static size_t symbols_of(const bpe *m, bpe_symbol *symbols, const unsigned char 
     return n;
 }
 
+/* Eight bytes at a time, with a multiplier of MurmurHash3. */
 static uint32_t hash_of(const unsigned char *word, size_t len)
 {
     uint64_t h = len * 0x9e3779b97f4a7c15u;
@@ -244,6 +253,7 @@ static void cache_put(const bpe *m, uint32_t hash, const unsigned char *word, si
     ares_free(c);
 }
 
+/* The ids of a word. They stay valid until the next call with this scratch. */
 bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len)
 {
     uint32_t hash = 0;
@@ -264,10 +274,12 @@ bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, siz
         s->symbols = ares_realloc(s->symbols, s->cap * (sizeof *s->symbols + sizeof(int32_t)));
     }
     bpe_symbol *symbols = s->symbols;
+    /* the ids lie after the symbols, in one allocation */
     int32_t *ids = (int32_t *)(void *)(symbols + s->cap);
     bool plain = true;
     size_t n;
     int64_t whole;
+    /* ignore_merges: a word that is a token is taken whole */
     if (m->config.whole_words &&
         ares_map_get(m->config.whole_words, (ares_view){ (const char *)word, len }, &whole)) {
         ids[0] = (int32_t)whole;

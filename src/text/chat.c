@@ -167,6 +167,7 @@ struct ares_chat {
     ares_chat *with_tools;      /* of conversations with tools; NULL: this one */
 };
 
+/* A string in memory that lives as long as the chat. */
 static const ares_json *copy_string(ares_arena *a, ares_view from)
 {
     ares_json *j = ares_arena_calloc(a, 1, sizeof *j);
@@ -216,6 +217,7 @@ static void add_tokens(ares_chat *c, const ares_json *config)
     add_token(c, ARES_VIEW("additional_special_tokens"), list);
 }
 
+/* A chat of one template; tokenizer_config: the special tokens that it may name, or NULL. */
 int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config,
                   ares_chat **out)
 {
@@ -249,6 +251,7 @@ void ares_chat_set_variables(ares_chat *c, const ares_json *variables)
     if (c->with_tools) ares_chat_set_variables(c->with_tools, variables);
 }
 
+/* Whether the template may read a variable: its source holds the name. */
 bool ares_chat_reads(const ares_chat *c, ares_view name)
 {
     return ares_view_find(c->source, name, 0) >= 0 ||
@@ -263,6 +266,7 @@ static int template_in(const ares_json *config, const char *path, const char *na
     const ares_json *t = config ? ares_json_get(config, "chat_template") : NULL;
     *source = (ares_view){ 0 };
     if (!t || t->type == ARES_JSON_NULL) return ARES_OK;
+    /* one template without a name counts as "default" */
     if (t->type == ARES_JSON_STRING && (!name || strcmp(name, "default") == 0))
         return *source = t->text, ARES_OK;
     if (t->type == ARES_JSON_STRING)
@@ -288,6 +292,7 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
     int rc = ARES_OK;
     if (dir) {
         ares_path_join(&config_path, path, "tokenizer_config.json");
+        /* save_pretrained writes further templates into a folder of their own */
         if (!usual) {
             ares_str_addf(&template_path, "%s/additional_chat_templates/%s.jinja", path, name);
         } else {
@@ -310,6 +315,7 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
         rc = ares_file_read(from, text);
         source = ares_str_view(text);
         if (!source.data) source.data = "";
+        /* last the key chat_template of tokenizer_config.json */
     } else if (rc == ARES_OK && !source.data) {
         from = config_path.data;
         rc = template_in(config, from, name, &source);
@@ -329,6 +335,7 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
     "tool_use" /* transformers' name of the template for conversations with tools \
                 */
 
+/* path: a model directory, or the file of a template. */
 int ares_chat_load(const char *path, const char *name, ares_chat **out)
 {
     ares_arena arena = { 0 };
@@ -372,6 +379,7 @@ static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
     int64_t n = 0;
     *flag = (ares_json){ .type = ARES_JSON_BOOL, .boolean = prompt > 0 };
     for (int64_t i = 0; i < c->n_tokens; i++) m[n++] = c->tokens[i];
+    /* transformers passes these three to every template */
     m[n++] = (ares_json_member){ ARES_VIEW("tools"), &json_null };
     m[n++] = (ares_json_member){ ARES_VIEW("documents"), &json_null };
     m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
@@ -410,6 +418,7 @@ static void put(ares_json_member *m, int64_t *n, ares_json_member with)
 {
     int64_t i = 0;
     while (i < *n && !ares_view_eq(m[i].key, with.key)) i++;
+    /* a row of a data set has null where it says nothing */
     if (i < *n && with.value->type == ARES_JSON_NULL) return;
     m[i] = with;
     *n += i == *n;
@@ -431,6 +440,7 @@ static int gather(const ares_chat *c, ares_arena *arena, const ares_json *given,
             ARES_EFORMAT,
             "template: a conversation is a JSON object with 'messages'; this is not one");
     const ares_json *more = ares_json_get(given, kwargs);
+    /* data sets store it as text */
     if (more && more->type == ARES_JSON_STRING && more->text.len)
         ARES_TRY(ares_json_parse(arena, more->text, kwargs, &more));
     if (more && more->type != ARES_JSON_OBJECT && more->type != ARES_JSON_NULL &&
@@ -447,6 +457,7 @@ static int gather(const ares_chat *c, ares_arena *arena, const ares_json *given,
         bool wanted = ares_chat_reads(c, m[i].key);
         for (int k = 0; k < ARES_COUNT(own); k++) {
             bool is_own = ares_view_is(m[i].key, own[k]);
+            /* the conversation itself is not a variable */
             if (is_own && ares_json_get(more, own[k]))
                 return ares_fail(ARES_EFORMAT,
                                  "template: %s: '%s' is no variable of its own; "
@@ -506,6 +517,7 @@ static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *v
     return rc;
 }
 
+/* The text of a conversation, appended to out. */
 int ares_chat_render(const ares_chat *c, const ares_json *variables, const struct tm *now,
                      ares_str *out)
 {
@@ -524,6 +536,7 @@ int ares_chat_render(const ares_chat *c, const ares_json *variables, const struc
     return rc;
 }
 
+/* The variable that asks for an answer: a last message of the assistant is continued. */
 ares_view ares_chat_prompt_variable(const ares_json *messages)
 {
     const ares_json *role =
@@ -548,6 +561,7 @@ typedef struct splitter {
 static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, int64_t *len)
 {
     ares_json *some = ares_arena_calloc(&s->arena, 1, sizeof *some);
+    /* the first n, which share the items */
     *some = *s->messages;
     some->count = n;
     ares_str_clear(&s->part);
@@ -579,6 +593,7 @@ static int split(splitter *s, ares_text_spans *spans)
         if (!role || role->type != ARES_JSON_STRING || !ares_view_is(role->text, "assistant"))
             continue;
         int64_t a, b;
+        /* the answer of message i begins after the prompt for it, and ends with the message */
         ARES_TRY(prefix_length(s, i, true, i, &a));
         ARES_TRY(prefix_length(s, i + 1, false, i, &b));
         if (b < a || a < byte)
@@ -616,6 +631,7 @@ int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, co
     if (rc == ARES_OK)
         rc = ares_template_render(c->template, context_of(c, &s.arena, s.variables, NULL, -1), now,
                                   NULL, &s.whole, blocks ? spans : NULL);
+    /* without blocks in the template: by the texts of ever more messages */
     if (rc == ARES_OK && !blocks) rc = split(&s, spans);
     if (rc == ARES_OK) {
         jinja_shift_spans(spans, first, out);
@@ -631,6 +647,7 @@ int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, co
 
 /* Format prompts: the file of a template around the text of a prompt, as EasyR1 reads it. */
 
+/* White space around the file is dropped, as by EasyR1. */
 int ares_format_prompt_load(const char *path, ares_template **out)
 {
     ares_str text = { 0 };
@@ -642,6 +659,7 @@ int ares_format_prompt_load(const char *path, ares_template **out)
     return rc;
 }
 
+/* The one variable of such a template is content. */
 int ares_format_prompt_render(const ares_template *t, ares_view content, ares_str *out)
 {
     ares_json value = { .type = ARES_JSON_STRING, .text = content };

@@ -56,6 +56,7 @@ static int property(translation *t, bool in_class)
                                               "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So",
                                               "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co" };
     size_t begin = t->at;
+    /* \P{..} and \p{^..} are negated; \P{^..} is not */
     bool negated = peek(t, 1) == 'P';
     if (peek(t, 2) != '{') return refuse(t, begin, "a property is written \\p{..}");
     int64_t close = ares_view_find(t->source, ARES_VIEW("}"), begin);
@@ -74,10 +75,12 @@ static int property(translation *t, bool in_class)
                       "Han, Hiragana, Katakana, Hangul)");
     if (negated && in_class)
         return refuse(t, begin, "a negated property inside [..] is not supported");
+    /* code points that this PCRE2 may not know yet */
     const unicode_range *extra = unicode_new_ranges(script, &n);
     if (!in_class) ares_str_add_z(t->out, negated ? "[^" : "[");
     ares_str_addf(t->out, script ? "\\p{sc:%.*s}" : "\\p{%.*s}", (int)name.len, name.data);
     for (int i = 0; i < n; i++) {
+        /* \p{L} takes all of Lu, Ll ...: their names begin with L */
         bool same = script ? ares_view_is(name, extra[i].name)
                            : strncmp(extra[i].name, name.data, name.len) == 0;
         if (same) ares_str_addf(t->out, "\\x{%x}-\\x{%x}", extra[i].first, extra[i].last);
@@ -87,6 +90,7 @@ static int property(translation *t, bool in_class)
     return ARES_OK;
 }
 
+/* Its value, or -1. */
 static int hex_digit(int c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
@@ -108,6 +112,7 @@ static int code_point(translation *t)
     if (n == 0 || (peek(t, 0) == '}') != braces) {
         if (n == 0 || braces) return refuse(t, begin, "a code point in hexadecimal is missing");
     }
+    /* over the } */
     if (braces) t->at++;
     if (most == 4 && n < 4) return refuse(t, begin, "\\u takes four hexadecimal digits");
     if (most == 2 && value >= 0x80)
@@ -149,6 +154,7 @@ static int escape(translation *t, bool in_class)
         text = "";
         break;
     }
+    /* [^\p{Nd}] */
     case 'D': {
         if (in_class) break;
         translation nd = { t->where, ARES_VIEW("\\P{Nd}"), 0, t->out, 0, 0 };
@@ -189,6 +195,7 @@ static int bracket_class(translation *t)
         if (c == '&' && peek(t, 1) == '&')
             return refuse(t, t->at, "an intersection of classes is not supported");
         if (c == '\\') {
+            /* an escape that stands for several characters */
             bool set = strchr("pPsShHdD", peek(t, 1)) && peek(t, 1) > 0;
             ARES_TRY(escape(t, true));
             /* "\s-x" is a range for neither engine, but they disagree on what it is instead */
@@ -218,9 +225,11 @@ static int group_open(translation *t)
         t->at++;
         return ARES_OK;
     }
+    /* these mean the same in both syntaxes */
     for (int i = 0; i < ARES_COUNT(kinds); i++) {
         ares_view rest = { t->source.data + t->at, t->source.len - t->at };
         if (!ares_view_starts(rest, ares_view_of(kinds[i]))) continue;
+        /* "(?i:"; one inside another changes nothing */
         if (i == 6 && t->caseless_depth == 0) t->caseless_depth = t->depth;
         ares_str_add_z(t->out, kinds[i]);
         t->at += strlen(kinds[i]);
@@ -238,6 +247,7 @@ static int caseless_char(translation *t, int c)
 {
     if (c >= 0x80)
         return refuse(t, t->at, "characters beyond ASCII inside (?i:..) are not supported");
+    /* in lower case: this letter and the next */
     int a = c | 0x20, b = peek(t, 1) > 0 ? peek(t, 1) | 0x20 : 0;
     if ((a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l')))
         return refuse(t, t->at,
@@ -295,6 +305,7 @@ static int pattern_translate(const char *where, ares_view source, ares_str *out)
         } else {
             if (c == ')') {
                 if (t.depth == 0) return refuse(&t, t.at, ") without (");
+                /* the group that closes is the (?i:..) */
                 if (t.depth-- == t.caseless_depth) t.caseless_depth = 0;
             } else if (t.caseless_depth) {
                 ARES_TRY(caseless_char(&t, c));
@@ -319,6 +330,7 @@ struct pattern_scratch {
 };
 enum { STACK_LEAST = 64 << 10, STACK_MOST = 256 << 20 };
 
+/* Compiles the pattern. where: "file: key", for errors. */
 int pattern_new(const char *where, ares_view source, bool literal, pattern **out)
 {
     ares_str text = { 0 };
@@ -330,6 +342,7 @@ int pattern_new(const char *where, ares_view source, bool literal, pattern **out
         size_t at = 0;
         pcre2_compile_context *context = pcre2_compile_context_create(NULL);
         ARES_ASSERT(context);
+        /* "." is all but LF, as in Ruby */
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
         uint32_t options =
             PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
@@ -397,6 +410,7 @@ static int match(const pattern *p, pattern_scratch *s, const unsigned char *text
     }
 }
 
+/* The next match, in order, in *it: 1, or 0 after the last. Empty matches count too. */
 int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
                  pattern_match *it)
 {

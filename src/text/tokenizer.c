@@ -29,6 +29,7 @@ static void add_part(const piece *p, size_t from, size_t to, int32_t id, pieces 
                                  p->in_source, 0 });
 }
 
+/* What one call of encode needs, kept for later calls. */
 text_scratch *text_scratch_new(void)
 {
     text_scratch *s = ares_calloc(1, sizeof *s);
@@ -57,6 +58,7 @@ void text_scratch_free(text_scratch *s)
  */
 static int64_t starts_before(text_scratch *s, size_t to)
 {
+    /* going back: count from the start */
     if (to < (size_t)s->counted) s->counted = s->starts = 0;
     int64_t starts = s->starts;
     for (size_t i = (size_t)s->counted; i < to; i++) starts += unicode_is_start(s->source[i]);
@@ -100,6 +102,7 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p)
     materialize_places(s, p);
     unicode_changes *changes = &s->changes;
     unicode_normalize(form, p->at, p->len, changes);
+    /* a code point has at most 4 bytes */
     unsigned char *bytes = ares_arena_alloc(&s->arena, (size_t)changes->n * 4 + 1);
     int64_t(*places)[2] =
         s->want_offsets ? ares_arena_alloc(&s->arena, ((size_t)changes->n * 4 + 1) * sizeof *places)
@@ -109,6 +112,7 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p)
         int n = unicode_put(changes->items[i].c, bytes + len);
         int32_t change = changes->items[i].change;
         if (places) {
+            /* change > 0: the character was added after the one before it */
             size_t from = change > 0 && used > 0 ? used - 1 : used;
             for (int k = 0; k < n; k++) {
                 bool nowhere = (change > 0 && used == 0) || from >= p->len;
@@ -116,6 +120,7 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p)
                 places[len + (size_t)k][1] = nowhere ? 0 : p->places[from][1];
             }
         }
+        /* change < 0: it stands for so many more characters of the source */
         for (int32_t take = change > 0 ? 0 : 1 - change; take > 0 && used < p->len; take--)
             for (used++; used < p->len && !unicode_is_start(p->at[used]); used++) {}
         len += (size_t)n;
@@ -223,6 +228,7 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
     const bool *hit = s->cuts.hit;
     int64_t n = s->cuts.n;
     switch (step->behavior) {
+    /* matches and the rest alternate; REMOVED drops the matches */
     case SPLIT_ISOLATED:
     case SPLIT_REMOVED:
         for (int64_t i = 0; i < n; i++)
@@ -297,6 +303,7 @@ struct added_set {
     int only_first; /* the one byte that every token begins with, or -1 */
 };
 
+/* An empty set; tokens are put into it while a tokenizer is loaded. */
 added_set *added_set_new(void)
 {
     added_set *set = ares_calloc(1, sizeof *set);
@@ -313,6 +320,7 @@ static void added_set_free(added_set *set)
     ares_free(set);
 }
 
+/* Returns the index of a node, since growing moves the nodes. */
 static int32_t new_node(added_set *set, unsigned char byte)
 {
     if (set->n >= set->cap) {
@@ -323,6 +331,7 @@ static int32_t new_node(added_set *set, unsigned char byte)
     return set->n++;
 }
 
+/* The child for this byte; 0: there is none. */
 static int32_t child_of(const added_set *set, int32_t parent, unsigned char byte)
 {
     int32_t at = set->nodes[parent].child;
@@ -345,6 +354,7 @@ void added_set_put(added_set *set, ares_view text, const added_token *token)
         }
         at = next;
     }
+    /* the first token of a text counts */
     if (set->nodes[at].token) return;
     if (set->token_count == set->token_cap) {
         set->token_cap = set->token_cap ? set->token_cap * 2 : 64;
@@ -360,12 +370,14 @@ static const added_token *find(const added_set *set, const unsigned char *text, 
                                size_t from, size_t *start, size_t *end)
 {
     for (size_t i = from; i < len; i++) {
+        /* most sets begin with "<": memchr finds it faster than the trie */
         if (set->only_first >= 0) {
             const unsigned char *hit = memchr(text + i, set->only_first, len - i);
             if (!hit) return NULL;
             i = (size_t)(hit - text);
         }
         int32_t at = set->root[text[i]], best = 0;
+        /* down the trie as far as the text goes; the last token passed is the longest */
         for (size_t k = i + 1; at; k++) {
             if (set->nodes[at].token) best = set->nodes[at].token, *end = k;
             at = k < len ? child_of(set, at, text[k]) : 0;
@@ -386,6 +398,7 @@ static uint32_t char_before(const unsigned char *text, size_t at)
     return unicode_next(&p);
 }
 
+/* The character that begins at byte `at`. */
 static uint32_t char_at(const unsigned char *text, size_t at)
 {
     const unsigned char *p = text + at;
@@ -407,6 +420,7 @@ static void added_split(const added_set *set, bool split_special, const piece *p
     size_t done = 0, from = 0, start, end;
     const added_token *token;
     while (set->token_count && (token = find(set, p->at, p->len, from, &start, &end))) {
+        /* a match hides tokens that begin inside it, even when it is refused below */
         from = end;
         if (split_special && token->special) continue;
         if (token->single_word && ((start > 0 && unicode_is_word(char_before(p->at, start))) ||
@@ -415,6 +429,7 @@ static void added_split(const added_set *set, bool split_special, const piece *p
         if (token->lstrip) {
             while (start > 0 && unicode_is_space(char_before(p->at, start)))
                 start -= width_of(char_before(p->at, start));
+            /* not into the token before, which took that white space */
             start = ARES_MAX(start, done);
         }
         if (token->rstrip)
@@ -460,6 +475,7 @@ static void reserve(ares_ids *ids, int64_t more)
         ids->offsets = ares_calloc((size_t)ids->cap, sizeof *ids->offsets);
 }
 
+/* Appends an id; start and end count characters, and are kept where offsets are wanted. */
 void ares_ids_add(ares_ids *ids, int32_t id, int64_t start, int64_t end)
 {
     reserve(ids, 1);
@@ -504,6 +520,7 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
             pieces_add(&s->b, p);
             continue;
         }
+        /* added tokens are found a second time, in the normalised text */
         for (int k = 0; k < t->form_count; k++) split_normalize(t->forms[k], s, &p);
         added_split(t->normalized_set, t->split_special, &p, &s->b);
     }
@@ -528,6 +545,7 @@ static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *s
         if (*counted + symbol->mapped_len - 1 >= at) last = i;
         at += width;
     }
+    /* characters of the byte alphabet in the symbols before */
     *counted += symbol->mapped_len;
     piece_place(s, p, first, last + 1, place);
 }
@@ -535,6 +553,7 @@ static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *s
 /* Appends the ids of a word and the places of their bytes. */
 static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p, ares_ids *out)
 {
+    /* its ids lie in the scratch or in the cache, until the next word */
     bpe_word word = bpe_encode(t->model, &s->bpe, p->at, p->len);
     reserve(out, word.n);
     memcpy(out->ids + out->n, word.ids, (size_t)word.n * sizeof *word.ids);
@@ -543,6 +562,7 @@ static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p
         for (int64_t i = 0; i < word.n; i++) {
             int64_t *place = out->offsets[out->n + i];
             if (word.symbols) {
+                /* a word with bytes that have no token */
                 place_irregular(s, p, &word.symbols[i], &at, place);
                 continue;
             }
@@ -576,6 +596,7 @@ static void trim_offsets(const post_step *step, const ares_view *values, int64_t
         }
         /* the space of add_prefix_space */
         if (leading == 1 && step->add_prefix_space && (i == 0 || place[0] == 0)) leading = 0;
+        /* " the" covers "the": the offsets leave out the space */
         place[0] = ARES_MIN(place[0] + leading, place[1]);
         if (trailing > 0 && place[1] >= trailing)
             place[1] = ARES_MAX(place[1] - trailing, place[0]);
@@ -611,6 +632,7 @@ static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_spec
     }
     ares_view *values = NULL;
     if (trims && s->want_offsets) {
+        /* space for the ids that the steps below add */
         values = ares_arena_alloc(&s->arena, (size_t)ARES_MAX(most, 1) * sizeof *values);
         for (int64_t i = first; i < out->n; i++) values[i - first] = t->tokens[out->ids[i]].text;
         for (int64_t i = 0; i < s->a.n; i++) {
@@ -630,6 +652,7 @@ static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_spec
             for (int64_t i = 0; i < step->after_count; i++)
                 values[step->before_count + n + i] = t->tokens[step->after[i]].text;
         }
+        /* special tokens of the text as a whole: "<s>" before it, "</s>" after it */
         insert(out, first, step->before, step->before_count);
         insert(out, out->n, step->after, step->after_count);
     }
@@ -650,6 +673,7 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
     s->source_len = text.len;
     s->counted = s->starts = 0;
     s->want_offsets = out->want_offsets;
+    /* invalid bytes become U+FFFD, as when Python decodes with errors="replace" */
     if (unicode_valid(s->source, text.len) < text.len) {
         ares_str_clear(&s->repaired);
         unicode_repair(&s->repaired, s->source, text.len);
@@ -664,6 +688,7 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
         if (p->id >= 0) {
             int64_t place[2] = { 0, 0 };
             if (s->want_offsets) piece_place(s, p, 0, p->len, place);
+            /* where its id is, for the trimming of offsets */
             p->index = out->n;
             ares_ids_add(out, p->id, place[0], place[1]);
         } else {
@@ -672,6 +697,7 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
         }
     }
     if (rc == ARES_OK) post_process(t, s, add_special_tokens, first, out);
+    /* nothing of a failed text stays */
     else out->n = first;
     give_scratch(t, s);
     return rc;
@@ -686,6 +712,7 @@ void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_speci
 void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
 {
     const ares_tokenizer *t = d->tokenizer;
+    /* an id without a token is no text, as in the library */
     if (id < 0 || id >= t->token_count || !t->tokens[id].text.data) return;
     if (d->skip_special_tokens && t->tokens[id].special) return;
     const unsigned char *bytes = (const unsigned char *)t->tokens[id].bytes.data;
@@ -706,10 +733,12 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
         }
     }
     for (size_t at = 0; at < len;) {
+        /* valid bytes in one piece, then the character that breaks them */
         size_t good = unicode_valid(bytes + at, len - at);
         ares_str_add(out, (const char *)bytes + at, good);
         if ((at += good) == len) return;
         int n = unicode_piece(bytes + at, len - at, &open);
+        /* it may go on in the next token */
         if (open) {
             memcpy(d->pending, bytes + at, len - at);
             d->pending_len = (int)(len - at);
@@ -720,6 +749,7 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
     }
 }
 
+/* An unfinished character at the end becomes U+FFFD. */
 void decoder_finish(ares_decoder *d, ares_str *out)
 {
     if (d->pending_len) ares_str_add(out, "\xef\xbf\xbd", 3);
@@ -768,6 +798,7 @@ const ares_json *ares_tokenizer_config(const ares_tokenizer *t)
 ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name)
 {
     if (!name) name = "default";
+    /* a model with one template calls it default */
     bool usual = strcmp(name, "default") == 0;
     if (usual && t->chat_template.data) return t->chat_template;
     const ares_json *json = ares_json_get(t->config, "chat_template");

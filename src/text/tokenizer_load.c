@@ -55,6 +55,7 @@ static int tokenizer_get_bool(const tokenizer_loader *l, const char *where, cons
 static void tokenizer_grow(ares_tokenizer *t, int64_t id)
 {
     if (id < t->token_count) return;
+    /* doubling, because ids mostly come in order */
     if (id >= t->token_cap) {
         t->token_cap = ARES_MAX(id + 1, t->token_cap * 2);
         t->tokens = ares_realloc(t->tokens, (size_t)t->token_cap * sizeof *t->tokens);
@@ -70,6 +71,7 @@ static void tokenizer_grow(ares_tokenizer *t, int64_t id)
 static ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text)
 {
     const unsigned char *begin = (const unsigned char *)text.data, *end = begin + text.len;
+    /* ASCII only: the text is its own bytes, and need not be copied */
     bool same = true;
     size_t n = 0;
     for (const unsigned char *p = begin; p < end; n++) {
@@ -97,6 +99,7 @@ static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
     if (again) {
         id = t->added_tokens[known].id;
     } else if (!ares_map_get(t->vocab, token.content, &id)) {
+        /* the next free id, as the library counts: after the vocabulary and all added tokens */
         id = ares_map_count(t->vocab);
         for (int64_t i = 0; i < t->added_count; i++)
             id = ARES_MAX(id, (int64_t)t->added_tokens[i].id + 1);
@@ -171,11 +174,13 @@ static int add_step(const tokenizer_loader *l, split_step step)
     return ARES_OK;
 }
 
+/* A step that splits by a regular expression, or by a literal text. */
 static int add_pattern(const tokenizer_loader *l, ares_view source, bool literal,
                        split_behavior behavior, bool invert)
 {
     split_step step = { STEP_PATTERN, behavior, invert, NULL };
     ares_str where = { 0 };
+    /* the pattern names this place in its errors */
     ares_str_addf(&where, "%s: pre_tokenizer.pattern", l->path);
     int rc = pattern_new(where.data, source, literal, &step.pattern);
     ares_str_fini(&where);
@@ -329,6 +334,7 @@ static int append_ids(const tokenizer_loader *l, const ares_json *ids, int32_t *
             ARES_EFORMAT,
             "text: %s: post_processor.special_tokens: a token of the template has no 'ids'",
             l->path);
+    /* lists are short: each is copied when it grows */
     int32_t *grown =
         ares_arena_alloc(&l->t->arena, (size_t)(*count + ids->count + 1) * sizeof *grown);
     if (*count) memcpy(grown, *list, (size_t)*count * sizeof *grown);
@@ -361,6 +367,7 @@ static int read_template(const tokenizer_loader *l, const ares_json *json)
                              "text: %s: post_processor.single %lld: neither SpecialToken nor "
                              "Sequence with an id",
                              l->path, (long long)i + 1);
+        /* "single" is [CLS] A [SEP]: the one sequence A divides before from after */
         if (!special) {
             if (!ares_view_is(id->text, "A") || sequences++)
                 return tokenizer_bad(l, ARES_EUNSUPPORTED, "post_processor.single", id->text,
@@ -402,6 +409,7 @@ static int read_cls_sep(const tokenizer_loader *l, const ares_json *json)
     return ARES_OK;
 }
 
+/* What is added to the ids: special tokens at both ends, or trimmed offsets. */
 static int read_post_processor(const tokenizer_loader *l, const ares_json *json, int depth)
 {
     if (tokenizer_is_absent(json)) return ARES_OK;
@@ -436,6 +444,7 @@ static int tokenizer_read_class(tokenizer_loader *l, const char *dir)
     bool prefix = false;
     ARES_TRY(ares_json_get_string(t->config, "tokenizer_class", "", &class));
     ARES_TRY(ares_json_get_bool(t->config, "add_prefix_space", false, &prefix));
+    /* the fast variants, "Qwen2TokenizerFast", begin with these names */
     bool qwen2 = ares_view_starts(class, ARES_VIEW("Qwen2Tokenizer"));
     if (!qwen2 && !ares_view_starts(class, ARES_VIEW("GPT2Tokenizer")))
         return ares_fail(ARES_EUNSUPPORTED,
@@ -444,6 +453,7 @@ static int tokenizer_read_class(tokenizer_loader *l, const char *dir)
                          "tokenizer.json (choices without it: Qwen2Tokenizer, GPT2Tokenizer)",
                          dir, (int)class.len, class.data ? class.data : "");
     if (!qwen2) return add_byte_level(l, prefix, GPT2_PATTERN);
+    /* as the class does it in transformers: NFC, its pattern, no GPT-2 pattern */
     t->forms[t->form_count++] = UNICODE_NFC;
     ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
     return add_byte_level(l, prefix, NULL);
@@ -493,12 +503,14 @@ static int tokenizer_read_added(const char *where, const ares_json *json, added_
     return ARES_OK;
 }
 
+/* A token is written as its text or as {"content": text}; data NULL: it is neither. */
 ares_view tokenizer_token_text(const ares_json *json)
 {
     if (json && json->type == ARES_JSON_OBJECT) json = ares_json_get(json, "content");
     return json && json->type == ARES_JSON_STRING ? json->text : (ares_view){ NULL, 0 };
 }
 
+/* for qsort: ids in order, as the library adds them */
 static int by_id(const void *a, const void *b)
 {
     int32_t x = ((const added_token *)a)->id, y = ((const added_token *)b)->id;
@@ -527,6 +539,7 @@ static void set(ares_json *o, ares_view key, const ares_json *value)
     ((ares_json_member *)o->members)[o->count++] = (ares_json_member){ key, value };
 }
 
+/* A JSON string in the arena; text is borrowed. */
 static const ares_json *new_text(ares_arena *arena, const char *text)
 {
     ares_json *json = ares_arena_calloc(arena, 1, sizeof *json);
@@ -570,6 +583,7 @@ static void add_class_defaults(ares_arena *arena, const ares_json *model, ares_j
             set(o, ares_view_of(keys[i]), new_text(arena, "<|endoftext|>"));
 }
 
+/* tokenizer_config.json, completed by special_tokens_map.json and by defaults of the class. */
 int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const ares_json **out)
 {
     ares_str path = { 0 };
@@ -580,6 +594,7 @@ int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const a
     if (rc == ARES_OK) rc = read_json(arena, ares_path_join(&path, dir, "config.json"), &model);
     ares_str_fini(&path);
     *out = NULL;
+    /* a model directory without both has no such tokens */
     if (rc != ARES_OK || (!config && !map)) return rc;
 
     int64_t n = (config ? config->count : 0) + (map ? map->count : 0) + 4; /* class and 3 tokens */
@@ -673,6 +688,7 @@ static int add_listed(ares_tokenizer *t, const char *path, const ares_json *list
         char where[512];
         int64_t id = -1;
         added_token *token = &tokens[n];
+        /* for errors: the file and the key in it */
         snprintf(where, sizeof where, "%s: %s%.*s", path, decoder ? "added_tokens_decoder." : "",
                  (int)ARES_MIN(key.len, 40), key.data);
         if (decoder ? !ares_parse_i64(key, &id)
@@ -684,6 +700,7 @@ static int add_listed(ares_tokenizer *t, const char *path, const ares_json *list
         else if (decoder) rc = tokenizer_read_added(where, value, token);
         else *token = (added_token){ .content = key };
         if (rc != ARES_OK || token->content.len == 0) continue;
+        /* a token with a role is special, whatever its list says */
         bool named = is_named(t->config, token->content);
         token->special |= named;
         if (!decoder) {
@@ -694,12 +711,14 @@ static int add_listed(ares_tokenizer *t, const char *path, const ares_json *list
         tokens[n++].id = (int32_t)id;
     }
     if (rc == ARES_OK) {
+        /* in order of ids, so that each gets the id that it asks for */
         qsort(tokens, (size_t)n, sizeof *tokens, by_id);
         for (int64_t i = 0; i < n; i++) {
             int64_t known;
             if (reads_list_alone(t->config) && ares_map_get(t->added, tokens[i].content, &known))
                 t->added_tokens[known].special = false;
             int32_t wanted = tokens[i].id, id = tokenizer_add_token(t, tokens[i]);
+            /* the vocabulary has it under another id, or another id was the next free one */
             if (id != wanted)
                 ares_warn("text: %s: %s'%.*s' has the id %d, not %d", path,
                           decoder ? "added_tokens_decoder: " : "",
@@ -779,6 +798,7 @@ static int add_all_named(ares_tokenizer *t, const char *dir)
     return ARES_OK;
 }
 
+/* [{"name": .., "template": ..}, ..]: the template of this name; NULL: there is none. */
 const ares_json *tokenizer_template_named(const ares_json *list, const char *name)
 {
     for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++) {
@@ -799,6 +819,7 @@ static int read_chat_template(ares_tokenizer *t, const char *dir)
 {
     ares_str path = { 0 }, text = { 0 };
     const ares_json *json;
+    /* first: the file whose template holds; second: one that differs */
     const char *first = "chat_template.json", *second = NULL;
     int rc = read_json(&t->arena, ares_path_join(&path, dir, first), &json);
     ares_view holds = tokenizer_token_text(ares_json_get(json, "chat_template")), other = { 0 };
@@ -828,11 +849,13 @@ static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
 {
     static const char *const roles[ROLE_COUNT] = { "bos_token", "eos_token", "pad_token",
                                                    "unk_token" };
+    /* stands for a missing file, until the roles have been read */
     static const ares_json none = { .type = ARES_JSON_OBJECT };
     ares_str path = { 0 };
     const ares_json *list = NULL, *read;
     ARES_TRY(tokenizer_config_read(dir, &t->arena, true, &read));
     t->config = read ? read : &none;
+    /* the list in the configuration wins over added_tokens.json */
     bool decoder = is_filled(t->config, "added_tokens_decoder");
     ares_path_join(&path, dir, decoder ? "tokenizer_config.json" : "added_tokens.json");
     int rc = ARES_OK;
@@ -871,6 +894,7 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
                          key);
     for (int64_t i = 0; i < vocab->count; i++) {
         const ares_json_member *m = &vocab->members[i];
+        /* an id beyond TOKEN_ID_END would make the table of tokens huge */
         if (m->value->type != ARES_JSON_INT || m->value->big || m->value->integer < 0 ||
             m->value->integer >= TOKEN_ID_END)
             return ares_fail(ARES_EFORMAT, "text: %s: %s['%.*s']: not an id in [0, %d)", l->path,

@@ -210,6 +210,7 @@ enum { TOUCHED_END = 0x30000 };
 static uint8_t touched[TOUCHED_END / 8];
 static pthread_once_t touched_once = PTHREAD_ONCE_INIT;
 
+/* Sets the bit of c. */
 static void touch(uint32_t c)
 {
     touched[c / 8] |= (uint8_t)(1u << (c & 7));
@@ -222,6 +223,7 @@ static void find_touched(void)
         if ((c >= 0xac00 && c <= 0xd7a3) || (c >= 0xd800 && c <= 0xdfff)) continue;
         const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
         if (p->combining_class) touch(c);
+        /* no canonical decomposition */
         if (p->decomp_seqindex == UINT16_MAX || p->decomp_type) continue;
         utf8proc_int32_t parts[32];
         int n = decompose(c, false, parts);
@@ -233,6 +235,7 @@ static void find_touched(void)
     }
 }
 
+/* A quick check without a decomposition; false may be said of a text that is in the form. */
 bool unicode_is_normal(unicode_form form, const unsigned char *text, size_t len)
 {
     const unsigned char *end = text + len;
@@ -241,6 +244,7 @@ bool unicode_is_normal(unicode_form form, const unsigned char *text, size_t len)
     if (form == UNICODE_NFC) pthread_once(&touched_once, find_touched);
     for (const unsigned char *p = text; p < end;) {
         uint64_t word;
+        /* eight ASCII bytes at once */
         if (end - p >= 8 && (memcpy(&word, p, 8), (word & 0x8080808080808080u) == 0)) {
             p += 8;
             continue;
@@ -253,6 +257,7 @@ bool unicode_is_normal(unicode_form form, const unsigned char *text, size_t len)
     return true;
 }
 
+/* change: see unicode_change in unicode.h. */
 static void push(unicode_changes *out, uint32_t c, int32_t change)
 {
     if (out->n == out->cap) {
@@ -312,6 +317,7 @@ static void recompose(unicode_changes *out)
     out->n = kept;
 }
 
+/* Decomposes all, sorts runs of marks, and for NFC and NFKC composes again. */
 void unicode_normalize(unicode_form form, const unsigned char *text, size_t len,
                        unicode_changes *out)
 {
@@ -323,6 +329,7 @@ void unicode_normalize(unicode_form form, const unsigned char *text, size_t len,
         utf8proc_int32_t parts[32];
         int n = decompose(unicode_next(&p), compatible, parts);
         for (int i = 0; i < n; i++) {
+            /* a base character ends the run of marks before it */
             if (class_of((uint32_t)parts[i]) == 0) {
                 sort_marks(out->items, marks, out->n, &scratch);
                 marks = out->n + 1;

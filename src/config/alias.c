@@ -307,7 +307,7 @@ static bool set_default(ares_config *cfg, const config_default *d)
     const char *error;
     config_node *old = config_walk(cfg->root, row->path), *node;
     /* a null counts as a value that nobody gave */
-    bool null = old && old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL;
+    bool null = old && config_asks_nothing(old);
     if (old && (old->written || old->layer) && !null) return false;
     if (row->when && !holds(cfg, row->when)) return false;
     if (old) node = config_set_text(cfg, row->path, row->value);

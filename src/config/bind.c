@@ -11,6 +11,7 @@
 
 /* ---- what a scalar means: the core schema of YAML 1.2, with Python's True, False and None */
 
+/* words: ends with NULL. */
 static bool is_one_of(const char *text, const char *const *words)
 {
     for (; *words; words++)
@@ -39,6 +40,7 @@ static bool read_based(const char *digits, unsigned base, config_value *value)
     double number = 0;
     for (const char *p = digits; *p; p++) {
         unsigned c = (unsigned char)*p;
+        /* 99: no digit of any base */
         unsigned digit = c - '0' < 10 ? c - '0' : (c | 32) - 'a' < 6 ? (c | 32) - 'a' + 10 : 99;
         if (digit >= base) return false;
         number = number * base + digit;
@@ -48,6 +50,7 @@ static bool read_based(const char *digits, unsigned base, config_value *value)
     }
     if (sum > (uint64_t)INT64_MAX) value->big = true;
     value->type = CONFIG_INT;
+    /* the nearest integer; `big` tells that it is not the number */
     value->integer = value->big ? INT64_MAX : (int64_t)sum;
     value->number = number;
     return true;
@@ -156,6 +159,7 @@ static bool in_range(ares_view range, double x, bool *inside)
 {
     double low = -(double)INFINITY, high = (double)INFINITY;
     char first = range.len ? range.data[0] : 0, last = range.len ? range.data[range.len - 1] : 0;
+    /* a single number */
     if (first != '[' && first != '(') {
         if (!ares_parse_double(range, &low)) return false;
         *inside = x == low;
@@ -248,6 +252,7 @@ static const char *meaning(const target *t)
 {
     ares_str text = { 0 };
     config_show_constraint(t->c.body, &text);
+    /* the message outlives the buffer */
     const char *copy = ares_arena_copy(&t->cfg->arena, text.data ? text.data : "", text.len);
     ares_str_fini(&text);
     return copy;
@@ -346,6 +351,7 @@ static bool read_flag(const target *t, const config_node *node, bool *out)
         config_value plain = config_value_read(node->text, false);
         if (plain.type == CONFIG_BOOL) v = plain;
     }
+    /* a number is no flag: 1 is refused */
     if (v.type == CONFIG_BOOL) return *out = v.boolean, true;
     if (node->kind == CONFIG_SCALAR && config_is_yes_no(node->text))
         REFUSE(t, node, "a text in YAML 1.2; write %s",
@@ -383,6 +389,7 @@ static bool read_choice(const target *t, config_node *node, const char **out)
             if (!canonical) canonical = name;
             if (strcmp(name, node->text) != 0 && strcmp(name, flag) != 0) continue;
             ares_str_fini(&list);
+            /* the printed configuration has the first spelling of the group */
             node->text = *out = canonical;
             node->quoted = true;
             return true;
@@ -471,6 +478,7 @@ static bool read_list(const target *t, ares_option_type type, config_node *node,
         if (node->kind == CONFIG_SCALAR) one.path = t->path;
         ok = read_item(&one, type, item, items, i) && ok;
     }
+    /* a fault in one item leaves the whole list as it was */
     if (ok) *(ares_texts *)field = (ares_texts){ items, count };
     return ok;
 }
@@ -496,6 +504,7 @@ static bool check_inside(const target *t, const config_node *node)
 static bool read_tree(const target *t, const config_node *node, const ares_json **out)
 {
     config_scalar type = config_value_of(node).type;
+    /* the words of tree_words */
     const char *kind = node->kind == CONFIG_MAP    ? "map"
                        : node->kind == CONFIG_LIST ? "list"
                        : type == CONFIG_BOOL       ? "flag"
@@ -517,6 +526,7 @@ static void write_null(ares_option_type type, void *field)
     static const ares_json null = { .type = ARES_JSON_NULL };
     switch (type) {
     case ARES_OPTION_flag: *(bool *)field = false; break;
+    /* each type has a value that stands for null */
     case ARES_OPTION_i64: *(int64_t *)field = ARES_NULL_I64; break;
     case ARES_OPTION_f64: *(double *)field = (double)NAN; break;
     case ARES_OPTION_text:
@@ -590,6 +600,7 @@ static void config_bind_option(ares_config *cfg, const config_option *o, config_
                                const config_node *where)
 {
     any_field scratch;
+    /* into NULL: the option is checked, and the value thrown away */
     void *field = o->into ? (char *)o->into + o->option->offset : (void *)&scratch;
     write_null(o->option->type, field);
     bool bound = false;
@@ -604,6 +615,7 @@ static void config_bind_option(ares_config *cfg, const config_option *o, config_
                                "required, and not set (%s); set it in a file or as %s=...",
                                o->option->doc, o->path);
     } else if (node->state != CONFIG_BROKEN) bound = read_option(cfg, o, node, field, o->again);
+    /* a tree has JSON null after a fault */
     if (bound || o->option->type == ARES_OPTION_tree) return;
     /* after a fault the field gets the default, for the checks that follow */
     const char *error;
@@ -690,6 +702,7 @@ static bool bound_knows(const ares_config *cfg, const char *path, const char *ke
 static void refuse_unknown(ares_config *cfg, const char *path, const char *key,
                            const config_node *node)
 {
+    /* for the hint: the first ones are enough */
     const char *names[64] = { NULL };
     int count = 0, n;
     for (int i = 0; i < cfg->bound.count; i++) {

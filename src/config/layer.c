@@ -14,6 +14,7 @@
 
 /* ---------------------------------------------------------------- setting */
 
+/* Whether the value is, or has in it, an interpolation that is not resolved yet. */
 static bool is_reference(const config_node *node)
 {
     return node->kind == CONFIG_SCALAR && strstr(node->text, "${");
@@ -53,12 +54,17 @@ static void merge(config_node *into, config_node *node)
     take_place(into, node);
 }
 
+/*
+ * Which of two values was set later: below 0, 0 or above. All words of one command line count as
+ * one time.
+ */
 int config_order(const config_node *a, const config_node *b)
 {
     if (!a->line && !b->line && a->layer && b->layer) return 0;
     return ARES_CMP(a->layer, b->layer);
 }
 
+/* A null: in a file of another trainer nobody gave a value. */
 bool config_asks_nothing(const config_node *node)
 {
     return node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL;
@@ -95,10 +101,13 @@ static void set_option(ares_config *cfg, const config_found *f, config_node *nod
                *is = node->written ? node->written : f->path;
     bool respelled = strcmp(was, is) != 0;
     if (together && respelled && config_asks_nothing(old) != config_asks_nothing(node)) {
+        /* of a value and a null under two names the value counts */
         if (config_asks_nothing(old)) merge(old, node);
     } else if (together && old->weak != node->weak) {
+        /* a word for several options yields to the name of one of them */
         if (old->weak) merge(old, node);
     } else if (together && respelled && config_same_value(old, node)) return;
+    /* a file: the fault can name the line of the first */
     else if (together && node->line)
         config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one",
                           f->path, old->line, old->written ? " as " : "",
@@ -123,6 +132,7 @@ static void append(ares_config *cfg, const config_found *f, config_node *list, c
     if (list->kind == CONFIG_SCALAR) {
         bool null = config_value_of(list).type == CONFIG_NULL;
         config_node *item = null ? NULL : config_node_copy(cfg, list, 0);
+        /* the node stays, so that its parent still points to it */
         *list = (config_node){
             .kind = CONFIG_LIST, .key = list->key, .parent = list->parent, .next = list->next
         };
@@ -202,6 +212,7 @@ static config_node *step_inside(ares_config *cfg, const config_found *f, config_
     return child;
 }
 
+/* Sets what lies inside the value of an option: a key of a map, an item of a list. */
 static void set_inside(ares_config *cfg, const config_found *f, config_node *node, config_how how)
 {
     config_node *option = config_walk(cfg->root, f->option->path), *at = option;
@@ -212,6 +223,7 @@ static void set_inside(ares_config *cfg, const config_found *f, config_node *nod
         if (*rest) rest++;
     }
     if (!at) return;
+    /* the option counts as set, although only a part of it is */
     if (!option->layer) take_place(option, node);
     if (how == CONFIG_APPEND) append(cfg, f, at, node);
     else if (!too_deep(cfg, at, node, f->path)) merge(at, node);
@@ -244,8 +256,7 @@ static void set_user(ares_config *cfg, const char *path, config_node *node)
 /* Puts every key of a map in its place below path. */
 static void set_section(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
-    if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL)
-        return; /* "worker:" and nothing below */
+    if (config_asks_nothing(node)) return; /* "worker:" and nothing below */
     if (node->kind != CONFIG_MAP || how != CONFIG_SET) {
         config_value_fault(cfg, node, path, "a section of options, not a value");
         return;
@@ -270,6 +281,7 @@ static void set_several(ares_config *cfg, const char *path, const char *to, conf
     for (char *one; (one = strsep(&rest, "&"));) {
         config_node *copy = config_node_copy(cfg, node, 0);
         if (!copy) return;
+        /* an option that the same file names itself wins */
         copy->weak = true;
         copy->written = path;
         config_put(cfg, one, copy, how);
@@ -302,6 +314,7 @@ static config_node *without_select(ares_config *cfg, config_node *node)
     char *comma = strchr(word, ',');
     if (comma) *comma = 0;
     config_found f = config_find(cfg, word);
+    /* a word that exists, or that is relative, is left to the interpolation */
     if (*word == '.' ||
         (f.kind != FOUND_NOTHING && f.kind != FOUND_IGNORED && f.kind != FOUND_REFUSED))
         return node;
@@ -320,9 +333,10 @@ static config_node *without_select(ares_config *cfg, config_node *node)
  */
 static bool put_null(ares_config *cfg, const char *path, const config_found *f, config_node *node)
 {
-    if (node->kind != CONFIG_SCALAR || config_value_of(node).type != CONFIG_NULL) return false;
+    if (!config_asks_nothing(node)) return false;
     if (f->kind == FOUND_OPTION) {
         config_node *old = config_walk(cfg->root, f->path);
+        /* a null under our own name, or one that means something, is a value */
         if (strcmp(f->path, path) == 0 || *f->rest || config_takes_null(cfg, f->option, node))
             return false;
         if (old && old->layer && !old->weak && config_order(old, node) < 0)
@@ -343,6 +357,7 @@ static void put_value(ares_config *cfg, const char *path, const ares_config_alia
     const char *equals = a->to ? strchr(a->to, '=') : NULL, *error;
     ares_str word = { 0 };
     if (a->to) {
+        /* announced as "word=value", since only this value means it */
         ares_str_addf(&word, "%s=", path);
         config_emit_flow(&word, from, true);
         config_announce(cfg, ares_arena_copy(&cfg->arena, word.data, word.len), a->to, a->note);
@@ -383,6 +398,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
     const char *note = f.alias && f.alias->note ? f.alias->note : "it has no counterpart here";
     bool of_all =
         f.alias && strchr(f.alias->from, '?'); /* the keys that ? stands for may be many */
+    /* reached by another name, which messages then use */
     if (f.kind == FOUND_OPTION && strcmp(f.path, path) != 0) {
         config_announce(cfg, of_all ? f.alias->from : path, of_all ? f.alias->to : f.path, NULL);
         node->written = path;
@@ -431,6 +447,7 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
         return;
     }
     if (f.kind != FOUND_OPTION && f.kind != FOUND_SECTION) {
+        /* a word without effect has none to take back */
         if (f.kind != FOUND_IGNORED) refuse_nothing(cfg, path, f.path, where);
         return;
     }

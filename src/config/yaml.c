@@ -83,6 +83,7 @@ void config_node_add(config_node *parent, config_node *child)
 
 void config_node_remove(config_node *child)
 {
+    /* the list is linked one way: the node before is searched */
     config_node *parent = child->parent, *before = NULL;
     for (config_node *c = parent->first; c != child; c = c->next) before = c;
     if (before) before->next = child->next;
@@ -94,6 +95,7 @@ void config_node_remove(config_node *child)
 /* The node itself stays, so pointers to it hold. */
 void config_node_replace(config_node *node, config_node *by)
 {
+    /* place in the tree and key stay */
     config_node kept = *node;
     *node = *by;
     node->key = kept.key;
@@ -291,6 +293,7 @@ static void fault_of_parser(reader *r)
     yaml_parser_t *p = &r->parser;
     int line = (int)p->problem_mark.line + 1;
     const char *problem = p->problem ? p->problem : "cannot be read";
+    /* of the line of the fault: its first byte, its end, its indent */
     size_t at = 0, end, blanks = 0;
     /* the start of the line of the fault */
     for (int left = line; left > 1 && at < r->text.len; at++) left -= r->text.data[at] == '\n';
@@ -305,6 +308,7 @@ static void fault_of_parser(reader *r)
     } else if (blanks < text.len && text.data[blanks] == '\t') {
         fault(r, line, "indented with a tab; YAML takes spaces");
     } else {
+        /* [${a}] and {x: ${a}}: YAML reads the brace as a map */
         bool reference = p->context && strstr(p->context, "flow") &&
                          ares_view_find(text, ARES_VIEW("${"), 0) >= 0;
         fault(r, line, "column %d: not YAML: %s%s%s%s", (int)p->problem_mark.column + 1, problem,
@@ -342,6 +346,7 @@ static config_node *read_scalar(reader *r, yaml_event_t *event)
     /* "! 1" is the text 1 */
     if (tag && strcmp(tag, "!") == 0) quoted = true;
     else if (tag) {
+        /* in the order of config_scalar */
         static const char *const names[] = { "null", "bool", "int", "float", "str" };
         int type = -1;
         for (int i = 0; i < ARES_COUNT(names); i++)
@@ -410,6 +415,7 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
     if (!value) return false;
     if (map->count >= CONFIG_MAX_KEYS)
         return fault(r, line, "a map of more than %d keys", CONFIG_MAX_KEYS), false;
+    /* a second "<<" counts as a second key of this name */
     config_node *first = merge ? *base : config_node_find(map, key, strlen(key));
     if (first) {
         fault(r, line, "key '%s' appears twice (first in line %d); keep one", key,
@@ -465,6 +471,7 @@ static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
         config_node *copy = config_node_copy(r->cfg, node, depth);
         if (!copy && !r->cfg->too_big)
             fault(r, line_of(event), "alias *%.60s nests deeper than %d", name, CONFIG_MAX_DEPTH);
+        /* also at the limit of values, whose fault is noted already */
         if (!copy) r->failed = true;
         return copy;
     }
@@ -476,6 +483,7 @@ static config_node *read_event(reader *r, yaml_event_t *event, int depth)
 {
     if (depth > CONFIG_MAX_DEPTH)
         return fault(r, line_of(event), "nests deeper than %d", CONFIG_MAX_DEPTH), NULL;
+    /* where the fault of too many values is reported */
     r->cfg->at = (config_node){ .layer = r->cfg->layer, .line = line_of(event), .source = r->name };
     if (event->type == YAML_ALIAS_EVENT) return read_alias(r, event, depth);
     const char *name = NULL, *tag = NULL;
@@ -516,6 +524,7 @@ static config_node *read_document(reader *r)
     for (;;) {
         yaml_event_t event;
         if (!next(r, &event)) return NULL;
+        /* kept: the event is deleted below */
         yaml_event_type_t type = event.type;
         int line = line_of(&event);
         /* --- alone at the start is allowed */
@@ -535,6 +544,7 @@ static config_node *read_document(reader *r)
 static config_node *read_text(ares_config *cfg, const char *name, ares_view text,
                               const char **error, bool *failed)
 {
+    /* the parser borrows the text */
     reader r = { .cfg = cfg, .text = text, .name = name, .error = error };
     ARES_ASSERT(yaml_parser_initialize(&r.parser));
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.data, text.len);
@@ -564,6 +574,7 @@ config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text
         return node;
     }
     if (node->kind == CONFIG_MAP) return node;
+    /* of the value that is no map */
     where.line = node->line;
     config_note_fault(cfg, &where, "the file must be a map of options (key: value)");
     return NULL;

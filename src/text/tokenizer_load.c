@@ -965,6 +965,7 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
         bool pair = item->type == ARES_JSON_ARRAY && item->count == 2 &&
                     item->items[0].type == ARES_JSON_STRING &&
                     item->items[1].type == ARES_JSON_STRING;
+        /* read_merge looks both up, and the token that they make */
         if (pair) left = item->items[0].text, right = item->items[1].text;
         else pair = item->type == ARES_JSON_STRING && split_pair(item->text, &left, &right);
         if (!pair)
@@ -990,6 +991,7 @@ static int read_merges_text(const tokenizer_loader *l, ares_view text, bpe_merge
         ares_view line = { text.data + at, stop - at }, left, right;
         at = stop + 1;
         line_number++;
+        /* files written on Windows */
         if (line.len && line.data[line.len - 1] == '\r') line.len--;
         if (line_number == 1 && ares_view_starts(line, ARES_VIEW("#version"))) continue;
         if (!split_pair(line, &left, &right)) {
@@ -1015,6 +1017,7 @@ static void make_model(ares_tokenizer *t, bpe_config *config)
         unsigned char text[4];
         int64_t id = -1;
         int n = unicode_put(unicode_of_byte[byte], text);
+        /* -1: the vocabulary lacks the byte */
         config->byte_id[byte] =
             ares_map_get(t->vocab, (ares_view){ (char *)text, (size_t)n }, &id) ? (int32_t)id : -1;
     }
@@ -1053,6 +1056,7 @@ static int check_model(const tokenizer_loader *l, const ares_json *model)
                          "supported, in which every byte is a token; use a model with such a "
                          "vocabulary",
                          l->path);
+    /* a probability of leaving merges out in training */
     double dropout;
     ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_double(model, "dropout", 0, &dropout)));
     if (dropout != 0)
@@ -1064,6 +1068,7 @@ static int check_model(const tokenizer_loader *l, const ares_json *model)
         ares_view affix;
         ARES_TRY(
             tokenizer_in_file(l, "model", ares_json_get_string(model, affixes[i], "", &affix)));
+        /* "##ing" and "low</w>": of other kinds of BPE */
         if (affix.len)
             return tokenizer_bad(l, ARES_EUNSUPPORTED, affixes[i], affix,
                                  "not supported; only byte-level BPE without affixes is");
@@ -1071,6 +1076,7 @@ static int check_model(const tokenizer_loader *l, const ares_json *model)
     return ARES_OK;
 }
 
+/* Vocabulary and merges of tokenizer.json to a bpe. */
 static int read_model(const tokenizer_loader *l, const ares_json *model)
 {
     ares_tokenizer *t = l->t;
@@ -1083,6 +1089,7 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
     ares_view unk;
     ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_string(model, "unk_token", "", &unk)));
     int64_t unk_id = -1;
+    /* only an error where a byte would need it */
     bool unk_missing = ares_json_get(model, "unk_token") &&
                        ares_json_get(model, "unk_token")->type == ARES_JSON_STRING &&
                        !ares_map_get(t->vocab, unk, &unk_id);
@@ -1090,6 +1097,7 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
     bpe_merge *merges = NULL;
     int rc = read_merges_json(l, ares_json_get(model, "merges"), &merges, &config.merge_count);
     if (rc == ARES_OK) {
+        /* only then: the map costs memory */
         if (ignore_merges) t->words = words_of(t);
         config.whole_words = t->words;
         config.merges = merges;
@@ -1149,6 +1157,7 @@ static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
     return read_post_processor(l, ares_json_get(root, "post_processor"), 0);
 }
 
+/* The older pair of files, vocab.json and merges.txt. */
 static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const ares_json *vocab,
                                  ares_view merges_text, const char *merges_path)
 {
@@ -1176,6 +1185,7 @@ static void finish(ares_tokenizer *t)
     for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < t->added_count; i++) {
             const added_token *token = &t->added_tokens[i];
+            /* round 0: special tokens, round 1: the others */
             if (token->special != (round == 0)) continue;
             piece p = {
                 (const unsigned char *)token->content.data, token->content.len, NULL, -1, true, 0
@@ -1196,6 +1206,7 @@ static void finish(ares_tokenizer *t)
     text_scratch_free(s);
     for (int i = 0; i < ROLE_COUNT; i++) {
         int64_t id = -1;
+        /* the model has no such role */
         if (!t->role_tokens[i].data) id = -1;
         else if (ares_map_get(t->added, t->role_tokens[i], &id)) id = t->added_tokens[id].id;
         else if (!ares_map_get(t->vocab, t->role_tokens[i], &id)) id = -1;
@@ -1211,6 +1222,7 @@ static int load(ares_tokenizer *t, const char *given)
     const ares_json *root = NULL;
     tokenizer_loader l = { .t = t };
     const char *main_path = is_dir ? ares_path_join(&path, given, "tokenizer.json") : given;
+    /* the two older files instead of one */
     bool pair = is_dir && !ares_file_exists(main_path);
     if (pair) {
         main_path = ares_path_join(&path, given, "vocab.json");
@@ -1232,6 +1244,7 @@ static int load(ares_tokenizer *t, const char *given)
             rc = read_vocab_and_merges(&l, given, root, ares_str_view(&merges), merges_path.data);
     } else if (rc == ARES_OK) {
         rc = read_tokenizer_json(&l, root);
+        /* a file alone has no roles and no chat template */
         if (rc == ARES_OK && is_dir) rc = tokenizer_read_config(t, given);
     }
     ares_arena_fini(&arena);
@@ -1243,6 +1256,7 @@ static int load(ares_tokenizer *t, const char *given)
     return rc;
 }
 
+/* Empty maps, so that lookups work before anything is read. */
 static ares_tokenizer *new_tokenizer(void)
 {
     ares_tokenizer *t = ares_calloc(1, sizeof *t);
@@ -1259,12 +1273,14 @@ static int hand_out(int rc, ares_tokenizer *t, ares_tokenizer **out)
     return rc;
 }
 
+/* path: a model directory, or a tokenizer.json. */
 int ares_tokenizer_load(const char *path, ares_tokenizer **out)
 {
     ares_tokenizer *t = new_tokenizer();
     return hand_out(load(t, path), t, out);
 }
 
+/* A tokenizer.json in memory, for tests and fuzzing; name: for errors. */
 int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out)
 {
     ares_tokenizer *t = new_tokenizer();

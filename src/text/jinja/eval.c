@@ -21,6 +21,7 @@ void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
     ares_view names[8]; /* no builtin has more parameters */
     int n = 0, required = -1;
     for (const char *s = spec; *s;) {
+        /* all names before it */
         if (*s == '|') required = n;
         if (*s == ' ' || *s == '|') {
             s++;
@@ -39,6 +40,7 @@ void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
     for (int64_t k = 0; k < a->n_kw; k++) {
         int i = 0;
         while (i < n && !ares_view_eq(names[i], a->kw[k].name)) i++;
+        /* not a parameter, or one that may only be given by position */
         if (!keywords || i == n)
             JINJA_FAIL(r, "%s() got an unexpected keyword argument '%.*s'", name,
                        jinja_shown(a->kw[k].name), a->kw[k].name.data);
@@ -144,6 +146,7 @@ static void enter_frame(jinja_run *r, jinja_act *act, const jinja_frame *f)
         if (l->how == JLOAD_RESOLVE) { /* from the context, else a global function */
             const jinja_value *v = jinja_dict_find_name(r, r->context, l->name);
             const jinja_builtin *fn = v ? NULL : jinja_find_global(l->name, r->t->dialect);
+            /* a variable hides the function of its name */
             act->slots[l->slot] = v    ? *v
                                   : fn ? (jinja_value){ .kind = JV_FUNC, .u.fn = fn }
                                        : (jinja_value){ .kind = JV_MISSING };
@@ -165,6 +168,7 @@ static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja
     if (target->kind == JN_NAME) {
         *place = v;
     } else if (target->kind == JN_NSREF) {
+        /* only the set statement checks first that it is a namespace */
         if (place->kind == JV_DICT) JINJA_UNSUPPORTED(r, "a set block that changes a dict");
         if (place->kind != JV_NAMESPACE)
             JINJA_FAIL(r, "cannot assign attribute on non-namespace object");
@@ -179,6 +183,7 @@ static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja
         for (int32_t i = 0; i < n; i++)
             if (!it->next(r, it, &items[i]))
                 JINJA_FAIL(r, "not enough values to unpack (expected %d, got %d)", n, i);
+        /* a, b = (1, 2, 3) */
         if (it->next(r, it, &extra)) JINJA_FAIL(r, "too many values to unpack (expected %d)", n);
         for (int32_t i = 0; i < n; i++) assign(r, act, target->items.items[i], items[i]);
     }
@@ -261,6 +266,7 @@ static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value
         if (loop_attribute(r, obj.u.loop, name, out)) return true;
         break;
     case JV_RANGE:
+        /* its fields; its methods are found below */
         known = true;
         if (ares_view_is(name, "start")) *out = jinja_int(obj.u.r->start);
         else if (ares_view_is(name, "stop")) *out = jinja_int(obj.u.r->stop);
@@ -385,6 +391,7 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
             found_caller |= ares_view_is(n->items.items[i]->name, "caller");
     /* op: the body reads `caller`, which a call block passes as a keyword */
     if (n->op && !found_caller) {
+        /* not given, or none: reading it is an error, asking whether it is defined is not */
         jinja_value caller = jinja_none();
         take_kwarg(a, ARES_VIEW("caller"), &caller);
         if (caller.kind == JV_NONE) caller = jinja_undefined("No caller defined");
@@ -426,6 +433,7 @@ static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_ar
         if (act->slots[param->slot].kind != JV_MISSING) continue;
         /* defaults belong to the last parameters */
         int32_t k = i - (n->items.n - n->more.n);
+        /* evaluated inside the macro: it may name earlier parameters */
         if (k >= 0) act->slots[param->slot] = jinja_eval(r, act, n->more.items[k]);
         else
             act->slots[param->slot] =
@@ -534,6 +542,7 @@ static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n,
     if (extra) {
         for (int64_t k = 0; k < a.n_kw; k++)
             if (ares_view_eq(a.kw[k].name, extra->name))
+                /* a call block passes it, so the call may not */
                 JINJA_FAIL(r, "keyword argument repeated: caller");
         a.kw[a.n_kw++] = *extra;
     }
@@ -558,6 +567,7 @@ static jinja_value eval_compare(jinja_run *r, jinja_act *act, const jinja_node *
         const jinja_node *o = n->items.items[i];
         jinja_value right = jinja_eval(r, act, o->a);
         r->at = o;
+        /* the rest is not evaluated */
         if (!jinja_compare(r, (jinja_op)o->op, left, right)) return jinja_bool(false);
         left = right;
     }
@@ -675,6 +685,7 @@ static bool next_filtered(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
     filtered *f = it->extra;
     if (!f->from) {
+        /* at the first item, as a generator begins */
         f->from = jinja_iterate(r, it->over);
         enter_frame(r, f->act, &f->node->test_frame);
     }
@@ -702,6 +713,7 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
     };
     /* recursive: the loop variable can be called */
     if (n->flag) l->node = n, l->act = act->up;
+    /* no iteration has run to its end: the else block is due */
     bool nothing = true;
     for (;;) {
         /* an item that nextitem or last has read already */
@@ -748,6 +760,7 @@ static flow run_captured(jinja_run *r, jinja_act *act, const jinja_node *n)
     r->out = outer;
     if (how != GO) return how; /* a break leaves the block too, without its text */
     jinja_value text = jinja_str_buf(r, &b);
+    /* set blocks keep it in b, since a has their target */
     const jinja_node *filter = n->kind == JN_SETBLOCK ? n->b : n->a;
     if (filter) text = filter_captured(r, act, filter, text);
     if (n->kind == JN_SETBLOCK) assign(r, act, n->a, text);
@@ -770,6 +783,7 @@ static jinja_value macro_value(jinja_run *r, const jinja_node *n, jinja_act *act
  */
 static void run_generation(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
+    /* without spans the block is plain text */
     bool track = r->spans != NULL;
     if (track && (r->out != r->top || r->in_generation))
         JINJA_UNSUPPORTED(r, "the place of a generation block inside a macro, set block, recursive "
@@ -907,6 +921,7 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
             int64_t byte = 0, chars = 0;
             for (int64_t k = first; k < spans->n; k++) {
                 ares_text_span *s = &spans->items[k];
+                /* the characters between the spans */
                 chars += jinja_count_chars(text + byte, (size_t)(s->byte_start - byte));
                 s->char_start = chars;
                 byte = s->byte_end;
@@ -918,6 +933,7 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
         }
         ares_str_add(out, text, top.len);
     } else if (spans) {
+        /* spans of a failed render are no spans */
         spans->n = first;
     }
     ares_arena_fini(&r->arena);

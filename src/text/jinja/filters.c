@@ -279,6 +279,7 @@ FILTER(filter_indent)
     if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
     if (self.kind != JV_STR) JINJA_FAIL(r, "indent() needs a str, not %s", jinja_type_name(self));
     if (self.flag) JINJA_UNSUPPORTED(r, "indent of text marked safe");
+    /* by: what each line begins with */
     jinja_buf by = { 0 }, b = { 0 };
     if (GIVEN(0) && ARG(0).kind == JV_STR) jinja_add_str(r, &by, ARG(0));
     else jinja_add_repeat(r, &by, " ", 1, jinja_int_arg(r, ARG(0), 4));
@@ -310,6 +311,7 @@ FILTER(filter_tojson)
         else jinja_add_repeat(r, &by, " ", 1, jinja_int_arg(r, ARG(1), 0));
         item = jinja_str_view(r, ",", 1);
     }
+    /* separators=(",", ":"), between items and after keys */
     if (SET(2)) {
         jinja_value pair = jinja_to_list(r, ARG(2));
         if (pair.u.l->n != 2 || pair.u.l->items[0].kind != JV_STR ||
@@ -332,12 +334,14 @@ FILTER(filter_tojson)
 /* jinja2's own tojson: escaped for HTML, ASCII, sorted keys. */
 FILTER(filter_tojson_html)
 {
+    /* ensure_ascii, indent, separators, sort_keys */
     jinja_value args[4] = { jinja_bool(true), ARG(0), missing, jinja_bool(true) }, out;
     jinja_args all = { .pos = args, .n = 4 };
     ares_view t = jinja_text(filter_tojson(r, self, &all));
     jinja_buf b = { 0 };
     for (size_t i = 0; i < t.len; i++) {
         char c = t.data[i], escaped[8];
+        /* so that the text cannot end a script element of HTML */
         bool unsafe = c == '<' || c == '>' || c == '&' || c == '\'';
         if (unsafe) snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)c);
         jinja_add(r, &b, unsafe ? escaped : &c, unsafe ? 6 : 1);
@@ -360,6 +364,7 @@ FILTER(filter_int)
         v = jinja_int_of(r, self, &ok);
         return ok ? v : absent;
     }
+    /* of the text: "0x1f" | int(0, 16) is 31 */
     int64_t base = jinja_int_arg(r, ARG(1), 10);
     if (base >= 0 && base <= 36 && jinja_parse_int(r, jinja_text(self), (int)base, &v)) return v;
     /* "1.5" is 1: jinja2 tries int(float(text)) where int(text) fails */
@@ -391,6 +396,7 @@ FILTER(filter_abs)
 /* Python's round() of an int to tens, hundreds ...: half to even. */
 static jinja_value round_int(jinja_run *r, int64_t i, int64_t digits)
 {
+    /* an int has no digits after its point */
     if (digits >= 0) return jinja_int(i);
     if (digits < -18)
         return digits < -19 ? jinja_int(0)
@@ -417,6 +423,7 @@ FILTER(filter_round)
         JINJA_FAIL(r, "method must be common, ceil or floor");
     if (GIVEN(1) && ARG(1).kind != JV_STR) JINJA_FAIL(r, "method must be common, ceil or floor");
     if (ares_view_is(method, "common")) {
+        /* round(x, None) gives an int in Python */
         bool whole = GIVEN(0) && ARG(0).kind == JV_NONE;
         int64_t digits = whole ? 0 : jinja_int_arg(r, ARG(0), 0);
         if (jinja_as_index(self, &i)) return round_int(r, i, digits);
@@ -424,6 +431,7 @@ FILTER(filter_round)
             JINJA_FAIL(r, "type %s doesn't define __round__ method", jinja_type_name(self));
         if (whole) JINJA_UNSUPPORTED(r, "round to None digits");
         double x = self.u.f;
+        /* nothing to round: a double has no digits there */
         if (!isfinite(x) || digits > 330) return self;
         if (digits < 0) {
             if (digits < -308) return jinja_float(copysign(0.0, x));
@@ -551,6 +559,7 @@ FILTER(filter_sort)
         names = jinja_str_call(r, "split", jinja_plain(r, ARG(2)), &comma, 1);
     }
     int64_t n = names.u.l->n;
+    /* one per attribute, parsed once */
     path *paths = jinja_alloc(r, (size_t)n * sizeof *paths);
     for (int64_t k = 0; k < n; k++) paths[k] = path_of(r, names.u.l->items[k]);
     for (int64_t i = 0; i < list.u.l->n; i++) {
@@ -571,6 +580,7 @@ FILTER(filter_min)
     jinja_iter *it = jinja_iterate(r, self);
     path p = path_of(r, ARG(1));
     jinja_value best, v, best_key, key;
+    /* an empty sequence has no least item */
     if (!it->next(r, it, &best)) return jinja_undefined("No aggregated item, sequence was empty.");
     best_key = folded(r, follow(r, p, best, missing), bool_arg(r, ARG(0)));
     while (it->next(r, it, &v)) {
@@ -616,6 +626,7 @@ static jinja_value lazy_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *
 /* Opens the sequence at the first read; a false value counts as an empty one. */
 static bool opened(jinja_run *r, jinja_iter *it, lazy *z)
 {
+    /* asked at the first item, when the iterator is read */
     if (!z->from && !jinja_truth(r, it->over)) return false;
     if (!z->from) z->from = jinja_iterate(r, it->over);
     return true;
@@ -625,6 +636,7 @@ static bool opened(jinja_run *r, jinja_iter *it, lazy *z)
 static jinja_value apply_to(jinja_run *r, const lazy *z, jinja_value item, int64_t skip)
 {
     jinja_args rest = z->args;
+    /* the name of the filter or test stands first */
     rest.pos += skip, rest.n -= skip;
     jinja_enter(r);
     jinja_value v = jinja_apply(r, z->f, item, &rest);
@@ -684,12 +696,14 @@ static bool next_selected(jinja_run *r, jinja_iter *it, jinja_value *out)
     int64_t skip = z->attribute;
     if (!z->ready) {
         z->ready = true;
+        /* not before the first item: an empty list is no error */
         if (z->attribute && z->args.n == 0) JINJA_FAIL(r, "Missing parameter for attribute name");
         if (z->attribute) z->p = path_of(r, z->args.pos[0]);
         if (z->args.n > skip) z->f = named(r, z->args.pos[skip], false);
     }
     while (z->from->next(r, z->from, out)) {
         jinja_value v = follow(r, z->p, *out, missing);
+        /* without a test the value itself is one */
         if (jinja_truth(r, z->f ? apply_to(r, z, v, skip + 1) : v) != z->negate) return true;
     }
     return false;
@@ -701,6 +715,7 @@ static bool next_unique(jinja_run *r, jinja_iter *it, jinja_value *out)
     if (!z->from) z->from = jinja_iterate(r, it->over), z->seen = jinja_dict_new(r);
     while (z->from->next(r, z->from, out)) {
         jinja_value key = folded(r, follow(r, z->p, *out, missing), z->case_sensitive);
+        /* only the first of equal items is given */
         if (jinja_dict_find(r, z->seen, key)) continue;
         jinja_dict_put(r, z->seen, key, jinja_none());
         return true;

@@ -44,6 +44,7 @@ static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s)
 {
     /* Python prefers single quotes: "it's" but 'say "hi"' */
     bool single = memchr(s.data, '\'', s.len) != NULL, twice = memchr(s.data, '"', s.len) != NULL;
+    /* text with both has single quotes, and those in it are escaped */
     char quote = single && !twice ? '"' : '\'', escape[12];
     jinja_add(r, b, &quote, 1);
     for (size_t i = 0; i < s.len;) {
@@ -52,6 +53,7 @@ static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s)
         if (cp == (uint32_t)quote || cp == '\\') snprintf(escape, sizeof escape, "\\%c", (char)cp);
         else if (cp == '\n' || cp == '\r' || cp == '\t')
             snprintf(escape, sizeof escape, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
+        /* it stands for itself */
         else if (jinja_is_printable(cp)) escape[0] = 0;
         else
             snprintf(escape, sizeof escape,
@@ -140,6 +142,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         add_int(r, b, v.u.r->start);
         jinja_add_z(r, b, ", ");
         add_int(r, b, v.u.r->stop);
+        /* Python leaves out a step of 1 */
         if (v.u.r->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, v.u.r->step);
         jinja_add_z(r, b, ")");
         break;
@@ -148,6 +151,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
                     v.flag == 'k'   ? "dict_keys("
                     : v.flag == 'v' ? "dict_values("
                                     : "dict_items(");
+        /* dict_keys([...]) */
         jinja_add_repr(r, b, jinja_to_list(r, v));
         jinja_add_z(r, b, ")");
         break;
@@ -215,6 +219,7 @@ jinja_value jinja_escape(jinja_run *r, jinja_value v)
         case '&': jinja_add_z(r, &b, "&amp;"); break;
         case '<': jinja_add_z(r, &b, "&lt;"); break;
         case '>': jinja_add_z(r, &b, "&gt;"); break;
+        /* as markupsafe writes them */
         case '"': jinja_add_z(r, &b, "&#34;"); break;
         case '\'': jinja_add_z(r, &b, "&#39;"); break;
         default: jinja_add(r, &b, &c, 1);
@@ -235,6 +240,7 @@ static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
     for (size_t i = 0; i < s.len;) {
         unsigned char c = (unsigned char)s.data[i];
         uint32_t cp = c;
+        /* one byte at a time, unless a code point has to be known */
         int k = c < 0x80 || !ascii ? 1 : jinja_decode(s.data + i, s.len - i, &cp);
         static const char from_char[] = "\"\\\b\f\n\r\t", to_char[] = "\"\\bfnrt";
         const char *simple = c < 0x80 && c ? memchr(from_char, c, sizeof from_char - 1) : NULL;
@@ -259,6 +265,7 @@ static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
 /* Begins a new line where the style is pretty. */
 static void add_json_line(jinja_run *r, jinja_buf *b, const jinja_json_style *y, int level)
 {
+    /* all in one line */
     if (!y->pretty) return;
     jinja_add(r, b, "\n", 1);
     jinja_add_repeat(r, b, y->indent.data, y->indent.len, level);
@@ -274,8 +281,9 @@ static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
     }
     /* the order of the entries: sorted by key where asked, else that of insertion */
     jinja_value keys = jinja_list_new(r, d->n, JV_LIST), at = jinja_list_new(r, d->n, JV_LIST);
-    for (int64_t i = 0; i < d->n; i++)
+    for (int64_t i = 0; i < d->n; i++) /* sorted together: keys decide, at follows */
         keys.u.l->items[i] = d->items[i].key, at.u.l->items[i] = jinja_int(i);
+    /* keys of different types cannot be sorted, as in Python */
     if (y->sort) jinja_sort(r, keys.u.l->items, at.u.l->items, d->n, false);
     jinja_add(r, b, "{", 1);
     for (int64_t i = 0; i < d->n; i++) {

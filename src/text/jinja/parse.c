@@ -246,6 +246,7 @@ static jinja_node *parse_pow(jinja_parser *p)
     jinja_node *left = parse_unary(p, true);
     while (is(p, JT_POW)) {
         uint32_t pos = take(p)->pos;
+        /* each operand with its sign: -2 ** 2 is (-2) ** 2 in jinja2 */
         left = pair(p, JN_BINARY, JOP_POW, pos, left, parse_unary(p, true));
     }
     return left;
@@ -274,6 +275,7 @@ static jinja_node *parse_concat(jinja_parser *p)
 {
     uint32_t pos = now(p)->pos;
     jinja_node *first = parse_product(p);
+    /* no ~: the operand stays what it is */
     if (!is(p, JT_TILDE)) return first;
     jinja_node *n = node(p, JN_CONCAT, pos);
     push(p, &n->items, first);
@@ -371,10 +373,12 @@ static void parse_arguments(jinja_parser *p, jinja_node *n)
         if (is(p, JT_MUL)) {
             ENSURE(!n->dyn_args && !n->dyn_kwargs);
             take(p);
+            /* *list */
             n->dyn_args = parse_expression(p);
         } else if (is(p, JT_POW)) {
             ENSURE(!n->dyn_kwargs);
             take(p);
+            /* **dict */
             n->dyn_kwargs = parse_expression(p);
             /* key=value: a name alone may begin an expression, so the token after it decides */
         } else if (is(p, JT_NAME) && look(p)->type == JT_ASSIGN) {
@@ -385,6 +389,7 @@ static void parse_arguments(jinja_parser *p, jinja_node *n)
                 if (ares_view_eq(n->keywords[i], key->text))
                     FAIL(p, key->pos, "keyword argument repeated: %.*s",
                          (int)ARES_MIN(key->text.len, 80), key->text.data);
+            /* each is compared with all before it */
             if (n->more.n >= 64)
                 jinja_syntax_fail(p, ARES_ELIMIT, key->pos, "more than 64 keyword arguments");
             if (n->more.n == cap) {
@@ -411,6 +416,7 @@ static ares_view dotted_name(jinja_parser *p)
     jinja_token *first = expect(p, JT_NAME);
     ares_view name = first->text;
     while (skip(p, JT_DOT)) {
+        /* the parts need not stand together in the source: "a . b" */
         ares_view more = expect(p, JT_NAME)->text;
         name.data = ares_arena_printf(p->arena, "%.*s.%.*s", (int)name.len, name.data,
                                       (int)more.len, more.data);
@@ -426,6 +432,7 @@ static ares_view dotted_name(jinja_parser *p)
 static jinja_node *parse_filters(jinja_parser *p, jinja_node *over, bool inline_first)
 {
     while (inline_first || is(p, JT_PIPE)) {
+        /* the | */
         if (!inline_first) take(p);
         inline_first = false;
         jinja_node *n = node(p, JN_FILTER, now(p)->pos);
@@ -441,6 +448,7 @@ static jinja_node *parse_filters(jinja_parser *p, jinja_node *over, bool inline_
 static jinja_node *parse_test(jinja_parser *p, jinja_node *over)
 {
     uint32_t pos = take(p)->pos;
+    /* x is not defined */
     bool negated = skip_word(p, "not");
     jinja_node *n = node(p, JN_TEST, pos);
     n->a = over;
@@ -474,6 +482,7 @@ static jinja_node *parse_subscribed(jinja_parser *p)
     jinja_node *n = node(p, JN_SLICE, t->pos);
     n->a = start;
     if (!is(p, JT_COLON) && !is(p, JT_RBRACKET) && !is(p, JT_COMMA)) n->b = parse_expression(p);
+    /* the step */
     if (skip(p, JT_COLON) && !is(p, JT_RBRACKET) && !is(p, JT_COMMA)) n->c = parse_expression(p);
     return n;
 }
@@ -528,6 +537,7 @@ static jinja_node *parse_subscript(jinja_parser *p, jinja_node *over)
             n->name = attr->text;
             return n;
         }
+        /* a."b" is no attribute */
         if (attr->type != JT_INT) FAIL(p, attr->pos, "expected name or number");
         return pair(p, JN_GETITEM, 0, t->pos, over, number(p, attr));
     }
@@ -540,6 +550,7 @@ static jinja_node *parse_subscript(jinja_parser *p, jinja_node *over)
     /* a[b]; a[b, c] has a tuple as its key */
     if (items.n == 1) return pair(p, JN_GETITEM, 0, t->pos, over, items.items[0]);
     jinja_node *tuple = node(p, JN_TUPLE, t->pos);
+    /* a[1, 2]: one key */
     tuple->items = items;
     for (int32_t i = 0; i < items.n; i++)
         if (items.items[i]->kind == JN_SLICE)
@@ -597,6 +608,7 @@ static jinja_node *parse_bracketed(jinja_parser *p, jinja_node_kind kind, jinja_
         /* a comma before the bracket is allowed */
         if (is(p, close)) break;
         push(p, &n->items, parse_expression(p));
+        /* a dict has a value after each key */
         if (kind == JN_LIST) continue;
         expect(p, JT_COLON);
         push(p, &n->items, parse_expression(p));
@@ -612,10 +624,12 @@ static jinja_node *parse_name(jinja_parser *p, bool with_namespace)
     jinja_node *n = node(p, JN_CONST, t->pos);
     if (token_is(t, "true") || token_is(t, "True") || token_is(t, "false") ||
         token_is(t, "False")) {
+        /* true and True alike, as in jinja2 */
         n->value = (jinja_value){ .kind = JV_BOOL, .u.b = (t->text.data[0] | 32) == 't' };
     } else if (token_is(t, "none") || token_is(t, "None")) {
         n->value = (jinja_value){ .kind = JV_NONE };
     } else if (with_namespace && skip(p, JT_DOT)) {
+        /* ns.attr, of a set statement only */
         n->kind = JN_NSREF;
         n->name = t->text;
         n->attr = expect(p, JT_NAME)->text;
@@ -718,6 +732,7 @@ static void parse_signature(jinja_parser *p, jinja_node *n)
         if (n->items.n >= 255)
             jinja_syntax_fail(p, ARES_ELIMIT, param->pos, "more than 255 parameters");
         if (skip(p, JT_ASSIGN)) push(p, &n->more, parse_expression(p));
+        /* as in Python */
         else if (n->more.n) FAIL(p, now(p)->pos, "non-default argument follows default argument");
         push(p, &n->items, param);
     }
@@ -798,6 +813,7 @@ static jinja_node *parse_statement(jinja_parser *p)
     if (token_is(t, "macro")) {
         n->kind = JN_MACRO;
         n->a = parse_target_name(p);
+        /* the name is a variable too, in a */
         n->name = n->a->name;
         parse_signature(p, n);
         parse_body(p, &n->body, (const char *const[]){ "endmacro", NULL }, n);
@@ -805,8 +821,10 @@ static jinja_node *parse_statement(jinja_parser *p)
     }
     if (token_is(t, "call")) {
         n->kind = JN_CALLBLOCK;
+        /* the parameters of the caller */
         if (is(p, JT_LPAREN)) parse_signature(p, n);
         n->a = parse_expression(p);
+        /* {% call(args) f(x) %}: the block is what f gets as `caller` */
         if (n->a->kind != JN_CALL) FAIL(p, t->pos, "expected call");
         parse_body(p, &n->body, (const char *const[]){ "endcall", NULL }, n);
         return take(p), n;
@@ -828,6 +846,7 @@ static jinja_node *parse_statement(jinja_parser *p)
         return n->kind = token_is(t, "break") ? JN_BREAK : JN_CONTINUE, n;
     if (chat && token_is(t, "generation")) {
         n->kind = JN_GENERATION;
+        /* such a template tells itself what the assistant wrote */
         p->t->generation = true;
         parse_body(p, &n->body, (const char *const[]){ "endgeneration", NULL }, n);
         return take(p), n;
@@ -874,11 +893,13 @@ static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *en
                        jinja_node *opener)
 {
     descend(p);
+    /* "{% if x: %}" is allowed in jinja2 */
     skip(p, JT_COLON);
     expect(p, JT_BLOCK_END);
     parse_until(p, body, ends);
     if (is(p, JT_EOF)) {
         int64_t line, column;
+        /* the place of the opening tag, since the end says nothing */
         jinja_position(p->t, opener->pos, &line, &column);
         FAIL(p, now(p)->pos, "Unexpected end of template; the block opened at %lld:%lld needs '%s'",
              (long long)line, (long long)column, ends[0]);
@@ -916,6 +937,7 @@ int template_parse(const char *name, ares_view source, template_dialect dialect,
     if (!ares_view_is_utf8(source))
         return ares_fail(ARES_EFORMAT, "template: %s: the template is not UTF-8", name);
     ares_template *t = ares_calloc(1, sizeof *t);
+    /* of the file, for errors */
     t->name = ares_strdup(name);
     t->dialect = dialect;
     t->source = normalise(&t->arena, source);

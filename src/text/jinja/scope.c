@@ -258,19 +258,23 @@ static void search_in(jinja_parser *p, search *q, const jinja_node *n)
     if (n->kind == JN_NAME) {
         for (int i = 0; i < q->n; i++)
             if (ares_view_eq(n->name, q->names[i])) {
+                /* set first: what is read later is that value */
                 if (n->flag) q->gone[i] = true;
                 else if (!q->gone[i]) q->found[i] = true;
             }
     } else {
         bool macro = n->kind == JN_MACRO, with = n->kind == JN_WITH, branch = n->kind == JN_IF;
+        /* the name of a macro is no use of it */
         if (!macro) search_in(p, q, n->a), search_in(p, q, n->b);
         if (n->kind != JN_FOR) search_in(p, q, n->c);
         if (!branch) search_all(p, q, &n->items);
         if (!with || n->more.n) search_all(p, q, &n->more);
+        /* arguments before the body, as jinja2 orders the children of a node */
         search_in(p, q, n->dyn_args), search_in(p, q, n->dyn_kwargs);
         search_all(p, q, &n->body);
         if (branch) search_all(p, q, &n->items);
         search_all(p, q, &n->orelse);
+        /* the test of a loop comes last there */
         if (n->kind == JN_FOR) search_in(p, q, n->c);
     }
     p->nest--;
@@ -303,6 +307,7 @@ static void bind_name(jinja_parser *p, symbols *s, jinja_node *n)
 /* What the evaluator sets when the scope is entered. */
 static jinja_frame frame_of(jinja_parser *p, symbols *s)
 {
+    /* one entry per name that the scope mentions */
     jinja_frame f = { ares_arena_calloc(p->arena, (size_t)s->n + 1, sizeof *f.loads), s->n };
     for (int32_t i = 0; i < s->n; i++) {
         symbol *y = &s->items[i];
@@ -313,6 +318,7 @@ static jinja_frame frame_of(jinja_parser *p, symbols *s)
     return f;
 }
 
+/* up: the function around it, whose variables it may read. */
 static jinja_func *func_new(jinja_parser *p, jinja_func *up)
 {
     jinja_func *f = ares_arena_calloc(p->arena, 1, sizeof *f);
@@ -357,9 +363,11 @@ static void bind_for(jinja_parser *p, scope x, jinja_node *n)
     symbols *body = symbols_new(p, x.s, func), *orelse = symbols_new(p, x.s, func);
     search q = { .names = { ARES_VIEW("loop") }, .n = 1 };
     search_all(p, &q, &n->body);
+    /* made only where the body reads it; a recursive loop is called by it */
     if (n->flag || q.found[0]) n->loop_slot = declare(p, body, ARES_VIEW("loop"));
     visit_target(p, body, n->a);
     visit_all(p, body, &n->body);
+    /* the test runs before the body, with the target as its own variable */
     if (n->c) {
         n->test_func = func_new(p, x.s->func);
         symbols *test = symbols_new(p, x.s, n->test_func);
@@ -393,6 +401,7 @@ static void bind_macro(jinja_parser *p, scope x, jinja_node *n)
     search q = { .names = { ARES_VIEW("caller"), ARES_VIEW("kwargs"), ARES_VIEW("varargs") },
                  .n = 3 };
     search_all(p, &q, &n->body);
+    /* a parameter of that name hides the special variable */
     bool declared[3] = { false };
     int32_t explicit_caller = -1;
     for (int32_t i = 0; i < n->items.n; i++) {
@@ -403,6 +412,7 @@ static void bind_macro(jinja_parser *p, scope x, jinja_node *n)
                 if (k == 0) explicit_caller = i;
             }
     }
+    /* the defaults may name parameters */
     visit_all(p, s, &n->more);
     visit_all(p, s, &n->body);
     if (q.found[0] && explicit_caller >= 0 && explicit_caller < n->items.n - n->more.n)

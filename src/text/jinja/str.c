@@ -28,6 +28,7 @@ METHOD(list_count)
 METHOD(list_index)
 {
     int64_t n = self.u.l->n, from = jinja_int_arg(r, ARG(1), 0), to = jinja_int_arg(r, ARG(2), n);
+    /* a bound before the start is the start */
     if (from < 0) from = ARES_MAX(from + n, 0);
     if (to < 0) to += n;
     for (int64_t i = from; i < ARES_MIN(to, n); i++)
@@ -217,6 +218,7 @@ METHOD(global_range)
     if (v[2] == 0) JINJA_FAIL(r, "range() arg 3 must not be zero");
     jinja_range *g = jinja_alloc(r, sizeof *g);
     *g = (jinja_range){ v[0], v[1], v[2], 0 };
+    /* the distance in the direction of the step */
     __int128 width = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1],
              by = v[2] > 0 ? v[2] : -(__int128)v[2];
     __int128 n = width > 0 ? (width - 1) / by + 1 : 0;
@@ -245,6 +247,7 @@ METHOD(global_dict)
         jinja_iter *it = jinja_iterate(r, a->pos[0]);
         for (jinja_value v; it->next(r, it, &v);) {
             jinja_value pair = jinja_to_list(r, v);
+            /* dict([("a", 1), ("b", 2)]) */
             if (pair.u.l->n != 2)
                 JINJA_FAIL(r, "dictionary update sequence element has length %lld; 2 is required",
                            (long long)pair.u.l->n);
@@ -329,6 +332,7 @@ static bool final_sigma(ares_view s, size_t at, size_t after)
         before = jinja_is_cased(cp);
         break;
     }
+    /* a sigma at the start of a word */
     if (!before) return false;
     for (i = after; i < s.len;) {
         i += step(s, i, &cp);
@@ -429,6 +433,7 @@ static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_
         int64_t i;
         if (!jinja_as_index(*given[k], &i))
             JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
+        /* from the end */
         if (i < 0) i = ARES_MAX(i + n, 0);
         if (k == 0) lo = i;
         else hi = ARES_MIN(i, n);
@@ -474,6 +479,7 @@ METHOD(str_count)
     if (!q.valid) return jinja_int(0);
     jinja_work(r, q.part.len);
     int64_t n = 0;
+    /* "" is before each character and at the end */
     if (what.len == 0) return jinja_int(jinja_count_chars(q.part.data, q.part.len) + 1);
     for (int64_t at = 0; (at = ares_view_find(q.part, what, (size_t)at)) >= 0;
          at += (int64_t)what.len)
@@ -500,7 +506,7 @@ METHOD(str_startswith)
     const char *method = tail ? "endswith" : "startswith";
     refuse_markup(r, self);
     if (ARG(0).kind != JV_TUPLE) return jinja_bool(ends(q, str_arg(r, ARG(0), method), tail));
-    for (int64_t i = 0; i < ARG(0).u.l->n; i++)
+    for (int64_t i = 0; i < ARG(0).u.l->n; i++) /* any of them */
         if (ends(q, str_arg(r, ARG(0).u.l->items[i], method), tail)) return jinja_bool(true);
     return jinja_bool(false);
 }
@@ -538,6 +544,7 @@ METHOD(str_replace)
         uint32_t cp;
         while (left-- > 0) {
             jinja_add(r, &b, with.data, with.len);
+            /* also after the last character */
             if (i >= s.len) break;
             size_t k = step(s, i, &cp);
             jinja_add(r, &b, s.data + i, k);
@@ -620,6 +627,7 @@ METHOD(str_split)
         return part_list(r, &p);
     }
     ares_view by = str_arg(r, ARG(0), "split");
+    /* as Python says */
     if (by.len == 0) JINJA_FAIL(r, "empty separator");
     size_t i = 0;
     for (int64_t at; left-- > 0 && (at = ares_view_find(s, by, i)) >= 0; i = (size_t)at + by.len)

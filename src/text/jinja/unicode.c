@@ -154,6 +154,7 @@ int64_t jinja_count_chars(const char *data, size_t len)
     return n;
 }
 
+/* The general category, Lu, Nd and so on. */
 static utf8proc_category_t category(uint32_t cp)
 {
     return utf8proc_category((utf8proc_int32_t)cp);
@@ -194,6 +195,7 @@ bool jinja_is_cased(uint32_t cp)
  */
 bool jinja_is_case_ignorable(uint32_t cp)
 {
+    /* MidLetter, MidNumLet and Single_Quote of WordBreakProperty.txt */
     static const uint16_t inside_word[] = { 0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,
                                             0x5F4,  0x2018, 0x2019, 0x2024, 0x2027, 0xFE13,
                                             0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A };
@@ -231,6 +233,7 @@ int jinja_upper(uint32_t cp, uint32_t out[3])
 {
     int n = cp < 0x80 ? 0 : special(upper_special, ARES_COUNT(upper_special), cp, out);
     if (n) return n;
+    /* all others map to one code point */
     return out[0] = (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp), 1;
 }
 

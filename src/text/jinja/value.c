@@ -245,6 +245,7 @@ jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
     if (jinja_as_index(v, &i)) return jinja_int(i);
     *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
     if (!*ok) return v;
+    /* as Python says it */
     if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
     /* INT64_MAX is 9.22e18 */
     if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
@@ -355,6 +356,7 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
                 : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10
                                                      : 99;
         if (d >= base) return false;
+        /* an underscore may follow this digit */
         under = false, any = true, nonzero |= d != 0;
         /* negative: reaches INT64_MIN */
         big = big || __builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v);
@@ -517,6 +519,7 @@ jinja_value *jinja_dict_find_name(jinja_run *r, const jinja_dict *d, ares_view n
 
 void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value value)
 {
+    /* a key keeps its place when its value changes */
     jinja_value *old = jinja_dict_find(r, d, key);
     if (old) {
         *old = value;
@@ -526,6 +529,7 @@ void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value va
         d->cap = d->cap ? 2 * d->cap : 8;
         jinja_pair *items = jinja_alloc(r, (size_t)d->cap * sizeof *items);
         if (d->n) memcpy(items, d->items, (size_t)d->n * sizeof *items);
+        /* the old array stays in the arena */
         d->items = items;
         if (d->cap > 8) {
             /* cap is a power of two, so that the mask is all ones */
@@ -760,6 +764,7 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
     if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
     if (v.kind != JV_STR && v.kind != JV_LIST && v.kind != JV_TUPLE && v.kind != JV_RANGE)
         JINJA_FAIL(r, "'%s' object cannot be sliced", jinja_type_name(v));
+    /* by: the step */
     int64_t n = jinja_len(r, v), by = 1;
     if (step.kind == JV_BIG) by = step.u.s->data[0] == '-' ? -INT64_MAX : INT64_MAX;
     else if (step.kind != JV_NONE && step.kind != JV_MISSING &&
@@ -783,6 +788,7 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
         return (jinja_value){ .kind = JV_RANGE, .u.r = g };
     }
     if (v.kind == JV_STR && by == 1) {
+        /* a part of the same text: nothing is copied */
         size_t from = jinja_char_offset(r, v, a), to = count ? jinja_char_offset(r, v, b) : from;
         jinja_value s = jinja_str_view(r, v.u.s->data + from, to - from);
         s.flag = v.flag;
@@ -843,6 +849,7 @@ bool jinja_truth(jinja_run *r, jinja_value v)
     case JV_DICT:
     case JV_VIEW: return v.u.d->n > 0;
     case JV_RANGE: return v.u.r->n > 0;
+    /* a loop is true while it has items */
     case JV_LOOP: return jinja_loop_length(r, v.u.loop) > 0;
     default: return true;
     }
@@ -854,6 +861,7 @@ static int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
     static const char *const words[] = { "==", "!=", "<", "<=", ">", ">=" };
     if (jinja_is_number(a) && jinja_is_number(b)) return jinja_order_numbers(r, a, b);
     if (a.kind == JV_STR && b.kind == JV_STR) {
+        /* bytes of UTF-8 have the order of code points */
         size_t n = ARES_MIN(a.u.s->len, b.u.s->len);
         jinja_work(r, n);
         int c = n ? memcmp(a.u.s->data, b.u.s->data, n) : 0;
@@ -896,6 +904,7 @@ bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
 bool jinja_contains(jinja_run *r, jinja_value item, jinja_value in)
 {
     if (in.kind == JV_STR) {
+        /* 1 in "123" is an error in Python too */
         if (item.kind != JV_STR)
             JINJA_FAIL(r, "'in <string>' requires string as left operand, not %s",
                        jinja_type_name(item));
@@ -907,7 +916,7 @@ bool jinja_contains(jinja_run *r, jinja_value item, jinja_value in)
     if (!jinja_is_iterable(in))
         JINJA_FAIL(r, "argument of type '%s' is not iterable", jinja_type_name(in));
     jinja_iter *it = jinja_iterate(r, in);
-    for (jinja_value v; it->next(r, it, &v);)
+    for (jinja_value v; it->next(r, it, &v);) /* identity first, as Python's `in` does */
         if (jinja_same_object(item, v) || jinja_equal(r, item, v)) return true;
     return false;
 }
@@ -1048,6 +1057,7 @@ static jinja_value repeat(jinja_run *r, jinja_value seq, int64_t times)
     return v;
 }
 
+/* What + joins and * repeats. */
 static bool is_sequence(jinja_value v)
 {
     return v.kind == JV_STR || v.kind == JV_LIST || v.kind == JV_TUPLE;
@@ -1087,6 +1097,7 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
         JINJA_UNSUPPORTED(r, "'%%' of a str (formatting) is not supported; join with '~'");
     if (jinja_is_number(a) && jinja_is_number(b)) {
         if (a.kind == JV_BIG || b.kind == JV_BIG) too_big(r);
+        /* int ** int may be a float: 2 ** -1 is 0.5 */
         if (op == JOP_POW) return jinja_power(r, a, b);
         if (jinja_as_index(a, &i) && jinja_as_index(b, &j)) return int_binary(r, op, i, j);
         return float_binary(r, op, jinja_as_double(r, a), jinja_as_double(r, b));
@@ -1102,6 +1113,7 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
         JINJA_UNSUPPORTED(r, "set operations");
     if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED)
         JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
+    /* Python has a message of its own for this */
     if (op == JOP_ADD && a.kind == JV_STR)
         JINJA_FAIL(r, "can only concatenate str (not \"%s\") to str", jinja_type_name(b));
     JINJA_FAIL(r, "unsupported operand type(s) for %s: '%s' and '%s'", words[op],
@@ -1118,6 +1130,7 @@ jinja_value jinja_negate(jinja_run *r, jinja_value a)
         /* the one integer beyond 64 bits whose negative is within */
         if (ares_view_is(digits, "9223372036854775808")) return jinja_int(INT64_MIN);
         jinja_buf b = { 0 };
+        /* the sign is part of its text */
         if (digits.data[0] != '-') jinja_add(r, &b, "-", 1);
         jinja_add(r, &b, digits.data + (digits.data[0] == '-'),
                   digits.len - (digits.data[0] == '-'));

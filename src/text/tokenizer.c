@@ -390,25 +390,22 @@ static const added_token *find(const added_set *set, const unsigned char *text, 
     return NULL;
 }
 
-/* The character that ends at byte `at`, which is above 0. */
-static uint32_t char_before(const unsigned char *text, size_t at)
+/* The character that ends at byte `at`, which is above 0; *width: its bytes. */
+static uint32_t char_before(const unsigned char *text, size_t at, size_t *width)
 {
     const unsigned char *p = text + at - 1;
     while (!unicode_is_start(*p)) p--;
+    *width = (size_t)(text + at - p);
     return unicode_next(&p);
 }
 
-/* The character that begins at byte `at`. */
-static uint32_t char_at(const unsigned char *text, size_t at)
+/* The character that begins at byte `at`; *width: its bytes. */
+static uint32_t char_at(const unsigned char *text, size_t at, size_t *width)
 {
     const unsigned char *p = text + at;
-    return unicode_next(&p);
-}
-
-/* Bytes of a character in UTF-8. */
-static size_t width_of(uint32_t c)
-{
-    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    uint32_t c = unicode_next(&p);
+    *width = (size_t)(p - text) - at;
+    return c;
 }
 
 /*
@@ -417,24 +414,23 @@ static size_t width_of(uint32_t c)
  */
 static void added_split(const added_set *set, bool split_special, const piece *p, pieces *out)
 {
-    size_t done = 0, from = 0, start, end;
+    size_t done = 0, from = 0, start, end, width;
     const added_token *token;
     while (set->token_count && (token = find(set, p->at, p->len, from, &start, &end))) {
         /* a match hides tokens that begin inside it, even when it is refused below */
         from = end;
         if (split_special && token->special) continue;
-        if (token->single_word && ((start > 0 && unicode_is_word(char_before(p->at, start))) ||
-                                   (end < p->len && unicode_is_word(char_at(p->at, end)))))
+        if (token->single_word &&
+            ((start > 0 && unicode_is_word(char_before(p->at, start, &width))) ||
+             (end < p->len && unicode_is_word(char_at(p->at, end, &width)))))
             continue;
         if (token->lstrip) {
-            while (start > 0 && unicode_is_space(char_before(p->at, start)))
-                start -= width_of(char_before(p->at, start));
+            while (start > 0 && unicode_is_space(char_before(p->at, start, &width))) start -= width;
             /* not into the token before, which took that white space */
             start = ARES_MAX(start, done);
         }
         if (token->rstrip)
-            while (end < p->len && unicode_is_space(char_at(p->at, end)))
-                end += width_of(char_at(p->at, end));
+            while (end < p->len && unicode_is_space(char_at(p->at, end, &width))) end += width;
         add_part(p, done, start, -1, out);
         add_part(p, start, end, token->id, out);
         done = end;

@@ -237,7 +237,7 @@ FILTER(filter_title)
             /* the first character in upper case, the rest in lower case */
             int first = jinja_decode(t.data + from, t.len - from, &cp);
             uint32_t out[3];
-            int n = jinja_upper(cp, out);
+            int n = jinja_map_case(JINJA_UPPER, cp, out);
             for (int j = 0; j < n; j++) jinja_add_cp(r, &b, out[j]);
             jinja_value rest = jinja_str_view(r, t.data + from + first, i - from - (size_t)first);
             jinja_add_str(r, &b, jinja_str_call(r, "lower", rest, NULL, 0));

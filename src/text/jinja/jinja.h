@@ -460,10 +460,12 @@ bool jinja_is_decimal(uint32_t cp);
 bool jinja_is_cased(uint32_t cp); /* a letter of lower, upper or title case */
 bool jinja_is_printable(uint32_t cp);
 bool jinja_is_case_ignorable(uint32_t cp);
-/* Case mappings of one code point; return how many code points out has. */
-int jinja_upper(uint32_t cp, uint32_t out[3]);
-int jinja_title(uint32_t cp, uint32_t out[3]);
-int jinja_lower(uint32_t cp, uint32_t out[3]); /* without the rule of the final sigma */
+/*
+ * Maps one code point to a case, without the rule of the final sigma; returns how many code points
+ * out has.
+ */
+typedef enum { JINJA_UPPER, JINJA_LOWER, JINJA_TITLE } jinja_case;
+int jinja_map_case(jinja_case to, uint32_t cp, uint32_t out[3]);
 /* Source to a template, NULL on failure. name stands for it in errors. (parse.c) */
 int template_parse(const char *name, ares_view source, template_dialect dialect,
                    ares_template **out);

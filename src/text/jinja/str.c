@@ -357,15 +357,10 @@ METHOD(str_recase)
         size_t at = i;
         i += step(s, i, &cp);
         bool title = (how == TITLE && !cased) || (how == CAPITALIZE && first);
-        int n;
-        /* one code point may become three */
-        if (how == UPPER) n = jinja_upper(cp, out);
-        else if (title) n = jinja_title(cp, out);
-        else {
-            n = jinja_lower(cp, out);
-            /* U+03A3 becomes U+03C2 at the end of a word, else U+03C3 */
-            if (cp == 0x3A3 && final_sigma(s, at, i)) out[0] = 0x3C2;
-        }
+        jinja_case to = how == UPPER ? JINJA_UPPER : title ? JINJA_TITLE : JINJA_LOWER;
+        int n = jinja_map_case(to, cp, out); /* one code point may become three */
+        /* U+03A3 becomes U+03C2 at the end of a word, else U+03C3 */
+        if (to == JINJA_LOWER && cp == 0x3A3 && final_sigma(s, at, i)) out[0] = 0x3C2;
         for (int k = 0; k < n; k++) jinja_add_cp(r, &b, out[k]);
         cased = jinja_is_cased(cp);
     }

@@ -228,25 +228,19 @@ bool jinja_is_printable(uint32_t cp)
     }
 }
 
-/* The mappings give one to three code points and return how many. */
-int jinja_upper(uint32_t cp, uint32_t out[3])
+int jinja_map_case(jinja_case to, uint32_t cp, uint32_t out[3])
 {
-    int n = cp < 0x80 ? 0 : special(upper_special, ARES_COUNT(upper_special), cp, out);
-    if (n) return n;
+    int n = 0;
+    utf8proc_int32_t c = (utf8proc_int32_t)cp;
+    if (to == JINJA_LOWER) {
+        /* capital I with a dot: the one letter whose lower case has two code points */
+        if (cp == 0x130) return out[0] = 'i', out[1] = 0x307, 2;
+        return out[0] = (uint32_t)utf8proc_tolower(c), 1;
+    }
+    bool upper = to == JINJA_UPPER;
+    if (cp >= 0x80) /* no ASCII letter is special */
+        n = upper ? special(upper_special, ARES_COUNT(upper_special), cp, out)
+                  : special(title_special, ARES_COUNT(title_special), cp, out);
     /* all others map to one code point */
-    return out[0] = (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp), 1;
-}
-
-int jinja_title(uint32_t cp, uint32_t out[3])
-{
-    int n = cp < 0x80 ? 0 : special(title_special, ARES_COUNT(title_special), cp, out);
-    if (n) return n;
-    return out[0] = (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp), 1;
-}
-
-int jinja_lower(uint32_t cp, uint32_t out[3])
-{
-    /* capital I with a dot: the one letter whose lower case has two code points */
-    if (cp == 0x130) return out[0] = 'i', out[1] = 0x307, 2;
-    return out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), 1;
+    return n ? n : (out[0] = (uint32_t)(upper ? utf8proc_toupper(c) : utf8proc_totitle(c)), 1);
 }

@@ -603,6 +603,7 @@ static void config_bind_option(ares_config *cfg, const config_option *o, config_
     /* into NULL: the option is checked, and the value thrown away */
     void *field = o->into ? (char *)o->into + o->option->offset : (void *)&scratch;
     write_null(o->option->type, field);
+    /* whether the field has the value of the user */
     bool bound = false;
     if (config_is_required(node)) {
         /* faults of a default have the place of the map that lacks it */
@@ -651,6 +652,7 @@ void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *tab
     const ares_option *options = table(&n);
     path = ares_arena_printf(&cfg->arena, "%s", path);
     config_node *map = config_walk(cfg->root, path), *where = map;
+    /* null stands for an empty map */
     bool wrong = map && map->kind != CONFIG_MAP && config_value_of(map).type != CONFIG_NULL;
     if (wrong && map->state != CONFIG_BROKEN)
         config_value_fault(cfg, map, path, "must be a map of options");
@@ -744,8 +746,10 @@ int ares_config_finish(ares_config *cfg)
         bool first = true;
         for (int k = 0; k < i; k++) first = first && strcmp(cfg->bound.items[k].path, path) != 0;
         const config_node *map = config_walk(cfg->root, path);
+        /* several tables may share a path: it is checked once, against all */
         if (first && map && map->kind == CONFIG_MAP) check_bound(cfg, path, map, "");
     }
+    /* the report may be asked for again */
     cfg->bound.count = 0;
     /* all faults together, as one error */
     return config_report(cfg);

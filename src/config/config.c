@@ -43,6 +43,7 @@ static void push(ares_config *cfg, const config_node *where, ares_str *text)
 {
     config_fault f = { INT32_MAX, 0, cfg->faults.count,
                        ares_arena_copy(&cfg->arena, text->data, text->len) };
+    /* a default has no place */
     if (where && where->layer) f.layer = where->layer, f.line = where->line;
     ares_str_fini(text);
     CONFIG_PUSH(&cfg->faults, f);
@@ -71,6 +72,7 @@ static void config_value_faultv(ares_config *cfg, const config_node *where, cons
     add_place(&text, where);
     bool kept = where && where->written && strncmp(path, "x-", 2) == 0; /* for a translation */
     ares_str_add_z(&text, kept ? where->written : path);
+    /* "???" is no value to show */
     if (where && !config_is_required(where)) {
         ares_str_add_z(&text, " = ");
         config_node_show(where, &text);
@@ -244,6 +246,7 @@ int ares_config_fault_count(const ares_config *cfg)
  * The tree holds the default of every declared option; layers change it in place (layer.c).
  */
 
+/* An empty configuration; rooms add their options to it. */
 ares_config *ares_config_new(void)
 {
     ares_config *cfg = ares_calloc(1, sizeof *cfg);
@@ -286,6 +289,7 @@ config_option *config_option_at(const ares_config *cfg, const char *path)
 void config_add_default(ares_config *cfg, config_node *under, const ares_option *option)
 {
     const char *path = option->path, *error;
+    /* the sections before the last word */
     for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
         config_node *section = config_node_find(under, path, (size_t)(dot - path));
         if (!section) {
@@ -374,6 +378,7 @@ void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_t
         } else {
             ARES_ASSERT(!config_walk(cfg->root, path)); /* not a section already */
             ares_option whole = *o;
+            /* from the root, with the prefix */
             whole.path = path;
             config_add_default(cfg, cfg->root, &whole);
             ares_map_put(cfg->by_path, ares_view_of(path), cfg->options.count);
@@ -434,6 +439,7 @@ const ares_json *ares_config_get(const ares_config *cfg, const char *path)
     return node ? node->json : NULL;
 }
 
+/* The scalar as text; NULL for null, maps, lists and what is not there. */
 const char *ares_config_get_text(const ares_config *cfg, const char *path)
 {
     const config_node *node = config_walk(cfg->root, path);
@@ -457,6 +463,7 @@ bool ares_config_is_set(const ares_config *cfg, const char *path)
     return node && any_set(node);
 }
 
+/* The name by which the user gave the option, where that is another one; else NULL. */
 const char *ares_config_written(const ares_config *cfg, const char *path)
 {
     const config_node *node = config_walk(cfg->root, path);

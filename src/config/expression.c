@@ -70,6 +70,7 @@ static double fail(run *r, const char *what)
 /* The remainder has the sign of the divisor. */
 static double modulo(double a, double b)
 {
+    /* fmod has the sign of a: -7 % 3 is 2 in Python */
     double m = fmod(a, b);
     return m == 0 ? copysign(0, b) : (m < 0) != (b < 0) ? m + b : m;
 }
@@ -187,6 +188,7 @@ static double f_round(const double *x, int n, run *r)
 {
     char text[400];
     if (n == 1) return whole(x[0], nearbyint(x[0]), r);
+    /* round(x, digits) */
     if (!isfinite(x[1]) || x[1] != floor(x[1])) return fail(r, "round to a fraction of a digit");
     if (!isfinite(x[0]) || x[1] > 323) return x[0];
     /* to more digits than a float has before its point */
@@ -239,6 +241,7 @@ static double f_log10(const double *x, int n, run *r)
     (void)n;
     return logarithm(x[0], log10l, r);
 }
+/* pow(a, b), which is a ** b. */
 static double f_pow(const double *x, int n, run *r)
 {
     (void)n;
@@ -253,6 +256,7 @@ static double f_pow(const double *x, int n, run *r)
 ANGLE(f_sin, sinl)
 ANGLE(f_cos, cosl)
 ANGLE(f_tan, tanl)
+/* For any argument, infinite ones included. */
 static double f_tanh(const double *x, int n, run *r)
 {
     (void)n, (void)r;
@@ -290,6 +294,7 @@ static const struct {
 } constants[] = { { "pi", 3.14159265358979323846 },
                   { "e", 2.7182818284590452354 },
                   { "inf", INFINITY } };
+/* words of the grammar, which name neither the step nor a constant */
 static const char *const keywords[] = { "if",     "else", "and",   "or",  "not",
                                         "lambda", "True", "False", "None" };
 
@@ -448,6 +453,7 @@ static const node *number(parser *s)
 /* The arguments of functions[f] in brackets. where: the function's name, for errors. */
 static const node *call(parser *s, const char *where, int f)
 {
+    /* none is given by keyword */
     const node *arguments[MAX_ARGUMENTS];
     int n = 0;
     if (!take(s, "(")) return refuse(s, s->p, "'(' was expected after a function");
@@ -474,8 +480,10 @@ static const node *name(parser *s)
 {
     const char *start = s->p;
     ares_view v = peek_name(s);
+    /* after "math." only what that module has */
     bool math = false;
     s->p += v.len;
+    /* first, so that a lambda may name its step "e" */
     if (ares_view_eq(v, s->parameter)) return make(s, (node){ .op = OP_STEP });
     if (is_word(v, "True")) return make(s, (node){ .op = OP_NUMBER, .number = 1 });
     if (is_word(v, "False")) return make(s, (node){ .op = OP_NUMBER, .number = 0 });
@@ -506,6 +514,7 @@ static const node *atom(parser *s)
     if (letter(c)) return name(s);
     if (!take(s, "(")) return refuse(s, s->p, "a number, a name or '(' was expected");
     const node *n = conditional(s);
+    /* only one expression: there are no tuples */
     if (n && !take(s, ")")) return refuse(s, s->p, "')' was expected");
     return n;
 }
@@ -647,6 +656,7 @@ int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const
                          EXPRESSION_BYTES);
     s.end = kept + text.len;
     if (take_word(&s, "lambda")) {
+        /* lambda t: 0.5 * t */
         s.parameter = peek_name(&s);
         if (!s.parameter.len || is_keyword(s.parameter))
             return (void)refuse(&s, s.p, "the name of the step was expected: lambda step: ..."),
@@ -657,6 +667,7 @@ int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const
     }
     const node *root = conditional(&s);
     blanks(&s);
+    /* what stands after a whole expression */
     if (root && s.p < s.end) (void)refuse(&s, s.p, "the expression should end here");
     if (root && root->none && !none_allowed)
         (void)refuse(&s, s.text, "None is a value of reward caps only");

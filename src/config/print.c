@@ -59,6 +59,7 @@ static void add_literal(ares_str *out, const char *text)
 static void emit_scalar(ares_str *out, const config_node *node, bool raw)
 {
     config_value v = config_value_of(node);
+    /* the mark of a value that is still missing */
     if (config_is_required(node)) ares_str_add_z(out, "???");
     else if (v.type == CONFIG_NULL) ares_str_add_z(out, "null");
     else if (v.type == CONFIG_BOOL) ares_str_add_z(out, v.boolean ? "true" : "false");
@@ -68,6 +69,7 @@ static void emit_scalar(ares_str *out, const config_node *node, bool raw)
         ares_str_add_z(&text, ""); /* never a NULL pointer */
         if (raw) ares_str_add_z(&text, node->text);
         else add_literal(&text, node->text);
+        /* not what would be read back as something else */
         if (is_plain(text.data) && config_value_read(text.data, false).type == CONFIG_STRING &&
             !config_is_yes_no(text.data))
             ares_str_add_z(out, text.data);
@@ -109,6 +111,7 @@ void config_node_show(const config_node *node, ares_str *out)
     enum { SHOWN = 72 };
     size_t start = out->len;
     config_value value = config_value_of(node);
+    /* numbers and flags without quotes */
     bool text = node->kind == CONFIG_SCALAR && value.type == CONFIG_STRING;
     if (text) {
         ares_str_add_char(out, '\'');
@@ -175,6 +178,7 @@ static void emit_block(ares_str *out, const config_node *node, int depth, bool s
     }
 }
 
+/* The whole configuration as YAML that reads back as the same. */
 void ares_config_print(const ares_config *cfg, ares_str *out)
 {
     emit_block(out, cfg->root, 0, false);
@@ -195,6 +199,7 @@ static void add_meaning(ares_str *out, const config_option *o)
     ares_option_type type = o->option->type;
     bool null = o->constraint[0] == '?' ||
                 (*o->option->text && config_value_read(o->option->text, false).type == CONFIG_NULL);
+    /* the constraint is a list of words, not of ranges */
     bool words = type == ARES_OPTION_choice ||
                  (type == ARES_OPTION_texts && body.len && !ares_view_is(body, "nonempty"));
     if (type != ARES_OPTION_choice && (type != ARES_OPTION_tree || !body.len))
@@ -209,6 +214,7 @@ static void add_meaning(ares_str *out, const config_option *o)
         else ares_str_add_char(out, body.data[i]);
     }
     if (hash) {
+        /* "#2+" -> "at least 2 items" */
         size_t n = strlen(hash + 1);
         bool more = hash[n] == '+';
         ares_str_addf(out, ", %s%.*s items", more ? "at least " : "", (int)(n - more), hash + 1);
@@ -306,6 +312,7 @@ static void help(const ares_config *cfg, const config_node *map, const char *pat
             help_option(out, o, child->key, depth);
             continue;
         }
+        /* an empty line between the sections of the top */
         if (depth == 0 && out->len) ares_str_add_char(out, '\n');
         indent(out, depth);
         config_emit_key(out, child->key);
@@ -314,6 +321,7 @@ static void help(const ares_config *cfg, const config_node *map, const char *pat
     }
 }
 
+/* word: a path, another trainer's name for one, or a word of names and docs; NULL: all options. */
 int ares_config_help(ares_config *cfg, const char *word, ares_str *out)
 {
     asked a = { .word = word ? word : "" };

@@ -114,6 +114,7 @@ static const char *hint(jinja_run *r, const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    /* vsnprintf gives the length that it would have had */
     size_t len = (size_t)ARES_MIN(n, (int)sizeof text - 1);
     char *copy = jinja_alloc(r, len + 1);
     return memcpy(copy, text, len + 1);
@@ -145,6 +146,7 @@ static void enter_frame(jinja_run *r, jinja_act *act, const jinja_frame *f)
         const jinja_load *l = &f->loads[i];
         if (l->how == JLOAD_RESOLVE) { /* from the context, else a global function */
             const jinja_value *v = jinja_dict_find_name(r, r->context, l->name);
+            /* a variable wins over a function of its name */
             const jinja_builtin *fn = v ? NULL : jinja_find_global(l->name, r->t->dialect);
             /* a variable hides the function of its name */
             act->slots[l->slot] = v    ? *v
@@ -185,6 +187,7 @@ static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja
                 JINJA_FAIL(r, "not enough values to unpack (expected %d, got %d)", n, i);
         /* a, b = (1, 2, 3) */
         if (it->next(r, it, &extra)) JINJA_FAIL(r, "too many values to unpack (expected %d)", n);
+        /* targets may be tuples in turn: a, (b, c) */
         for (int32_t i = 0; i < n; i++) assign(r, act, target->items.items[i], items[i]);
     }
 }
@@ -607,6 +610,7 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
         /* scope.c has found the place of every name */
         v = *slot(act, n->up, n->slot);
         if (v.kind != JV_MISSING) return v;
+        /* an error only where it is used */
         return jinja_undefined(hint(r, "'%.*s' is undefined", jinja_shown(n->name), n->name.data));
     case JN_TUPLE:
     case JN_LIST:
@@ -625,6 +629,7 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
         if (n->c) return jinja_eval(r, act, n->c);
         return jinja_undefined(
             "the inline if-expression evaluated to false and no else section was defined.");
+    /* Python gives the operand that decides, not a bool */
     case JN_OR:
         v = jinja_eval(r, act, n->a);
         return jinja_truth(r, v) ? v : jinja_eval(r, act, n->b);
@@ -708,6 +713,7 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
         over = jinja_iter_new(r, next_filtered, over, f);
     }
     jinja_loop *l = jinja_alloc(r, sizeof *l);
+    /* length -1: not known yet */
     *l = (jinja_loop){
         .over = over, .it = jinja_iterate(r, over), .index0 = -1, .length = -1, .depth0 = depth
     };
@@ -790,6 +796,7 @@ static void run_generation(jinja_run *r, jinja_act *act, const jinja_node *n)
                              "loop or other generation block");
     int64_t start = (int64_t)r->out->len;
     jinja_args none = { 0 };
+    /* no block lies inside another */
     r->in_generation = true;
     run_macro(r, n, act, &none);
     if (!track) return;
@@ -863,6 +870,7 @@ static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list)
     jinja_enter(r);
     for (int32_t i = 0; i < list->n && how == GO; i++) {
         r->at = list->items[i];
+        /* the limit bounds empty loops too */
         if (++r->steps > r->step_limit) jinja_work(r, 0);
         how = run(r, act, list->items[i]);
     }
@@ -886,6 +894,7 @@ static int guarded(jinja_run *r, const ares_json *context)
 {
     if (setjmp(r->fail)) return r->code;
     r->context = context ? jinja_from_json(r, context).u.d : jinja_dict_new(r);
+    /* the template itself is the outermost function */
     jinja_act *act = act_new(r, &r->t->func, NULL);
     enter_frame(r, act, &r->t->frame);
     run_all(r, act, &r->t->body);
@@ -900,6 +909,7 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
                          t->name);
     jinja_run *r = ares_calloc(1, sizeof *r);
     jinja_buf top = { 0 };
+    /* spans before it belong to other texts */
     int64_t first = spans ? spans->n : 0;
     *r = (jinja_run){ .t = t,
                       /* bytes and steps that no published template comes near */

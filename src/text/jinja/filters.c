@@ -160,6 +160,7 @@ static path path_of(jinja_run *r, jinja_value v)
     }
     jinja_value dot = jinja_str_view(r, ".", 1),
                 list = jinja_str_call(r, "split", jinja_plain(r, v), &dot, 1);
+    /* split at dots */
     p = (path){ list.u.l->items, list.u.l->n };
     for (int64_t i = 0; i < p.n; i++) {
         int64_t number;
@@ -491,6 +492,7 @@ FILTER(filter_first)
 FILTER(filter_last)
 {
     (void)a;
+    /* as Python's reversed(v), which refuses generators */
     if (self.kind == JV_ITER || !jinja_is_iterable(self))
         JINJA_FAIL(r, "'%s' object is not reversible", jinja_type_name(self));
     jinja_value v = jinja_to_list(r, self);
@@ -501,6 +503,7 @@ FILTER(filter_last)
 FILTER(filter_reverse)
 {
     (void)a;
+    /* "abc" | reverse -> "cba" */
     if (self.kind == JV_STR) return jinja_slice(r, self, jinja_none(), jinja_none(), jinja_int(-1));
     if (!jinja_is_iterable(self)) JINJA_FAIL(r, "argument must be iterable");
     jinja_value v = jinja_to_list(r, self);
@@ -596,6 +599,7 @@ FILTER(filter_sum)
     path p = path_of(r, ARG(0));
     jinja_value total = GIVEN(1) ? ARG(1) : jinja_int(0), v;
     jinja_iter *it = jinja_iterate(r, self);
+    /* as Python: texts are joined, not summed */
     if (total.kind == JV_STR) JINJA_FAIL(r, "sum() can't sum strings [use ''.join(seq) instead]");
     while (it->next(r, it, &v)) total = jinja_binary(r, JOP_ADD, total, follow(r, p, v, missing));
     return total;

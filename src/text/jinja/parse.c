@@ -128,6 +128,7 @@ static void descend(jinja_parser *p)
                           JINJA_NEST);
 }
 
+/* A node of this kind; pos: its place in the source, for errors. */
 static jinja_node *node(jinja_parser *p, jinja_node_kind kind, uint32_t pos)
 {
     jinja_node *n = ares_arena_calloc(p->arena, 1, sizeof *n);
@@ -150,6 +151,7 @@ static void push(jinja_parser *p, jinja_nodes *list, jinja_node *n)
     list->items[list->n++] = n;
 }
 
+/* A text that lives as long as the template. */
 static jinja_value text_value(jinja_parser *p, ares_view text)
 {
     jinja_string *s = ares_arena_alloc(p->arena, sizeof *s);
@@ -667,6 +669,7 @@ static jinja_node *parse_primary(jinja_parser *p, bool with_namespace)
     }
     case JT_INT:
     case JT_FLOAT: return number(p, take(p));
+    /* brackets around one expression, or a tuple */
     case JT_LPAREN: {
         take(p);
         descend(p);
@@ -677,6 +680,7 @@ static jinja_node *parse_primary(jinja_parser *p, bool with_namespace)
     }
     case JT_LBRACKET: return parse_bracketed(p, JN_LIST, JT_RBRACKET);
     case JT_LBRACE: return parse_bracketed(p, JN_DICT, JT_RBRACE);
+    /* no expression begins with this token */
     default: FAIL(p, t->pos, "unexpected '%s'", jinja_token_word(t->type));
     }
 }
@@ -689,6 +693,7 @@ static void check_target(jinja_parser *p, jinja_node *n)
         n->flag = true;
     } else if (n->kind == JN_TUPLE) {
         for (int32_t i = 0; i < n->items.n; i++) check_target(p, n->items.items[i]);
+        /* {% set f(x) = 1 %} */
     } else if (n->kind != JN_NSREF) {
         FAIL(p, n->pos, "can't assign to this expression");
     }
@@ -842,6 +847,7 @@ static jinja_node *parse_statement(jinja_parser *p)
         }
         return n;
     }
+    /* jinja2 has them as the extension loopcontrols */
     if (chat && (token_is(t, "break") || token_is(t, "continue")))
         return n->kind = token_is(t, "break") ? JN_BREAK : JN_CONTINUE, n;
     if (chat && token_is(t, "generation")) {
@@ -879,6 +885,7 @@ static void parse_until(jinja_parser *p, jinja_nodes *body, const char *const *e
             expect(p, JT_VARIABLE_END);
         } else {
             int k = 0;
+            /* NULL: the whole template, which no word ends */
             while (ends && ends[k] && !is_word(p, ends[k])) k++;
             /* the word is left for the caller, which knows what it opened */
             if (ends && ends[k]) return;
@@ -934,6 +941,7 @@ int template_parse(const char *name, ares_view source, template_dialect dialect,
     if (source.len > (size_t)16 << 20)
         return ares_fail(ARES_ELIMIT, "template: %s: a template of %zu bytes; at most 16 MiB", name,
                          source.len);
+    /* checked once, so that all later decoding is of valid text */
     if (!ares_view_is_utf8(source))
         return ares_fail(ARES_EFORMAT, "template: %s: the template is not UTF-8", name);
     ares_template *t = ares_calloc(1, sizeof *t);
@@ -952,6 +960,7 @@ int template_parse(const char *name, ares_view source, template_dialect dialect,
     }
     jinja_lex(p);
     parse_until(p, &t->body, NULL);
+    /* all names get their places, or the template is refused */
     jinja_resolve(p);
     *out = t;
     return ARES_OK;

@@ -126,6 +126,7 @@ static void store(jinja_parser *p, symbols *s, ares_view name)
     symbol *y = find(p, s, name);
     if (!y) {
         struct symbol_ref outer;
+        /* an outer variable of this name, as it is when the scope is entered */
         bool has = s->parent && find_ref(p, s->parent, name, &outer);
         y = define(p, s, name, has ? JLOAD_ALIAS : JLOAD_UNDEFINED);
         if (has) y->from = outer;
@@ -159,6 +160,7 @@ static symbols copy_of(jinja_parser *p, const symbols *s)
 static void merge(jinja_parser *p, symbols *s, symbols *branches, int n)
 {
     symbols before = copy_of(p, s);
+    /* all that any of the branches mentions */
     for (int b = 0; b < n; b++)
         for (int32_t i = 0; i < branches[b].n; i++) {
             symbol *from = &branches[b].items[i], *y = define(p, s, from->name, from->how);
@@ -201,6 +203,7 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
         jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
     switch (n->kind) {
     case JN_NAME:
+        /* flag: the name is assigned here */
         if (n->flag) store(p, s, n->name);
         else load(p, s, n->name);
         break;
@@ -373,6 +376,7 @@ static void bind_for(jinja_parser *p, scope x, jinja_node *n)
         symbols *test = symbols_new(p, x.s, n->test_func);
         visit_target(p, test, n->a);
         visit(p, test, n->c);
+        /* d: the target in the scope of the test */
         n->d = clone_target(p, n->a);
         n->test_frame = frame_of(p, test);
         bind(p, (scope){ .s = test }, n->d);

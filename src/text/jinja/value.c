@@ -80,6 +80,7 @@ jinja_value jinja_str_buf(jinja_run *r, jinja_buf *b)
 jinja_value jinja_list_new(jinja_run *r, int64_t n, jinja_kind kind)
 {
     jinja_list *l = jinja_alloc(r, sizeof *l);
+    /* before the size in bytes could overflow */
     if (n > (int64_t)1 << 32) jinja_fail(r, ARES_ELIMIT, "a list of %lld elements", (long long)n);
     l->n = n;
     /* + 1, so that an empty list has memory too */
@@ -122,6 +123,7 @@ void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len)
     jinja_work(r, len);
 }
 
+/* A text that ends with a NUL. */
 void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z)
 {
     jinja_add(r, b, z, strlen(z));
@@ -129,6 +131,7 @@ void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z)
 
 void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, int64_t times)
 {
+    /* as in Python "ab" * -1 is empty */
     if (times <= 0 || len == 0) return;
     size_t total;
     /* fails at the limit of memory */
@@ -163,6 +166,7 @@ int64_t jinja_chars(jinja_run *r, jinja_value v)
 size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index)
 {
     jinja_string *s = v.u.s;
+    /* all characters have one byte */
     if (jinja_chars(r, v) == (int64_t)s->len) return (size_t)index; /* ASCII */
     size_t i = 0;
     for (; index > 0 && i < s->len; index--) do
@@ -231,6 +235,7 @@ double jinja_as_double(jinja_run *r, jinja_value v)
     if (v.kind == JV_INT) return (double)v.u.i;
     if (v.kind == JV_FLOAT) return v.u.f;
     if (v.kind != JV_BIG) JINJA_FAIL(r, "must be real number, not %s", jinja_type_name(v));
+    /* the digits of an integer beyond 64 bits */
     double x = strtod(v.u.s->data, NULL);
     if (isinf(x)) JINJA_FAIL(r, "int too large to convert to float");
     return x;
@@ -271,6 +276,7 @@ static int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
         c = c < 0 ? -1 : c > 0;
         return a_minus ? -c : c;
     }
+    /* 0 where the value is a float */
     int64_t i = 0, j = 0;
     bool whole = jinja_as_index(a, &i);
     if (jinja_as_index(b, &j) && whole) return i < j ? -1 : i > j;
@@ -379,6 +385,7 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
     jinja_work(r, s.len);
     refuse_other_digits(r, s);
     s = jinja_strip(s);
+    /* without underscores, and with a NUL for strtod */
     char *text = jinja_alloc(r, s.len + 1);
     size_t n = 0;
     for (size_t i = 0; i < s.len; i++) {
@@ -429,6 +436,7 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
 jinja_dict *jinja_dict_new(jinja_run *r)
 {
     jinja_dict *d = jinja_alloc(r, sizeof *d);
+    /* no entries and no index yet */
     memset(d, 0, sizeof *d);
     return d;
 }
@@ -492,6 +500,7 @@ static uint64_t hash_of(jinja_run *r, jinja_value v)
 static void index_put(jinja_dict *d, uint64_t h, int32_t at)
 {
     int64_t i = (int64_t)(h & (uint64_t)d->mask);
+    /* -1: a free slot */
     while (d->index[i] >= 0) i = (i + 1) & d->mask;
     d->index[i] = at;
 }
@@ -891,6 +900,7 @@ bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
     switch (op) {
     case JOP_EQ: return jinja_equal(r, a, b);
     case JOP_NE: return !jinja_equal(r, a, b);
+    /* a in b */
     case JOP_IN: return jinja_contains(r, a, b);
     case JOP_NOTIN: return !jinja_contains(r, a, b);
     default: break;

@@ -144,26 +144,6 @@ void ares_checkpoint_abandon(const char *temporary)
     ares_free(message);
 }
 
-static bool is_rolling(const char *name)
-{
-    return strncmp(name, "rolling_", 8) == 0;
-}
-
-/* Step of a complete checkpoint's name, -1 for anything else. */
-static int64_t step_of(const char *dir, const char *name)
-{
-    if (strncmp(name, "step_", 5) != 0 && !is_rolling(name)) return -1;
-    const char *digits = strchr(name, '_') + 1;
-    size_t n = strspn(digits, "0123456789"), zeros = strspn(digits, "0");
-    int64_t step = 0;
-    if (n == 0 || digits[n] || (zeros < n && !ares_parse_i64(ares_view_of(digits + zeros), &step)))
-        return -1;
-    ares_str path = { 0 };
-    bool whole = ares_dir_exists(ares_path_join(&path, dir, name));
-    ares_str_fini(&path);
-    return whole ? step : -1;
-}
-
 typedef enum { STEPS = 1, ROLLING = 2 } kinds;
 typedef struct list {
     kinds wanted;
@@ -172,12 +152,22 @@ typedef struct list {
     int n, cap;
 } list;
 
+/* Adds an entry of dir to the list if it is a checkpoint of a wanted kind: step_12, rolling_7. */
 static int collect(void *ctx, const char *dir, const char *name)
 {
     list *l = ctx;
-    int64_t step = step_of(dir, name);
-    if (step < 0 || strlen(name) >= 64 || !(l->wanted & (is_rolling(name) ? ROLLING : STEPS)))
+    bool rolling = strncmp(name, "rolling_", 8) == 0;
+    if (!rolling && strncmp(name, "step_", 5) != 0) return ARES_OK;
+    if (strlen(name) >= 64 || !(l->wanted & (rolling ? ROLLING : STEPS))) return ARES_OK;
+    const char *digits = strchr(name, '_') + 1;
+    size_t n = strspn(digits, "0123456789"), zeros = strspn(digits, "0");
+    int64_t step = 0;
+    if (n == 0 || digits[n] || (zeros < n && !ares_parse_i64(ares_view_of(digits + zeros), &step)))
         return ARES_OK;
+    ares_str path = { 0 };
+    bool whole = ares_dir_exists(ares_path_join(&path, dir, name));
+    ares_str_fini(&path);
+    if (!whole) return ARES_OK;
     if (l->n == l->cap) {
         l->cap = l->cap * 2 + 16;
         l->names = ares_realloc(l->names, (size_t)l->cap * sizeof *l->names);

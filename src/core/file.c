@@ -329,24 +329,12 @@ void ares_lock_drop(int fd)
 
 /* Writing to file descriptors until everything is written. */
 
-int io_write_all(int fd, const char *path, const void *data, size_t bytes)
-{
-    for (size_t at = 0; at < bytes;) {
-        ssize_t n = write(fd, (const char *)data + at, bytes - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return ares_fail(ARES_EIO, "io: %s: %s", path,
-                             n < 0 ? strerror(errno) : "nothing written");
-        at += (size_t)n;
-    }
-    return ARES_OK;
-}
-
-int io_write_all_at(int fd, const char *path, const void *data, size_t bytes, uint64_t at)
+int io_write_all(int fd, const char *path, const void *data, size_t bytes, int64_t at)
 {
     for (size_t done = 0; done < bytes;) {
-        ssize_t n =
-            pwrite(fd, (const char *)data + done, bytes - done, (off_t)(at + (uint64_t)done));
+        const char *rest = (const char *)data + done;
+        ssize_t n = at < 0 ? write(fd, rest, bytes - done)
+                           : pwrite(fd, rest, bytes - done, (off_t)(at + (int64_t)done));
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
             return ares_fail(ARES_EIO, "io: %s: %s", path,

@@ -131,8 +131,9 @@ int jsonl_finish(jsonl_writer *w);
 
 /* What the writers of this room share. */
 
-/* Writes all bytes to fd, however many calls it takes; a failure names path. */
-int io_write_all(int fd, const char *path, const void *data, size_t bytes);
-/* The same from byte `at` of the file on. */
-int io_write_all_at(int fd, const char *path, const void *data, size_t bytes, uint64_t at);
+/*
+ * Writes all bytes to fd, however many calls it takes, from byte `at` of the file on; at < 0: after
+ * what was written last. A failure names path.
+ */
+int io_write_all(int fd, const char *path, const void *data, size_t bytes, int64_t at);
 #endif

@@ -89,27 +89,11 @@ static bool read_hex4(const char *p, const char *end, uint32_t *out)
     return true;
 }
 
-static char *put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        *to++ = (char)c;
-    } else if (c < 0x800) {
-        *to++ = (char)(0xC0 | c >> 6);
-        *to++ = (char)(0x80 | (c & 0x3F));
-    } else {
-        if (c < 0x10000) {
-            *to++ = (char)(0xE0 | c >> 12);
-        } else {
-            *to++ = (char)(0xF0 | c >> 18);
-            *to++ = (char)(0x80 | (c >> 12 & 0x3F));
-        }
-        *to++ = (char)(0x80 | (c >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (c & 0x3F));
-    }
-    return to;
-}
-
-/* At a backslash: writes the bytes that the escape stands for and moves past it. */
+/*
+ * At a backslash: writes the bytes that the escape stands for and moves past it. `\u00e9` becomes
+ * the two bytes c3 a9, the pair `\ud83d\ude00` the four bytes f0 9f 98 80; half of a pair alone
+ * becomes U+FFFD, because UTF-8 has no form for it.
+ */
 static int read_escape(reader *r, char **to)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -130,7 +114,20 @@ static int read_escape(reader *r, char **to)
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
         r->p += 6;
     }
-    *to = put_utf8(*to, c >= 0xD800 && c < 0xE000 ? 0xFFFD : c);
+    if (c >= 0xD800 && c < 0xE000) c = 0xFFFD;
+    char *byte = *to; /* c as UTF-8: one to four bytes */
+    if (c < 0x80) *byte++ = (char)c;
+    else {
+        if (c < 0x800) *byte++ = (char)(0xC0 | c >> 6);
+        else if (c < 0x10000) *byte++ = (char)(0xE0 | c >> 12);
+        else {
+            *byte++ = (char)(0xF0 | c >> 18);
+            *byte++ = (char)(0x80 | (c >> 12 & 0x3F));
+        }
+        if (c >= 0x800) *byte++ = (char)(0x80 | (c >> 6 & 0x3F));
+        *byte++ = (char)(0x80 | (c & 0x3F));
+    }
+    *to = byte;
     return ARES_OK;
 }
 
@@ -460,12 +457,6 @@ static void separate(ares_str *out)
         ares_str_add_char(out, ',');
 }
 
-static void add_word(ares_str *out, const char *word)
-{
-    separate(out);
-    ares_str_add_z(out, word);
-}
-
 void ares_json_begin(ares_str *out, char bracket)
 {
     separate(out);
@@ -497,12 +488,14 @@ void ares_json_splice(ares_str *out, ares_view json)
 
 void ares_json_write_null(ares_str *out)
 {
-    add_word(out, "null");
+    separate(out);
+    ares_str_add_z(out, "null");
 }
 
 void ares_json_write_bool(ares_str *out, bool x)
 {
-    add_word(out, x ? "true" : "false");
+    separate(out);
+    ares_str_add_z(out, x ? "true" : "false");
 }
 
 void ares_json_write_i64(ares_str *out, int64_t x)

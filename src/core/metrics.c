@@ -125,7 +125,7 @@ struct ares_tracker {
 /* ---------------------------------------------------------------- protobuf and records
  * Wire types of put_key: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
  */
-static uint32_t crc32c(const void *data, size_t n)
+static uint32_t masked_crc32c(const void *data, size_t n)
 {
     const unsigned char *p = data;
     uint32_t crc = 0xffffffffu;
@@ -133,12 +133,8 @@ static uint32_t crc32c(const void *data, size_t n)
         crc ^= p[i];
         for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (0x82f63b78u & (0u - (crc & 1)));
     }
-    return ~crc;
-}
-
-/* TFRecord masks its checksums, so that data which holds checksums can be checked, too. */
-static uint32_t masked(uint32_t crc)
-{
+    crc = ~crc;
+    /* TFRecord masks its checksums, so that data which holds checksums can be checked, too */
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
@@ -173,14 +169,6 @@ static void put_double(ares_str *s, int field, double x)
     put_little(s, bits, 8);
 }
 
-static void put_float(ares_str *s, int field, float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    put_key(s, field, 5);
-    put_little(s, bits, 4);
-}
-
 static double wall_time(void)
 {
     struct timeval now;
@@ -198,10 +186,10 @@ static int write_event(ares_tracker *t, int64_t step, int field, ares_view paylo
     put_bytes(&t->event, field, payload);
     ares_str_clear(&t->record);
     put_little(&t->record, t->event.len, 8);
-    put_little(&t->record, masked(crc32c(t->record.data, 8)), 4);
+    put_little(&t->record, masked_crc32c(t->record.data, 8), 4);
     ares_str_add_view(&t->record, ares_str_view(&t->event));
-    put_little(&t->record, masked(crc32c(t->event.data, t->event.len)), 4);
-    return io_write_all(t->events, t->events_path, t->record.data, t->record.len);
+    put_little(&t->record, masked_crc32c(t->event.data, t->event.len), 4);
+    return io_write_all(t->events, t->events_path, t->record.data, t->record.len, -1);
 }
 
 /* ---------------------------------------------------------------- opening */
@@ -291,9 +279,13 @@ int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
     if (t->events < 0) return ARES_OK;
     ares_str summary = { 0 }, value = { 0 };
     for (int i = 0; i < ares_metrics_count(m); i++) { /* Summary.value 1: {tag 1, simple_value 2} */
+        float x = (float)ares_metrics_value(m, i);
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
         ares_str_clear(&value);
         put_bytes(&value, 1, ares_view_of(ares_metrics_name(m, i)));
-        put_float(&value, 2, (float)ares_metrics_value(m, i));
+        put_key(&value, 2, 5);
+        put_little(&value, bits, 4);
         put_bytes(&summary, 1, ares_str_view(&value));
     }
     int rc = write_event(t, step, 5, ares_str_view(&summary));

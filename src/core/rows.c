@@ -62,15 +62,6 @@ static bool more_input(packed *p)
     return p->in_size > 0;
 }
 
-/* Between two members: zeros, with which some tools fill a file up, are passed over. */
-static bool next_member(packed *p)
-{
-    while (more_input(p))
-        if (p->in_data[p->in_pos]) return true;
-        else p->in_pos++;
-    return false;
-}
-
 /* Up to size bytes; 0 at the end of the last member, -1 after a failure, whose reason is *why. */
 static ssize_t read_gzip(packed *p, char *data, size_t size)
 {
@@ -78,7 +69,9 @@ static ssize_t read_gzip(packed *p, char *data, size_t size)
     size_t most = ARES_MIN(size, (size_t)1 << 30);
     if (!size) return 0;
     for (;;) {
-        bool more = p->state ? p->full || more_input(p) : next_member(p);
+        /* between two members: passes over zeros, with which some tools fill a file up */
+        while (!p->state && more_input(p) && !p->in_data[p->in_pos]) p->in_pos++;
+        bool more = (p->state && p->full) || more_input(p);
         if (ferror(p->file)) return -1;
         if (!more) {
             if (p->state) *p->why = "the file ends early, within its gzip stream";
@@ -258,18 +251,16 @@ static bool integer(char format, const void *data, int64_t i, int64_t *x)
     }
 }
 
-/* An IEEE half-precision number. */
-static double half(uint16_t h)
-{
-    int e = h >> 10 & 31, m = h & 1023;
-    double x = e == 31 ? (m ? NAN : INFINITY) : ldexp(e ? m + 1024 : m, (e ? e : 1) - 25);
-    return h >> 15 ? -x : x;
-}
-
+/* The same for an array of half (e), single (f) or double precision (g). */
 static bool real(char format, const void *data, int64_t i, double *x)
 {
     switch (format) {
-    case 'e': *x = half(((const uint16_t *)data)[i]); return true;
+    case 'e': { /* bits of IEEE's half precision: sign 1, exponent 5, mantissa 10 */
+        int h = ((const uint16_t *)data)[i], e = h >> 10 & 31, m = h & 1023;
+        *x = e == 31 ? (m ? NAN : INFINITY) : ldexp(e ? m + 1024 : m, (e ? e : 1) - 25);
+        if (h >> 15) *x = -*x;
+        return true;
+    }
     case 'f': *x = (double)((const float *)data)[i]; return true;
     case 'g': *x = ((const double *)data)[i]; return true;
     default: return false;
@@ -524,40 +515,36 @@ static bool parquet_is(const char *path)
     return (there >= 4 && !memcmp(first, "PAR1", 4)) || (named && !other);
 }
 
-/* The function of libares_parquet.so, which is opened for the first file. */
-static int find_stream(const char *file, stream_fn **out)
-{
-    static stream_fn *found;
-    char path[4200];
-    if ((*out = found)) return ARES_OK;
-    ares_path_of_program("ARES_PARQUET_LIB", "libares_parquet.so", path, sizeof path);
-    if (access(path, R_OK) != 0)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "io: %s: this build does not read Parquet (no %s); run scripts/setup.sh "
-                         "--parquet and build again, or convert the file to JSON lines",
-                         file, path);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays open: Arrow has static state */
-    if (!library)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "io: %s: Parquet: %s; run scripts/setup.sh --parquet and build again",
-                         file, dlerror());
-    *(void **)&found = dlsym(library, "ares_parquet_stream");
-    if ((*out = found)) return ARES_OK;
-    return ares_fail(ARES_EUNSUPPORTED, "io: %s: %s is of another version; build it again", file,
-                     path);
-}
-
 static void parquet_close(parquet *p);
 
 static int parquet_open(const char *path, parquet **out)
 {
-    char why[512] = "";
-    stream_fn *stream;
+    static stream_fn *stream; /* of the library, which is opened for the first file */
+    char why[512] = "", of_library[4200];
     const char *no_file;
     int fd = ares_file_open(path, &no_file); /* Arrow would wait for a pipe */
     if (no_file) return ares_fail(ARES_EIO, "io: %s: %s", path, no_file);
     close(fd);
-    ARES_TRY(find_stream(path, &stream));
+    if (!stream) {
+        ares_path_of_program("ARES_PARQUET_LIB", "libares_parquet.so", of_library,
+                             sizeof of_library);
+        if (access(of_library, R_OK) != 0)
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "io: %s: this build does not read Parquet (no %s); run "
+                             "scripts/setup.sh --parquet and build again, or convert the file to "
+                             "JSON lines",
+                             path, of_library);
+        /* stays open: Arrow has static state */
+        void *library = dlopen(of_library, RTLD_NOW | RTLD_LOCAL);
+        if (!library)
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "io: %s: Parquet: %s; run scripts/setup.sh --parquet and build again",
+                             path, dlerror());
+        *(void **)&stream = dlsym(library, "ares_parquet_stream");
+        if (!stream)
+            return ares_fail(ARES_EUNSUPPORTED, "io: %s: %s is of another version; build it again",
+                             path, of_library);
+    }
     parquet *p = ares_calloc(1, sizeof *p);
     p->path = ares_strdup(path);
     p->left_out = ares_map_new();
@@ -767,30 +754,23 @@ struct jsonl_writer {
     ares_str buffer;
 };
 
-/*
- * Bytes of the file's first `rows` complete lines, of all of them for rows < 0; -1: cannot be read.
+/* Cuts the file to its first keep_rows complete lines (< 0: to all of them), and appends to them.
  */
-static off_t whole_lines(int fd, int64_t rows)
+int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out)
 {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
     char block[1 << 16];
-    off_t at = 0, keep = 0;
+    off_t at = 0, keep = 0; /* bytes read; bytes of the lines to keep */
     ssize_t n = 0;
-    for (; rows != 0 && (n = pread(fd, block, sizeof block, at)) > 0; at += n)
+    for (int64_t rows = keep_rows; rows != 0 && (n = pread(fd, block, sizeof block, at)) > 0;
+         at += n)
         for (ssize_t i = 0; i < n && rows != 0; i++) {
             if (block[i] != '\n') continue;
             keep = at + i + 1;
             if (rows > 0) rows--;
         }
-    return n < 0 ? -1 : keep;
-}
-
-/* Cuts the file to its first keep_rows rows, and appends after them. */
-int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
-    off_t keep = whole_lines(fd, keep_rows);
-    if (keep < 0 || ftruncate(fd, keep) != 0 || lseek(fd, keep, SEEK_SET) < 0) {
+    if (n < 0 || ftruncate(fd, keep) != 0 || lseek(fd, keep, SEEK_SET) < 0) {
         int rc = ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
         close(fd);
         return rc;
@@ -812,7 +792,7 @@ int jsonl_write(jsonl_writer *w, const char *line, size_t len)
     ares_str_clear(&w->buffer);
     ares_str_add(&w->buffer, line, len);
     ares_str_add_char(&w->buffer, '\n');
-    return io_write_all(w->fd, w->path, w->buffer.data, w->buffer.len);
+    return io_write_all(w->fd, w->path, w->buffer.data, w->buffer.len, -1);
 }
 
 int jsonl_sync(jsonl_writer *w)

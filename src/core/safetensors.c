@@ -54,52 +54,10 @@ static int by_data(const void *a, const void *b)
     return ARES_CMP(x->bytes, y->bytes);
 }
 
-/* Fills rank, shape and count. */
-static int read_shape(const char *path, const ares_json *shape, ares_tensor_info *t)
-{
-    if (shape->count > ARES_COUNT(t->shape))
-        return ares_fail(ARES_EFORMAT,
-                         "io: %s: tensor '%s' has %lld dimensions; at most 8 are read", path,
-                         t->name, (long long)shape->count);
-    t->rank = (int)shape->count;
-    t->count = 1;
-    for (int i = 0; i < t->rank; i++) {
-        const ares_json *d = &shape->items[i];
-        if (d->type != ARES_JSON_INT || d->big || d->integer < 0 ||
-            __builtin_mul_overflow(t->count, d->integer, &t->count))
-            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': dimension %d is not a size", path,
-                             t->name, i);
-        t->shape[i] = d->integer;
-    }
-    return ARES_OK;
-}
-
-/* range: [begin, end), relative to the data, which has data_bytes bytes */
-static int read_range(const char *path, const ares_json *range, int bits, const char *data,
-                      uint64_t data_bytes, ares_tensor_info *t)
-{
-    for (int i = 0; i < 2; i++)
-        if (range->items[i].type != ARES_JSON_INT || range->items[i].big ||
-            range->items[i].integer < 0)
-            return ares_fail(ARES_EFORMAT,
-                             "io: %s: tensor '%s': data_offsets are not byte positions", path,
-                             t->name);
-    uint64_t begin = (uint64_t)range->items[0].integer, end = (uint64_t)range->items[1].integer;
-    if (begin > end || end > data_bytes)
-        return ares_fail(ARES_EFORMAT,
-                         "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is "
-                         "truncated or damaged",
-                         path, t->name, (unsigned long long)begin, (unsigned long long)end,
-                         (unsigned long long)data_bytes);
-    if (__builtin_mul_overflow(t->count, bits / 8, &t->bytes) || (uint64_t)t->bytes != end - begin)
-        return ares_fail(
-            ARES_EFORMAT, "io: %s: tensor '%s': %s with %lld elements does not fill its %llu bytes",
-            path, t->name, t->dtype_name, (long long)t->count, (unsigned long long)(end - begin));
-    t->data = data + begin;
-    return ARES_OK;
-}
-
-/* One entry of the header: {"dtype":..., "shape":[...], "data_offsets":[a,b]}. */
+/*
+ * One entry of the header: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, where
+ * the offsets count from `data`, the first of the data_bytes bytes after the header.
+ */
 static int read_entry(ares_safetensors *s, const char *path, const ares_json_member *e,
                       const char *data, uint64_t data_bytes)
 {
@@ -129,8 +87,42 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
                            .dtype_name = dtypes[d].name,
                            .is_float = dtypes[d].is_float,
                            .dtype = dtypes[d].dtype };
-    ARES_TRY(read_shape(path, shape, &t));
-    ARES_TRY(read_range(path, range, dtypes[d].bits, data, data_bytes, &t));
+
+    if (shape->count > ARES_COUNT(t.shape))
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: tensor '%s' has %lld dimensions; at most 8 are read", path, name,
+                         (long long)shape->count);
+    t.rank = (int)shape->count;
+    t.count = 1;
+    for (int i = 0; i < t.rank; i++) {
+        const ares_json *size = &shape->items[i];
+        if (size->type != ARES_JSON_INT || size->big || size->integer < 0 ||
+            __builtin_mul_overflow(t.count, size->integer, &t.count))
+            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': dimension %d is not a size", path,
+                             name, i);
+        t.shape[i] = size->integer;
+    }
+
+    for (int i = 0; i < 2; i++)
+        if (range->items[i].type != ARES_JSON_INT || range->items[i].big ||
+            range->items[i].integer < 0)
+            return ares_fail(ARES_EFORMAT,
+                             "io: %s: tensor '%s': data_offsets are not byte positions", path,
+                             name);
+    uint64_t begin = (uint64_t)range->items[0].integer, end = (uint64_t)range->items[1].integer;
+    if (begin > end || end > data_bytes)
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is "
+                         "truncated or damaged",
+                         path, name, (unsigned long long)begin, (unsigned long long)end,
+                         (unsigned long long)data_bytes);
+    if (__builtin_mul_overflow(t.count, dtypes[d].bits / 8, &t.bytes) ||
+        (uint64_t)t.bytes != end - begin)
+        return ares_fail(
+            ARES_EFORMAT, "io: %s: tensor '%s': %s with %lld elements does not fill its %llu bytes",
+            path, name, t.dtype_name, (long long)t.count, (unsigned long long)(end - begin));
+    t.data = data + begin;
+
     if (ares_map_get(s->by_name, ares_view_of(name), NULL))
         return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' appears twice", path, name);
     if (s->count == s->cap) {
@@ -306,13 +298,16 @@ static int only_file(const char *dir, ares_str *out)
             : "no model.safetensors here");
 }
 
-static int open_path(ares_safetensors *s, const char *path)
+int ares_safetensors_open(const char *path, ares_safetensors **out)
 {
-    if (!ares_dir_exists(path))
-        return core_ends_with(path, ".json") ? open_index(s, path) : map_file(s, path);
+    *out = NULL;
+    ares_safetensors *s = ares_calloc(1, sizeof *s);
+    s->by_name = ares_map_new();
     ares_str file = { 0 };
     int rc = ARES_OK;
-    if (ares_file_exists(ares_path_join(&file, path, "model.safetensors.index.json")))
+    if (!ares_dir_exists(path))
+        rc = core_ends_with(path, ".json") ? open_index(s, path) : map_file(s, path);
+    else if (ares_file_exists(ares_path_join(&file, path, "model.safetensors.index.json")))
         rc = open_index(s, file.data);
     else if (ares_file_exists(ares_path_join(&file, path, "model.safetensors")))
         rc = map_file(s, file.data);
@@ -321,15 +316,6 @@ static int open_path(ares_safetensors *s, const char *path)
         if (rc == ARES_OK) rc = map_file(s, file.data);
     }
     ares_str_fini(&file);
-    return rc;
-}
-
-int ares_safetensors_open(const char *path, ares_safetensors **out)
-{
-    *out = NULL;
-    ares_safetensors *s = ares_calloc(1, sizeof *s);
-    s->by_name = ares_map_new();
-    int rc = open_path(s, path);
     if (rc != ARES_OK) {
         ares_safetensors_close(s);
         return rc;
@@ -450,7 +436,7 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
 /* Writes what the buffer holds; the first failure is kept in rc. */
 static int flush(ares_safetensors_writer *w)
 {
-    if (w->rc == ARES_OK) w->rc = io_write_all(w->fd, w->path, w->buffer, w->used);
+    if (w->rc == ARES_OK) w->rc = io_write_all(w->fd, w->path, w->buffer, w->used, -1);
     w->used = 0;
     return w->rc;
 }
@@ -469,28 +455,33 @@ static int put(ares_safetensors_writer *w, const char *data, size_t bytes)
     return w->rc;
 }
 
-/* The length of the header and the header, which is padded so that data is aligned. */
-static void make_header(ares_safetensors_writer *w, ares_str *h, char length[static 8])
-{
-    ares_json_begin(h, '{');
-    ares_json_begin(ares_json_key(h, "__metadata__"), '{');
-    ares_json_write_string(ares_json_key(h, "format"), ARES_VIEW("pt"));
-    ares_json_end(h, '}');
-    ares_json_splice(h, ares_str_view(&w->entries));
-    ares_json_end(h, '}');
-    while (h->len % 8) ares_str_add_char(h, ' ');
-    w->header = h->len;
-    for (int i = 0; i < 8; i++) length[i] = (char)(w->header >> (8 * i));
-}
-
-/* The header, before the first byte of data. */
+/*
+ * Makes the header, which is padded so that data is aligned, and writes its length and it before
+ * the first byte of data. Every rank makes it, because it says where data begins; in a shared file
+ * the lead writes it.
+ */
 static int put_header(ares_safetensors_writer *w)
 {
     ares_str h = { 0 };
-    char length[8];
-    make_header(w, &h, length);
-    put(w, length, sizeof length);
-    put(w, h.data, h.len);
+    char length[8]; /* little-endian */
+    ares_json_begin(&h, '{');
+    ares_json_begin(ares_json_key(&h, "__metadata__"), '{');
+    ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt"));
+    ares_json_end(&h, '}');
+    ares_json_splice(&h, ares_str_view(&w->entries));
+    ares_json_end(&h, '}');
+    while (h.len % 8) ares_str_add_char(&h, ' ');
+    w->header = h.len;
+    for (int i = 0; i < 8; i++) length[i] = (char)(w->header >> (8 * i));
+    if (!w->shared) {
+        put(w, length, sizeof length);
+        put(w, h.data, h.len);
+    } else if (w->lead) {
+        if (ftruncate(w->fd, (off_t)(8 + w->header + w->bytes)) != 0)
+            w->rc = ares_fail(ARES_EIO, "io: %s: %s", w->path, strerror(errno));
+        if (w->rc == ARES_OK) w->rc = io_write_all(w->fd, w->path, length, sizeof length, 0);
+        if (w->rc == ARES_OK) w->rc = io_write_all(w->fd, w->path, h.data, h.len, sizeof length);
+    }
     ares_str_fini(&h);
     return w->rc;
 }
@@ -503,28 +494,12 @@ int ares_safetensors_write(ares_safetensors_writer *w, const void *data, size_t 
     return put(w, data, bytes);
 }
 
-/* Every rank makes the header, because it says where data begins; the lead writes it. */
-static int lay_out(ares_safetensors_writer *w)
-{
-    ares_str h = { 0 };
-    char length[8];
-    make_header(w, &h, length);
-    if (w->lead && ftruncate(w->fd, (off_t)(8 + w->header + w->bytes)) != 0)
-        w->rc = ares_fail(ARES_EIO, "io: %s: %s", w->path, strerror(errno));
-    if (w->lead && w->rc == ARES_OK)
-        w->rc = io_write_all_at(w->fd, w->path, length, sizeof length, 0);
-    if (w->lead && w->rc == ARES_OK)
-        w->rc = io_write_all_at(w->fd, w->path, h.data, h.len, sizeof length);
-    ares_str_fini(&h);
-    return w->rc;
-}
-
 int ares_safetensors_write_at(ares_safetensors_writer *w, const char *name, int64_t row,
                               int64_t rows, int64_t column, int64_t columns, const void *data)
 {
     int64_t i = 0;
     ARES_ASSERT(w->shared);
-    if (w->header == 0) ARES_TRY(lay_out(w));
+    if (w->header == 0) ARES_TRY(put_header(w));
     bool known = ares_map_get(w->by_name, ares_view_of(name), &i);
     ARES_ASSERT(known);
     const declared *t = &w->tensors[i];
@@ -534,15 +509,14 @@ int ares_safetensors_write_at(ares_safetensors_writer *w, const char *name, int6
     size_t run = (size_t)(columns * (rows / runs)) * t->size;
     uint64_t at = 8 + w->header + t->at + (uint64_t)(row * t->columns + column) * t->size;
     for (int64_t k = 0; k < runs && w->rc == ARES_OK; k++)
-        w->rc = io_write_all_at(w->fd, w->path, (const char *)data + (size_t)k * run, run,
-                                at + (uint64_t)(k * t->columns) * t->size);
+        w->rc = io_write_all(w->fd, w->path, (const char *)data + (size_t)k * run, run,
+                             (int64_t)(at + (uint64_t)(k * t->columns) * t->size));
     return w->rc;
 }
 
 int ares_safetensors_finish(ares_safetensors_writer *w)
 {
-    if (w->header == 0 && w->shared) lay_out(w);
-    else if (w->header == 0) put_header(w);
+    if (w->header == 0) put_header(w);
     if (!w->shared) flush(w);
     if (w->rc == ARES_OK && !w->shared && w->written != w->bytes)
         w->rc = ares_fail(ARES_ESTATE, "io: %s: %llu of %llu declared bytes were written", w->path,

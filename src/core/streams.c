@@ -14,29 +14,6 @@ static void seed_with_word(ares_mt19937 *s, uint32_t seed)
     s->next = ARES_MT19937_WORDS;
 }
 
-/* init_by_array of mt19937ar.c */
-static void seed_with_array(ares_mt19937 *s, const uint32_t *key, uint32_t n)
-{
-    uint32_t *mt = s->word, i = 1, j = 0;
-    seed_with_word(s, 19650218u);
-    for (uint32_t k = ARES_MAX(ARES_MT19937_WORDS, n); k; k--) {
-        mt[i] = (mt[i] ^ ((mt[i - 1] ^ (mt[i - 1] >> 30)) * 1664525u)) + key[j] + j;
-        if (++i == ARES_MT19937_WORDS) {
-            mt[0] = mt[ARES_MT19937_WORDS - 1];
-            i = 1;
-        }
-        if (++j == n) j = 0;
-    }
-    for (uint32_t k = ARES_MT19937_WORDS - 1; k; k--) {
-        mt[i] = (mt[i] ^ ((mt[i - 1] ^ (mt[i - 1] >> 30)) * 1566083941u)) - i;
-        if (++i == ARES_MT19937_WORDS) {
-            mt[0] = mt[ARES_MT19937_WORDS - 1];
-            i = 1;
-        }
-    }
-    mt[0] = 0x80000000u;
-}
-
 /* One step of the recurrence, from the upper bit of a word and the rest of the next. */
 static uint32_t twisted(uint32_t high, uint32_t low, uint32_t far)
 {
@@ -64,8 +41,27 @@ static uint32_t next_word(ares_mt19937 *s)
 /* ---------------- CPython */
 void ares_py_seed(ares_mt19937 *s, uint64_t seed)
 {
-    uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-    seed_with_array(s, key, key[1] ? 2 : 1);
+    /* init_by_array of mt19937ar.c with the words of the seed, the lower one first */
+    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    const uint32_t n = key[1] ? 2 : 1;
+    uint32_t *mt = s->word, i = 1, j = 0;
+    seed_with_word(s, 19650218u);
+    for (uint32_t k = ARES_MT19937_WORDS; k; k--) { /* as many turns as words: n is smaller */
+        mt[i] = (mt[i] ^ ((mt[i - 1] ^ (mt[i - 1] >> 30)) * 1664525u)) + key[j] + j;
+        if (++i == ARES_MT19937_WORDS) {
+            mt[0] = mt[ARES_MT19937_WORDS - 1];
+            i = 1;
+        }
+        if (++j == n) j = 0;
+    }
+    for (uint32_t k = ARES_MT19937_WORDS - 1; k; k--) {
+        mt[i] = (mt[i] ^ ((mt[i - 1] ^ (mt[i - 1] >> 30)) * 1566083941u)) - i;
+        if (++i == ARES_MT19937_WORDS) {
+            mt[0] = mt[ARES_MT19937_WORDS - 1];
+            i = 1;
+        }
+    }
+    mt[0] = 0x80000000u;
 }
 
 double ares_py_random(ares_mt19937 *s)

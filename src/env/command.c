@@ -78,23 +78,6 @@ struct processes {
 };
 
 /* ---------------- opening */
-/* NULL and an error: the system has no descriptor for its eventfd. */
-static process *process_new(processes *all)
-{
-    int wake = all->o.seats > 1 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-    if (all->o.seats > 1 && wake < 0) {
-        ares_fail(ARES_EIO, "env: command: eventfd: %s", strerror(errno));
-        return NULL;
-    }
-    process *p = ares_calloc(1, sizeof *p);
-    p->all = all;
-    p->child = ARES_CHILD_NONE;
-    p->wake = wake;
-    p->seats = ares_calloc((size_t)all->o.seats, sizeof(seat *));
-    pthread_mutex_init(&p->lock, NULL);
-    return p;
-}
-
 /* Takes a free place. A process starts with its first question. NULL and an error: no place. */
 static seat *seat_new(processes *all)
 {
@@ -102,11 +85,18 @@ static seat *seat_new(processes *all)
     pthread_mutex_lock(&all->lock);
     while (i < all->n && all->items[i]->n_seats == all->o.seats) i++;
     if (i == all->n) {
-        process *another = process_new(all);
-        if (!another) {
+        int wake = all->o.seats > 1 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+        if (all->o.seats > 1 && wake < 0) { /* no descriptor is left */
+            ares_fail(ARES_EIO, "env: command: eventfd: %s", strerror(errno));
             pthread_mutex_unlock(&all->lock);
             return NULL;
         }
+        process *another = ares_calloc(1, sizeof *another);
+        another->all = all;
+        another->child = ARES_CHILD_NONE;
+        another->wake = wake;
+        another->seats = ares_calloc((size_t)all->o.seats, sizeof(seat *));
+        pthread_mutex_init(&another->lock, NULL);
         all->items = ares_realloc(all->items, (size_t)(all->n + 1) * sizeof *all->items);
         all->items[all->n++] = another;
     }
@@ -158,27 +148,21 @@ static void end_life(process *p, bool by_clock, const char *why)
 }
 
 /* ---------------- lines */
-/* The seat that waits for this line, by its id where there are several; NULL: none does. */
-static seat *addressee(process *p, ares_view line)
-{
-    ares_arena arena = { 0 };
-    const ares_json *v, *id = NULL;
-    seat *found = NULL;
-    if (has_ids(p) && ares_json_parse(&arena, line, "", &v) == ARES_OK) id = ares_json_get(v, "id");
-    for (int64_t i = 0; i < p->all->o.seats; i++) {
-        seat *s = p->seats[i];
-        if (!s || !s->waiting) continue;
-        if (!has_ids(p) || (id && id->type == ARES_JSON_INT && id->integer == s->id)) found = s;
-    }
-    ares_error_clear();
-    ares_arena_fini(&arena);
-    return found;
-}
-
 /* Gives a line to the seat that waits for it; a line that nobody waits for ends the process. */
 static void take_line(process *p, ares_view line)
 {
-    seat *s = addressee(p, line);
+    ares_arena arena = { 0 };
+    const ares_json *v, *id = NULL;
+    seat *s = NULL;
+    /* one seat takes any line; of several, the one whose id stands in the line */
+    if (has_ids(p) && ares_json_parse(&arena, line, "", &v) == ARES_OK) id = ares_json_get(v, "id");
+    for (int64_t i = 0; i < p->all->o.seats; i++) {
+        seat *other = p->seats[i];
+        if (!other || !other->waiting) continue;
+        if (!has_ids(p) || (id && id->type == ARES_JSON_INT && id->integer == other->id)) s = other;
+    }
+    ares_error_clear();
+    ares_arena_fini(&arena);
     if (!s) {
         p->unasked++;
         end_life(p, false,
@@ -417,20 +401,6 @@ static bool foreign_read_actions(foreign *f, const ares_json *list)
     return true;
 }
 
-/* A copy of the name that lives as long as the environment; NULL: no metric's name, or too many. */
-static const char *known_name(foreign *f, ares_view name)
-{
-    bool printable = name.len > 0 && name.len < FOREIGN_NAME_BYTES;
-    for (size_t i = 0; i < name.len && printable; i++)
-        printable = name.data[i] > ' ' && name.data[i] < 0x7f;
-    for (int i = 0; i < f->n_names; i++)
-        if (ares_view_is(name, f->names[i])) return f->names[i];
-    if (!printable || f->n_names == FOREIGN_NAMES) return NULL;
-    f->names[f->n_names] = ares_calloc(name.len + 1, 1);
-    memcpy(f->names[f->n_names], name.data, name.len);
-    return f->names[f->n_names++];
-}
-
 bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
 {
     for (int64_t i = 0; i < object->count; i++) {
@@ -444,8 +414,19 @@ bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
         double value = yes_or_no ? v->boolean : v->number;
         if (!__builtin_isfinite(value)) continue; /* an integer of 400 digits reads as infinity */
         if (success) out->success = value != 0;
-        const char *name = known_name(f, object->members[i].key);
-        if (name) env_tell_again(out, name, value);
+        ares_view name = object->members[i].key;
+        bool fit = name.len > 0 && name.len < FOREIGN_NAME_BYTES; /* to be a metric's name */
+        for (size_t k = 0; k < name.len && fit; k++)
+            fit = name.data[k] > ' ' && name.data[k] < 0x7f;
+        int at = 0;
+        while (at < f->n_names && !ares_view_is(name, f->names[at])) at++;
+        if (at == f->n_names && fit && at < FOREIGN_NAMES) {
+            /* an outcome keeps the pointer, so the copy lives as long as the environment */
+            f->names[at] = ares_calloc(name.len + 1, 1);
+            memcpy(f->names[at], name.data, name.len);
+            f->n_names++;
+        }
+        if (at < f->n_names) env_tell_again(out, f->names[at], value);
         else out->dropped++;
     }
     return true;

@@ -214,26 +214,6 @@ static void preset(ares_config *cfg, const char *tag, const char *key, const cha
     ares_str_fini(&path);
 }
 
-/* Presets the options of a tag's type, which stand as a JSON object in the table of tags. */
-static void preset_options(ares_config *cfg, const env_tag *t)
-{
-    ares_arena arena = { 0 };
-    const ares_json *options;
-    int rc = ares_json_parse(&arena, ares_view_of(t->options), t->name, &options);
-    ARES_ASSERT(rc == ARES_OK); /* our own text */
-    for (int64_t i = 0; i < options->count; i++) {
-        ares_str key = { 0 }, value = { 0 };
-        const ares_json *v = options->members[i].value;
-        ares_str_addf(&key, "options.%s", options->members[i].key.data);
-        if (v->type == ARES_JSON_STRING) ares_str_add_view(&value, v->text);
-        else ares_json_write(&value, v);
-        preset(cfg, t->name, key.data, value.data);
-        ares_str_fini(&key);
-        ares_str_fini(&value);
-    }
-    ares_arena_fini(&arena);
-}
-
 void ares_env_preset(ares_config *cfg, const char *tag)
 {
     char number[32];
@@ -249,7 +229,21 @@ void ares_env_preset(ares_config *cfg, const char *tag)
         preset(cfg, tag, "max_actions", number);
         snprintf(number, sizeof number, "%lld", (long long)t->max_tokens);
         preset(cfg, tag, "max_tokens", number);
-        preset_options(cfg, t);
+        ares_arena arena = { 0 };
+        const ares_json *options; /* of the type: a JSON object in the table of tags */
+        int rc = ares_json_parse(&arena, ares_view_of(t->options), t->name, &options);
+        ARES_ASSERT(rc == ARES_OK); /* our own text */
+        for (int64_t k = 0; k < options->count; k++) {
+            ares_str key = { 0 }, value = { 0 };
+            const ares_json *v = options->members[k].value;
+            ares_str_addf(&key, "options.%s", options->members[k].key.data);
+            if (v->type == ARES_JSON_STRING) ares_str_add_view(&value, v->text);
+            else ares_json_write(&value, v);
+            preset(cfg, tag, key.data, value.data);
+            ares_str_fini(&key);
+            ares_str_fini(&value);
+        }
+        ares_arena_fini(&arena);
         return;
     }
     for (int i = 0; i < TYPES; i++)
@@ -416,23 +410,6 @@ const char *const *ares_env_normalisations(int *n)
     return methods;
 }
 
-/* x of the members [n] of one group; the epsilon and the bounds -1 and 3 are RAGEN's. */
-static void normalise_group(int method, double *x, const int64_t *member, int64_t n)
-{
-    double mean = 0, squares = 0;
-    for (int64_t i = 0; i < n; i++) mean += x[member[i]];
-    mean /= (double)n;
-    for (int64_t i = 0; i < n; i++) squares += (x[member[i]] - mean) * (x[member[i]] - mean);
-    double std = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
-    for (int64_t i = 0; i < n; i++) {
-        double *v = &x[member[i]];
-        *v -= mean;
-        if (method == ARES_ENV_MEAN) continue;
-        *v = std > 1e-6 ? *v / (std + 1e-6) : 0;
-        if (method == ARES_ENV_ASYM_CLIP) *v = fmin(fmax(*v, -1), 3);
-    }
-}
-
 void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n)
 {
     if (method == ARES_ENV_IDENTITY || n == 0) return;
@@ -449,7 +426,19 @@ void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n)
         ares_view key = ares_map_key(sizes, g);
         for (int64_t i = 0; i < n && count < size; i++)
             if (memcmp(&group[i], key.data, sizeof group[i]) == 0) member[count++] = i;
-        normalise_group(method, x, member, count);
+        double mean = 0, squares = 0;
+        for (int64_t i = 0; i < count; i++) mean += x[member[i]];
+        mean /= (double)count;
+        for (int64_t i = 0; i < count; i++)
+            squares += (x[member[i]] - mean) * (x[member[i]] - mean);
+        double std = count > 1 ? sqrt(squares / (double)(count - 1)) : 0;
+        for (int64_t i = 0; i < count; i++) { /* the epsilon and the bounds -1 and 3 are RAGEN's */
+            double *v = &x[member[i]];
+            *v -= mean;
+            if (method == ARES_ENV_MEAN) continue;
+            *v = std > 1e-6 ? *v / (std + 1e-6) : 0;
+            if (method == ARES_ENV_ASYM_CLIP) *v = fmin(fmax(*v, -1), 3);
+        }
     }
     ares_free(member);
     ares_map_free(sizes);
@@ -470,32 +459,15 @@ void board_add_size(ares_str *out, int rows, int cols)
     ares_str_addf(out, "Board size: %d rows x %d cols (zero-indexed).", rows, cols);
 }
 
-void board_add_cells(ares_str *out, const char *label, const int *cells, int n, int cols)
+void board_add_cells(ares_str *out, const char *label, const void *board, int n, int cols, int code)
 {
+    const uint8_t *cell = board;
+    int found = 0;
     for (int i = 0; i < n; i++) {
-        if (i == 0) ares_str_addf(out, "\n%s: ", label);
-        ares_str_addf(out, "%s(%d, %d)", i ? ", " : "", cells[i] / cols, cells[i] % cols);
+        if (cell[i] != code) continue;
+        if (!found) ares_str_addf(out, "\n%s: ", label);
+        ares_str_addf(out, "%s(%d, %d)", found++ ? ", " : "", i / cols, i % cols);
     }
-}
-
-/* Calls each with every row of the text; empty lines are no rows. */
-static int read_lines(const char *path, ares_view rest, int64_t most, ares_arena *arena,
-                      int (*each)(void *ctx, const ares_json *row), void *ctx)
-{
-    int64_t rows = 0;
-    for (int64_t line = 1; rest.len && (!most || rows < most); line++) {
-        int64_t end = ares_view_find(rest, ARES_VIEW("\n"), 0);
-        ares_view text = { rest.data, end < 0 ? rest.len : (size_t)end };
-        size_t taken = text.len + (end >= 0);
-        rest = (ares_view){ rest.data + taken, rest.len - taken };
-        if (!ares_view_trim(text).len) continue;
-        const ares_json *row;
-        ARES_TRY(ares_json_parse_line(arena, text, path, line, &row));
-        int rc = each(ctx, row);
-        if (rc != ARES_OK) return ares_fail_in(rc, "env: %s:%lld", path, (long long)line);
-        rows++;
-    }
-    return ARES_OK;
 }
 
 int env_rows_read(const char *path, int64_t most, ares_arena *arena,
@@ -503,7 +475,21 @@ int env_rows_read(const char *path, int64_t most, ares_arena *arena,
 {
     ares_str text = { 0 };
     int rc = ares_file_read(path, &text);
-    if (rc == ARES_OK) rc = read_lines(path, ares_str_view(&text), most, arena, each, ctx);
+    ares_view rest = ares_str_view(&text);
+    int64_t rows = 0;
+    for (int64_t line = 1; rc == ARES_OK && rest.len && (!most || rows < most); line++) {
+        int64_t end = ares_view_find(rest, ARES_VIEW("\n"), 0);
+        ares_view one = { rest.data, end < 0 ? rest.len : (size_t)end };
+        size_t taken = one.len + (end >= 0);
+        rest = (ares_view){ rest.data + taken, rest.len - taken };
+        if (!ares_view_trim(one).len) continue; /* an empty line is no row */
+        const ares_json *row;
+        rc = ares_json_parse_line(arena, one, path, line, &row);
+        if (rc != ARES_OK) break;
+        rc = each(ctx, row);
+        if (rc != ARES_OK) ares_fail_in(rc, "env: %s:%lld", path, (long long)line);
+        rows++;
+    }
     ares_str_fini(&text);
     return rc;
 }

@@ -205,28 +205,20 @@ static void add_grid(const void *env, ares_str *out)
     }
 }
 
-/* Adds the cells of a kind, in reading order. */
-static void add_cells(const frozen_lake *f, char cell, const char *label, ares_str *out)
-{
-    int list[FROZEN_LAKE_CELLS], n = 0;
-    for (int i = 0; i < f->map.size * f->map.size; i++)
-        if (f->map.cell[i] == cell) list[n++] = i;
-    board_add_cells(out, label, list, n, f->map.size);
-}
-
 static void add_coordinates(const void *env, ares_str *out)
 {
     const frozen_lake *f = env;
     char under = f->map.cell[f->player];
-    board_add_size(out, f->map.size, f->map.size);
-    add_cells(f, 'S', "Start", out);
-    add_cells(f, 'G', "Goal", out);
-    board_add_cells(out,
-                    under == 'G'   ? "Player on goal"
-                    : under == 'H' ? "Player in hole"
-                                   : "Player",
-                    &f->player, 1, f->map.size);
-    add_cells(f, 'H', "Holes", out);
+    int size = f->map.size, n = size * size;
+    board_add_size(out, size, size);
+    board_add_cells(out, "Start", f->map.cell, n, size, 'S');
+    board_add_cells(out, "Goal", f->map.cell, n, size, 'G');
+    ares_str_addf(out, "\n%s: (%d, %d)",
+                  under == 'G'   ? "Player on goal"
+                  : under == 'H' ? "Player in hole"
+                                 : "Player",
+                  f->player / size, f->player % size);
+    board_add_cells(out, "Holes", f->map.cell, n, size, 'H');
 }
 
 static void render(const void *env, ares_str *out)

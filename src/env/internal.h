@@ -22,9 +22,12 @@ void board_render(const char *format, const void *env, board_part *grid, board_p
                   ares_str *out);
 /* "Board size: 6 rows x 6 cols (zero-indexed)." */
 void board_add_size(ares_str *out, int rows, int cols);
-/* Appends a new line "label: (r, c), (r, c)" for cells [n], numbered row by row; nothing where n is
- * 0 */
-void board_add_cells(ares_str *out, const char *label, const int *cells, int n, int cols);
+/*
+ * Appends a new line "label: (r, c), (r, c)" of the cells that hold `code`, in reading order;
+ * nothing where none does. board: [n] row by row.
+ */
+void board_add_cells(ares_str *out, const char *label, const void *board, int n, int cols,
+                     int code);
 
 /* Countdown's judgement of an answer. */
 

@@ -61,40 +61,6 @@ static const ares_json *follow(const ares_json *schema, const ares_json *propert
     return found ? found : property;
 }
 
-/* A property without a type that is known takes any text. */
-static void read_type(openenv_form *f, const ares_json *property)
-{
-    static const struct {
-        const char *name;
-        ares_json_type type;
-    } types[] = { { "string", ARES_JSON_STRING }, { "integer", ARES_JSON_INT },
-                  { "number", ARES_JSON_FLOAT },  { "boolean", ARES_JSON_BOOL },
-                  { "array", ARES_JSON_ARRAY },   { "object", ARES_JSON_OBJECT } };
-    const ares_json *type = ares_json_get(property, "type");
-    f->type = ARES_JSON_STRING;
-    for (int i = 0; i < ARES_COUNT(types); i++)
-        if (type && type->type == ARES_JSON_STRING && ares_view_is(type->text, types[i].name)) {
-            f->type = types[i].type;
-        }
-}
-
-/* The values of an enum are the names of the actions. */
-static void read_names(openenv_form *f, const ares_json *property)
-{
-    const ares_json *values = ares_json_get(property, "enum");
-    if (!values || values->type != ARES_JSON_ARRAY || !values->count) return;
-    f->names = ares_arena_calloc(&f->arena, (size_t)values->count, sizeof *f->names);
-    for (int64_t i = 0; i < values->count; i++) {
-        const ares_json *v = &values->items[i];
-        ares_str text = { 0 };
-        if (v->type == ARES_JSON_STRING) ares_str_add_view(&text, v->text);
-        else ares_json_write(&text, v);
-        f->names[i] = ares_arena_copy(&f->arena, text.data ? text.data : "", text.len);
-        ares_str_fini(&text);
-    }
-    f->n_names = (int)values->count;
-}
-
 /*
  * How many fields an answer could fill: the required ones, or all where none is required, without
  * those that `constants` fill. *name: the last of them.
@@ -142,6 +108,12 @@ int openenv_form_read(openenv_form *f, const ares_json *schema, const char *fiel
 {
     const ares_json *properties = ares_json_get(schema, "properties");
     ares_view name = ares_view_of(field);
+    static const struct {
+        const char *name;
+        ares_json_type type;
+    } types[] = { { "string", ARES_JSON_STRING }, { "integer", ARES_JSON_INT },
+                  { "number", ARES_JSON_FLOAT },  { "boolean", ARES_JSON_BOOL },
+                  { "array", ARES_JSON_ARRAY },   { "object", ARES_JSON_OBJECT } };
     *f = (openenv_form){ .type = ARES_JSON_OBJECT };
     if (field && strcmp(field, "*") == 0) return ARES_OK;
     if (properties && properties->type != ARES_JSON_OBJECT) properties = NULL;
@@ -155,8 +127,24 @@ int openenv_form_read(openenv_form *f, const ares_json *schema, const char *fiel
     }
     f->field = ares_arena_copy(&f->arena, name.data, name.len);
     property = follow(schema, property);
-    read_type(f, property);
-    read_names(f, property);
+    const ares_json *type = ares_json_get(property, "type"),
+                    *values = ares_json_get(property, "enum");
+    f->type = ARES_JSON_STRING; /* a property without a type that is known takes any text */
+    for (int i = 0; i < ARES_COUNT(types); i++)
+        if (type && type->type == ARES_JSON_STRING && ares_view_is(type->text, types[i].name))
+            f->type = types[i].type;
+    /* the values of an enum are the names of the actions */
+    if (!values || values->type != ARES_JSON_ARRAY || !values->count) return ARES_OK;
+    f->names = ares_arena_calloc(&f->arena, (size_t)values->count, sizeof *f->names);
+    for (int64_t i = 0; i < values->count; i++) {
+        const ares_json *v = &values->items[i];
+        ares_str text = { 0 };
+        if (v->type == ARES_JSON_STRING) ares_str_add_view(&text, v->text);
+        else ares_json_write(&text, v);
+        f->names[i] = ares_arena_copy(&f->arena, text.data ? text.data : "", text.len);
+        ares_str_fini(&text);
+    }
+    f->n_names = (int)values->count;
     return ARES_OK;
 }
 
@@ -428,7 +416,6 @@ static bool connect_session(openenv *e)
     socket_reply r;
     for (;;) {
         foreign_begin(&e->f);
-
         connection_open(e->c, e->server->path, ARES_VIEW("{\"type\":\"state\"}"),
                         ARES_MAX(end - ares_now_s(), 0.001), &r);
         const ares_json *v = read_answer(e, &r), *data = ares_json_get(v, "data");

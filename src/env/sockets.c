@@ -200,26 +200,6 @@ static void wait_until_late(connection *c, double left)
                      (lws_usec_t)(ARES_MIN(left, look_s) * LWS_USEC_PER_SEC) + 1);
 }
 
-/* libwebsockets may call on_event before it returns, which may already have ended the order. */
-static void connect_to(connection *c)
-{
-    struct lws_client_connect_info info = {
-        .context = c->all->context,
-        .address = c->all->host,
-        .host = c->all->host,
-        .port = c->all->port,
-        .path = c->path,
-        .method = c->document ? "GET" : NULL,
-        .ssl_connection = LCCSCF_HTTP_NO_FOLLOW_REDIRECT,
-        .local_protocol_name = "env",
-        .opaque_user_data = c,
-    };
-    struct lws *wsi = lws_client_connect_via_info(&info);
-    if (!is_waiting(c)) return; /* it failed at once, and on_event has said why */
-    if (wsi) c->wsi = wsi;
-    else end(c, false, "cannot be reached");
-}
-
 /* Begins what the order asks for; on_event ends it. */
 static void execute(connection *c)
 {
@@ -233,9 +213,27 @@ static void execute(connection *c)
     c->unsent = !c->document;
     c->until = ares_now_s() + c->timeout_s;
     wait_until_late(c, c->timeout_s);
-    if (c->order != ORDER_ASK) connect_to(c);
-    else if (c->wsi) lws_callback_on_writable(c->wsi);
-    else end(c, false, c->end);
+    if (c->order == ORDER_ASK) {
+        if (c->wsi) lws_callback_on_writable(c->wsi);
+        else end(c, false, c->end);
+        return;
+    }
+    struct lws_client_connect_info info = {
+        .context = c->all->context,
+        .address = c->all->host,
+        .host = c->all->host,
+        .port = c->all->port,
+        .path = c->path,
+        .method = c->document ? "GET" : NULL,
+        .ssl_connection = LCCSCF_HTTP_NO_FOLLOW_REDIRECT,
+        .local_protocol_name = "env",
+        .opaque_user_data = c,
+    };
+    /* libwebsockets may call on_event before it returns, which may already have ended the order */
+    struct lws *wsi = lws_client_connect_via_info(&info);
+    if (!is_waiting(c)) return; /* it failed at once, and on_event has said why */
+    if (wsi) c->wsi = wsi;
+    else end(c, false, "cannot be reached");
 }
 
 static connection *next_order(sockets *all)

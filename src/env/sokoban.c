@@ -67,19 +67,6 @@ static int floor_cells(const uint8_t *room, int cells, int *list)
     return n;
 }
 
-/* Places player and targets on floor, each cell alike; false: there is too little floor. */
-static bool place(const sokoban_size *z, ares_mt19937 *np, uint8_t *room)
-{
-    int list[SOKOBAN_CELLS], cells = z->rows * z->cols, n = floor_cells(room, cells, list);
-    if (n <= z->boxes + 1) return false;
-    room[list[ares_np_below(np, (uint32_t)n)]] = SOKOBAN_PLAYER;
-    for (int b = 0; b < z->boxes; b++) {
-        n = floor_cells(room, cells, list);
-        room[list[ares_np_below(np, (uint32_t)n)]] = SOKOBAN_TARGET;
-    }
-    return true;
-}
-
 /* ---------------- states seen: open addressing, keys of `words` words, word 0 never 0 */
 typedef struct seen {
     uint64_t *keys;
@@ -222,26 +209,6 @@ static void undo(search *s, const frame *f)
     put_box(s, f->last, f->behind, f->pulled);
 }
 
-/* Depth first over the states within reach; explored stays for the caller to count and free. */
-static void search_back(search *s)
-{
-    frame *stack = ares_malloc((size_t)s->size->search_depth * sizeof *stack);
-    int level = 0;
-    stack[0] = (frame){ .last = -1 };
-    if (!visit(s, 0, 0)) level = -1;
-    while (level >= 0) {
-        frame *f = &stack[level];
-        if (f->direction == 4) {
-            if (level) undo(s, f);
-            level--;
-        } else if (pull(s, f->direction++, f, f + 1)) {
-            if (visit(s, level + 1, f[1].swaps)) level++;
-            else undo(s, f + 1);
-        }
-    }
-    ares_free(stack);
-}
-
 /* Begins with every box on its target and leaves in room->state the best state of the search. */
 static void unsolve(const sokoban_size *z, sokoban_room *room)
 {
@@ -257,7 +224,22 @@ static void unsolve(const sokoban_size *z, sokoban_room *room)
         s.box[n] = s.target[n] = i;
         n++;
     }
-    search_back(&s);
+    /* depth first over the states within reach; stack[level]: how the present state was reached */
+    frame *stack = ares_malloc((size_t)z->search_depth * sizeof *stack);
+    int level = 0;
+    stack[0] = (frame){ .last = -1 };
+    if (!visit(&s, 0, 0)) level = -1;
+    while (level >= 0) {
+        frame *f = &stack[level];
+        if (f->direction == 4) { /* all four are tried */
+            if (level) undo(&s, f);
+            level--;
+        } else if (pull(&s, f->direction++, f, f + 1)) {
+            if (visit(&s, level + 1, f[1].swaps)) level++;
+            else undo(&s, f + 1);
+        }
+    }
+    ares_free(stack);
     for (int i = 0; i < cells; i++)
         if (room->state[i] == SOKOBAN_BOX_ON_TARGET) room->state[i] = SOKOBAN_BOX;
     room->displacement = s.best_displacement;
@@ -302,7 +284,14 @@ bool sokoban_room_make(uint64_t seed, const sokoban_size *z, sokoban_room *room)
     for (room->tries = 0; room->displacement == 0; room->tries++) {
         if (room->tries == TRIES) return false;
         carve(z, &py, room->state);
-        if (!place(z, &np, room->state)) return false;
+        /* the player and the targets, each on any cell of floor alike */
+        int list[SOKOBAN_CELLS], n = floor_cells(room->state, (int)cells, list);
+        if (n <= z->boxes + 1) return false; /* too little floor */
+        room->state[list[ares_np_below(&np, (uint32_t)n)]] = SOKOBAN_PLAYER;
+        for (int b = 0; b < z->boxes; b++) {
+            n = floor_cells(room->state, (int)cells, list);
+            room->state[list[ares_np_below(&np, (uint32_t)n)]] = SOKOBAN_TARGET;
+        }
         memcpy(room->fixed, room->state, cells);
         *(uint8_t *)memchr(room->fixed, SOKOBAN_PLAYER, cells) = SOKOBAN_FLOOR;
         unsolve(z, room);
@@ -470,25 +459,17 @@ static void add_grid(const void *env, ares_str *out)
     }
 }
 
-/* Cells of a grid with this code, in reading order. */
-static void add_cells(const sokoban *s, const uint8_t *grid, int code, const char *label,
-                      ares_str *out)
-{
-    int list[SOKOBAN_CELLS], n = 0;
-    for (int i = 0; i < s->size.rows * s->size.cols; i++)
-        if (grid[i] == code) list[n++] = i;
-    board_add_cells(out, label, list, n, s->size.cols);
-}
-
 static void add_coordinates(const void *env, ares_str *out)
 {
     const sokoban *s = env;
-    board_add_size(out, s->size.rows, s->size.cols);
-    add_cells(s, s->room.fixed, SOKOBAN_TARGET, "Targets", out);
-    add_cells(s, s->room.state, SOKOBAN_BOX, "Boxes", out);
-    add_cells(s, s->room.state, SOKOBAN_BOX_ON_TARGET, "Boxes on target", out);
+    int cols = s->size.cols, n = s->size.rows * cols;
     bool on_target = s->room.fixed[s->player] == SOKOBAN_TARGET;
-    board_add_cells(out, on_target ? "Player on target" : "Player", &s->player, 1, s->size.cols);
+    board_add_size(out, s->size.rows, cols);
+    board_add_cells(out, "Targets", s->room.fixed, n, cols, SOKOBAN_TARGET);
+    board_add_cells(out, "Boxes", s->room.state, n, cols, SOKOBAN_BOX);
+    board_add_cells(out, "Boxes on target", s->room.state, n, cols, SOKOBAN_BOX_ON_TARGET);
+    board_add_cells(out, on_target ? "Player on target" : "Player", s->room.state, n, cols,
+                    SOKOBAN_PLAYER);
 }
 
 static void render(const void *env, ares_str *out)

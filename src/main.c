@@ -78,7 +78,7 @@ int main(int argc, char **argv)
      * such a number and receive what the program prints, so closed ones are opened on /dev/null.
      * Standard output is opened for reading only: writing results to it still fails, as it must.
      */
-    static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY };
+    static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY }; /* of /dev/null, by fd */
     for (int fd = 0; fd < ARES_COUNT(modes); fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd) {
             fprintf(stderr, "ares-train: file descriptor %d is closed, and /dev/null: %s\n", fd,

@@ -259,7 +259,4 @@ int runs_unknown_metric(ares_arena *arena, const char *metric, const runs_run *c
 void runs_smooth(runs_series *p, int64_t window);
 /* The unit of a metric, found by a part of its name; NULL: it has none, or none is known. */
 const char *runs_unit_of(const char *metric);
-
-/* Whether the directory is that of a sweep: it has a sweep.json (figure3.c). */
-bool sweep_study_is(const char *dir);
 #endif

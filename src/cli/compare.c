@@ -368,19 +368,6 @@ static bool ever_logged(study *s, const char *metric)
     return false;
 }
 
-/* Fails where no run has logged the metric that the command names. */
-static int check_metric(study *s, const options *o)
-{
-    int n = 0;
-    if (!o->asked || ever_logged(s, o->metric)) return ARES_OK;
-    for (int i = 0; i < s->n; i++) n += s->variants[i].n;
-    const runs_run **runs = ares_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *runs);
-    n = 0;
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < s->variants[i].n; k++) runs[n++] = &s->variants[i].runs[k];
-    return runs_unknown_metric(&s->arena, o->metric, runs, n);
-}
-
 static int draw(study *s, const options *o)
 {
     figure_curve *curves = ares_arena_alloc(&s->arena, (size_t)s->n * sizeof *curves);
@@ -428,7 +415,15 @@ static int compare(const options *o, int n_words, const char *const *words)
 {
     study s = { 0 };
     int rc = read_study(&s, n_words, words);
-    if (rc == ARES_OK) rc = check_metric(&s, o);
+    if (rc == ARES_OK && o->asked && !ever_logged(&s, o->metric)) {
+        int n = 0; /* of the runs of all variants */
+        for (int i = 0; i < s.n; i++) n += s.variants[i].n;
+        const runs_run **runs = ares_arena_alloc(&s.arena, (size_t)(n + 1) * sizeof *runs);
+        n = 0;
+        for (int i = 0; i < s.n; i++)
+            for (int k = 0; k < s.variants[i].n; k++) runs[n++] = &s.variants[i].runs[k];
+        rc = runs_unknown_metric(&s.arena, o->metric, runs, n);
+    }
     if (rc == ARES_OK) print_tables(&s, o);
     if (rc == ARES_OK && o->svg) rc = draw(&s, o);
     ares_arena_fini(&s.arena);
@@ -483,7 +478,11 @@ int ares_cli_compare(int argc, char **argv)
     };
     bool helped;
     ARES_TRY(cli_read(&command, &argc, argv, &helped));
-    if (!helped && argc == 2 && sweep_study_is(argv[1])) {
+    ares_str manifest = { 0 }; /* the folder of a sweep has one */
+    bool is_sweep =
+        !helped && argc == 2 && ares_file_exists(ares_path_join(&manifest, argv[1], "sweep.json"));
+    ares_str_fini(&manifest);
+    if (is_sweep) {
         if (o.columns || o.x)
             return ares_fail(ARES_EUSE,
                              "compare: %s: '%s' is the folder of a sweep, whose table and figure "

@@ -157,45 +157,41 @@ static bool has_band(const figure_curve *c)
     return false;
 }
 
-/* A band around a line, or a bar at each point. */
-static void write_band(const figure_curve *c, int i, double opacity, const plot *p, ares_str *out)
-{
-    if (!has_band(c)) return;
-    for (int64_t k = 0; k < c->n && c->bars; k++)
-        ares_str_addf(out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\" stroke-width=\"1.4\"/>\n",
-                      across(p, c->x[k]), up(p, c->low[k]), up(p, c->high[k]), colour_of(c, i));
-    if (c->bars) return;
-    ares_str_addf(out, "<path fill=\"%s\" fill-opacity=\"%.2f\" d=\"", colour_of(c, i), opacity);
-    for (int64_t k = 0; k < c->n; k++)
-        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(p, c->x[k]), up(p, c->high[k]));
-    for (int64_t k = c->n; k-- > 0;)
-        ares_str_addf(out, "L%.1f %.1f", across(p, c->x[k]), up(p, c->low[k]));
-    ares_str_add_z(out, "Z\"/>\n");
-}
-
-static void write_line(const figure_curve *c, int i, const plot *p, ares_str *out)
-{
-    for (int64_t k = 0; k < c->n && (c->n == 1 || c->dots); k++)
-        ares_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
-                      across(p, c->x[k]), up(p, c->mid[k]), colour_of(c, i));
-    if (c->n < 2) return;
-    ares_str_addf(out,
-                  "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" "
-                  "stroke-linejoin=\"round\" stroke-dasharray=\"%s\" d=\"",
-                  colour_of(c, i), c->thin ? "1" : "2.2", dash_of(c, i));
-    for (int64_t k = 0; k < c->n; k++)
-        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(p, c->x[k]), up(p, c->mid[k]));
-    ares_str_add_z(out, "\"/>\n");
-}
-
 static void write_curves(const figure *f, const plot *p, ares_str *out)
 {
     int n = 0;
     for (int i = 0; i < f->n_curves; i++) n += has_band(&f->curves[i]);
     double opacity = n > 3 ? 0.42 / n : 0.14; /* so that many overlapping bands stay light */
-    for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, opacity, p, out);
-    /* drawn last to first, so that the first curve lies above the others */
-    for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, p, out);
+    for (int i = 0; i < f->n_curves; i++) {   /* a band around the line, or a bar at each point */
+        const figure_curve *c = &f->curves[i];
+        if (!has_band(c)) continue;
+        for (int64_t k = 0; k < c->n && c->bars; k++)
+            ares_str_addf(out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\" stroke-width=\"1.4\"/>\n",
+                          across(p, c->x[k]), up(p, c->low[k]), up(p, c->high[k]), colour_of(c, i));
+        if (c->bars) continue;
+        ares_str_addf(out, "<path fill=\"%s\" fill-opacity=\"%.2f\" d=\"", colour_of(c, i),
+                      opacity);
+        for (int64_t k = 0; k < c->n; k++) /* along the upper edge, and back along the lower one */
+            ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(p, c->x[k]), up(p, c->high[k]));
+        for (int64_t k = c->n; k-- > 0;)
+            ares_str_addf(out, "L%.1f %.1f", across(p, c->x[k]), up(p, c->low[k]));
+        ares_str_add_z(out, "Z\"/>\n");
+    }
+    /* lines above all bands; last to first, so that the first curve lies above the others */
+    for (int i = f->n_curves; i-- > 0;) {
+        const figure_curve *c = &f->curves[i];
+        for (int64_t k = 0; k < c->n && (c->n == 1 || c->dots); k++)
+            ares_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
+                          across(p, c->x[k]), up(p, c->mid[k]), colour_of(c, i));
+        if (c->n < 2) continue;
+        ares_str_addf(out,
+                      "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" "
+                      "stroke-linejoin=\"round\" stroke-dasharray=\"%s\" d=\"",
+                      colour_of(c, i), c->thin ? "1" : "2.2", dash_of(c, i));
+        for (int64_t k = 0; k < c->n; k++)
+            ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(p, c->x[k]), up(p, c->mid[k]));
+        ares_str_add_z(out, "\"/>\n");
+    }
     for (int i = f->n_curves; i-- > 0;) {
         const figure_curve *c = &f->curves[i];
         for (int64_t k = 0; k < c->n_crosses; k++) /* where a run was stopped early */

@@ -58,11 +58,13 @@ static int read_runs(sweep_study *s)
     return ARES_OK;
 }
 
-static int read_manifest(sweep_study *s)
+/* Reads into a zeroed study; its arena is to be freed, also after a failure. */
+static int sweep_study_read(sweep_study *s, const char *dir)
 {
-    const char *path = ares_arena_printf(&s->arena, "%s/sweep.json", s->dir);
+    const char *path = ares_arena_printf(&s->arena, "%s/sweep.json", dir);
     const ares_json *all;
     ares_str text = { 0 };
+    s->dir = dir;
     int rc = ares_file_read(path, &text);
     const char *copy = ares_arena_copy(&s->arena, text.data ? text.data : "", text.len);
     ares_str_fini(&text);
@@ -78,14 +80,6 @@ static int read_manifest(sweep_study *s)
     s->parameter = p && p->count == 1 && p->items[0].type == ARES_JSON_STRING
                        ? p->items[0].text.data
                        : "value";
-    return ARES_OK;
-}
-
-/* Reads into a zeroed study; its arena is to be freed, also after a failure. */
-static int sweep_study_read(sweep_study *s, const char *dir)
-{
-    s->dir = dir;
-    ARES_TRY(read_manifest(s));
     ARES_TRY(read_runs(s));
     /* numbers get colours in their order; a word among them (nofilter) is black and dashed */
     int numbers = 0, at = 0;
@@ -109,14 +103,6 @@ static int sweep_study_runs(const sweep_study *s)
     int n = 0;
     for (int i = 0; i < s->n; i++) n += s->variants[i].n;
     return n;
-}
-
-bool sweep_study_is(const char *dir)
-{
-    ares_str path = { 0 };
-    bool is = ares_file_exists(ares_path_join(&path, dir, "sweep.json"));
-    ares_str_fini(&path);
-    return is;
 }
 
 /*

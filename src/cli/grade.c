@@ -37,20 +37,6 @@ static int read_tokens(const ares_json *line, ares_ids *ids, ares_verify_in *in)
     return ARES_OK;
 }
 
-/* rc: how judging ended; where it failed, the score is 0 and "error" says why. */
-static void write_result(int rc, const ares_verify_out *result, ares_str *out)
-{
-    ares_json_begin(out, '{');
-    ares_json_write_double(ares_json_key(out, "score"), rc == ARES_OK ? result->score : 0);
-    if (result->judged_by)
-        ares_json_write_string(ares_json_key(out, "judged_by"), ares_view_of(result->judged_by));
-    if (rc == ARES_OK) ares_json_splice(out, ares_str_view(&result->details));
-    if (result->exhausted) ares_json_write_bool(ares_json_key(out, "exhausted"), true);
-    if (rc != ARES_OK)
-        ares_json_write_string(ares_json_key(out, "error"), ares_view_of(ares_error_message()));
-    ares_json_end(out, '}');
-}
-
 /* A row that cannot be judged has an error for its answer; the others go on. */
 static int grade_line(void *ctx, const ares_json *line, ares_str *out)
 {
@@ -74,7 +60,21 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
     if (rc == ARES_OK) {
         int judged = ares_judge_run(j->judge, &in, &result);
         if (judged == ARES_ECONFIG) rc = judged; /* the row's own fault: it has no score */
-        else write_result(judged, &result, out);
+        else {
+            /* where judging failed, the score is 0 and "error" says why */
+            bool good = judged == ARES_OK;
+            ares_json_begin(out, '{');
+            ares_json_write_double(ares_json_key(out, "score"), good ? result.score : 0);
+            if (result.judged_by)
+                ares_json_write_string(ares_json_key(out, "judged_by"),
+                                       ares_view_of(result.judged_by));
+            if (good) ares_json_splice(out, ares_str_view(&result.details));
+            if (result.exhausted) ares_json_write_bool(ares_json_key(out, "exhausted"), true);
+            if (!good)
+                ares_json_write_string(ares_json_key(out, "error"),
+                                       ares_view_of(ares_error_message()));
+            ares_json_end(out, '}');
+        }
         j->bad += judged != ARES_OK && judged != ARES_ECONFIG;
     }
     ares_str_fini(&result.details);

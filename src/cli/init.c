@@ -76,31 +76,6 @@ static int64_t head_dim_of(const job *j)
     return j->head_dim ? j->head_dim : j->hidden / j->heads;
 }
 
-/* vision_config: the two families name some members differently. */
-static void add_tower(const vision_options *v, int64_t hidden, ares_str *s)
-{
-    ares_json_begin(ares_json_key(s, "vision_config"), '{');
-    add_number(s, "depth", v->depth);
-    add_number(s, v->gated ? "hidden_size" : "embed_dim", v->width);
-    add_number(s, v->gated ? "out_hidden_size" : "hidden_size", hidden);
-    add_number(s, "num_heads", v->heads);
-    add_number(s, "in_channels", 3);
-    add_number(s, "patch_size", v->patch);
-    add_number(s, "spatial_merge_size", MERGE);
-    add_number(s, "temporal_patch_size", TEMPORAL);
-    if (v->gated) {
-        add_number(s, "intermediate_size", 3 * v->width);
-        add_number(s, "window_size", WINDOW_TOKENS * MERGE * v->patch);
-        add_number(s, "tokens_per_second", 2);
-        ares_json_begin(ares_json_key(s, "fullatt_block_indexes"), '[');
-        ares_json_write_i64(s, v->depth - 1);
-        ares_json_end(s, ']');
-    } else add_number(s, "mlp_ratio", 4);
-    ares_json_write_string(ares_json_key(s, "hidden_act"),
-                           ares_view_of(v->gated ? "silu" : "quick_gelu"));
-    ares_json_end(s, '}');
-}
-
 /*
  * Members of config.json. In rotary embeddings a quarter of the angles turns by time, and three
  * eighths each by row and column, as in Qwen's files.
@@ -128,7 +103,27 @@ static void add_vision_config(const job *j, ares_str *s)
     ares_json_end(s, ']');
     ares_json_end(s, '}');
     for (int i = 0; i < VISION_TOKENS; i++) add_number(s, token_keys[i], j->vision_token[i]);
-    add_tower(v, j->hidden, s);
+    /* the tower; the two families name some of its members differently */
+    ares_json_begin(ares_json_key(s, "vision_config"), '{');
+    add_number(s, "depth", v->depth);
+    add_number(s, v->gated ? "hidden_size" : "embed_dim", v->width);
+    add_number(s, v->gated ? "out_hidden_size" : "hidden_size", j->hidden);
+    add_number(s, "num_heads", v->heads);
+    add_number(s, "in_channels", 3);
+    add_number(s, "patch_size", v->patch);
+    add_number(s, "spatial_merge_size", MERGE);
+    add_number(s, "temporal_patch_size", TEMPORAL);
+    if (v->gated) {
+        add_number(s, "intermediate_size", 3 * v->width);
+        add_number(s, "window_size", WINDOW_TOKENS * MERGE * v->patch);
+        add_number(s, "tokens_per_second", 2);
+        ares_json_begin(ares_json_key(s, "fullatt_block_indexes"), '[');
+        ares_json_write_i64(s, v->depth - 1); /* the last block sees the whole picture */
+        ares_json_end(s, ']');
+    } else add_number(s, "mlp_ratio", 4);
+    ares_json_write_string(ares_json_key(s, "hidden_act"),
+                           ares_view_of(v->gated ? "silu" : "quick_gelu"));
+    ares_json_end(s, '}');
 }
 
 /* Appends preprocessor_config.json. */
@@ -208,28 +203,6 @@ static void add_byte_level(ares_str *s, const char *key)
     ares_json_end(s, '}');
 }
 
-/* A byte-level BPE without merges: each byte stays a token of its own. */
-static void add_byte_model(ares_str *s)
-{
-    char utf8[2];
-    ares_json_begin(ares_json_key(s, "model"), '{');
-    add_text(s, "type", "BPE");
-    add_null(s, "dropout");
-    add_null(s, "unk_token");
-    add_null(s, "continuing_subword_prefix");
-    add_null(s, "end_of_word_suffix");
-    add_flag(s, "fuse_unk", false);
-    add_flag(s, "byte_fallback", false);
-    add_flag(s, "ignore_merges", false);
-    ares_json_begin(ares_json_key(s, "vocab"), '{');
-    for (int b = 0; b < BYTES; b++)
-        ares_json_write_i64(ares_json_key_view(s, letter_of(b, utf8)), b);
-    ares_json_end(s, '}');
-    ares_json_begin(ares_json_key(s, "merges"), '[');
-    ares_json_end(s, ']');
-    ares_json_end(s, '}');
-}
-
 /* levels: objects and arrays down to this depth have a line for each item. */
 static int write_json(const job *j, const char *name, const ares_str *json, int levels)
 {
@@ -261,7 +234,24 @@ static int write_byte_tokenizer(const job *j)
     add_byte_level(&s, "pre_tokenizer");
     add_null(&s, "post_processor");
     add_byte_level(&s, "decoder");
-    add_byte_model(&s);
+    /* a byte-level BPE without merges: each byte stays a token of its own */
+    char utf8[2];
+    ares_json_begin(ares_json_key(&s, "model"), '{');
+    add_text(&s, "type", "BPE");
+    add_null(&s, "dropout");
+    add_null(&s, "unk_token");
+    add_null(&s, "continuing_subword_prefix");
+    add_null(&s, "end_of_word_suffix");
+    add_flag(&s, "fuse_unk", false);
+    add_flag(&s, "byte_fallback", false);
+    add_flag(&s, "ignore_merges", false);
+    ares_json_begin(ares_json_key(&s, "vocab"), '{');
+    for (int b = 0; b < BYTES; b++)
+        ares_json_write_i64(ares_json_key_view(&s, letter_of(b, utf8)), b);
+    ares_json_end(&s, '}');
+    ares_json_begin(ares_json_key(&s, "merges"), '[');
+    ares_json_end(&s, ']');
+    ares_json_end(&s, '}');
     ares_json_end(&s, '}');
     int rc = write_json(j, "tokenizer.json", &s, 2);
     ares_str_fini(&s);

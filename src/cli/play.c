@@ -13,7 +13,7 @@
 #include "ares/train.h"
 #include "cli.h"
 
-enum { NAMES = 64, FILES = 16 };
+enum { NAMES = 64, FILES = 16 }; /* at most: actions that a slip is compared with; --config */
 
 typedef struct job {
     const char *tag, *actions;
@@ -83,16 +83,6 @@ static int open_all(job *j, char **words)
     return ares_env_reset(&j->env, &(ares_env_start){ (uint64_t)j->seed, j->id });
 }
 
-static void close_all(job *j)
-{
-    if (j->in && j->in != stdin) fclose(j->in);
-    if (j->env.definition) ares_env_fini(&j->env);
-    ares_env_definition_close(&j->d);
-    ares_config_free(j->cfg);
-    ares_str_fini(&j->line);
-    ares_str_fini(&j->text);
-}
-
 /* ---------------- reading */
 /*
  * Reads byte by byte without a buffer, so that a signal ends the wait. false: the input has ended,
@@ -129,21 +119,6 @@ static int show(job *j, const char *who)
     return rc;
 }
 
-static void add_note(job *j, ares_view action)
-{
-    const char *names[NAMES], *near;
-    char word[64];
-    int n;
-    const char *const *all = ares_env_actions(&j->env, &n);
-    for (int i = 0; i < n && i < NAMES; i++) names[i] = all[i];
-    snprintf(word, sizeof word, "%.*s", (int)ARES_MIN(action.len, sizeof word - 1), action.data);
-    near = ares_nearest(word, names, ARES_MIN(n, NAMES));
-    ares_str_addf(&j->text, "'%s': no such action%s%s%s (actions: ", word,
-                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    for (int i = 0; i < n; i++) ares_str_addf(&j->text, "%s%s", i ? ", " : "", all[i]);
-    ares_str_add_z(&j->text, ")\n");
-}
-
 /* Acts as if the model had written the line in answer tags; the reward's message is in j->text. */
 static int take_turn(job *j)
 {
@@ -160,8 +135,18 @@ static int take_turn(job *j)
     int rc = j->echo ? show(j, "assistant") : ARES_OK;
     ares_str_clear(&j->text);
     const char *const *names = ares_env_actions(&j->env, &n);
-    for (int i = 0; names && i < answer.n_actions; i++)
-        if (ares_env_find_action(names, n, answer.actions[i]) < 0) add_note(j, answer.actions[i]);
+    for (int i = 0; names && i < answer.n_actions; i++) {
+        ares_view action = answer.actions[i];
+        if (ares_env_find_action(names, n, action) >= 0) continue;
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)ARES_MIN(action.len, sizeof word - 1),
+                 action.data);
+        const char *near = ares_nearest(word, names, ARES_MIN(n, NAMES));
+        ares_str_addf(&j->text, "'%s': no such action%s%s%s (actions: ", word,
+                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        for (int k = 0; k < n; k++) ares_str_addf(&j->text, "%s%s", k ? ", " : "", names[k]);
+        ares_str_add_z(&j->text, ")\n");
+    }
     if (!answer.n_actions) ares_str_add_z(&j->text, "no action\n");
     if (rc == ARES_OK)
         rc = ares_env_act(&j->env, answer.actions, answer.n_actions, j->c.agents.format_penalty,
@@ -322,6 +307,11 @@ int ares_cli_play(int argc, char **argv)
     if (rc != ARES_OK || helped) return rc;
     rc = open_all(&j, argv + 1);
     if (rc == ARES_OK) rc = play(&j);
-    close_all(&j);
+    if (j.in && j.in != stdin) fclose(j.in);
+    if (j.env.definition) ares_env_fini(&j.env);
+    ares_env_definition_close(&j.d);
+    ares_config_free(j.cfg);
+    ares_str_fini(&j.line);
+    ares_str_fini(&j.text);
     return rc;
 }

@@ -127,21 +127,6 @@ static int check_runs(const ares_json *row, const char *key, int64_t most)
     return ARES_OK;
 }
 
-/* "turn_ends": places in the response, in characters, that do not descend. */
-static int check_ends(const ares_json *row, int64_t most)
-{
-    const ares_json *ends = ares_json_get(row, "turn_ends");
-    int64_t at = 0;
-    if (!ends) return ARES_OK;
-    bool good = ends->type == ARES_JSON_ARRAY;
-    for (int64_t i = 0; good && i < ends->count; i++) {
-        good = is_count(&ends->items[i]) && ends->items[i].integer >= at &&
-               ends->items[i].integer <= most;
-        at = good ? ends->items[i].integer : 0;
-    }
-    return good ? ARES_OK : foreign("turn_ends", "not a list of places within the response");
-}
-
 static int check_turns(const ares_json *turns)
 {
     if (turns->type != ARES_JSON_ARRAY) return foreign("turns", "not a list");
@@ -177,7 +162,16 @@ static int check_row(const ares_json *row, bool validation)
         length += ((unsigned char)response.data[i] & 0xc0) != 0x80;
     ARES_TRY(check_runs(row, "trained", INT64_MAX));
     ARES_TRY(check_runs(row, "trained_text", length));
-    return check_ends(row, length);
+    const ares_json *ends = ares_json_get(row, "turn_ends"); /* places that do not descend */
+    int64_t at = 0;
+    if (!ends) return ARES_OK;
+    bool good = ends->type == ARES_JSON_ARRAY;
+    for (int64_t i = 0; good && i < ends->count; i++) {
+        good = is_count(&ends->items[i]) && ends->items[i].integer >= at &&
+               ends->items[i].integer <= length;
+        at = good ? ends->items[i].integer : 0;
+    }
+    return good ? ARES_OK : foreign("turn_ends", "not a list of places within the response");
 }
 
 /* ---------------- episodes */
@@ -615,21 +609,6 @@ static void add_sizes(job *j, const rollouts_episode *e)
                                        : "; trained text stands between {+ and +}");
 }
 
-/* The details that rewards gave for an answer, a line for each. */
-static void add_details(const ares_json *details, ares_str *out)
-{
-    ares_str text = { 0 };
-    for (int64_t i = 0; details && i < details->count; i++) {
-        ares_str_clear(&text);
-        ares_json_write(&text, details->members[i].value);
-        add_line(out, details->members[i].key);
-        ares_str_add_z(out, ": ");
-        add_line(out, ares_str_view(&text));
-        ares_str_add_char(out, '\n');
-    }
-    ares_str_fini(&text);
-}
-
 /* The lines above the text: step, episode, score and end. */
 static void show_head(job *j, const rollouts_episode *e)
 {
@@ -663,7 +642,18 @@ static void show_head(job *j, const rollouts_episode *e)
         ares_str_addf(out, "; %lld turns, %g actions", (long long)e->n_answered,
                       sum_of(e, "executed"));
     ares_str_add_char(out, '\n');
-    add_details(ares_json_get(row, "details"), out);
+    /* the details that rewards gave for the answer, a line for each */
+    const ares_json *details = ares_json_get(row, "details");
+    ares_str text = { 0 };
+    for (int64_t i = 0; details && i < details->count; i++) {
+        ares_str_clear(&text);
+        ares_json_write(&text, details->members[i].value);
+        add_line(out, details->members[i].key);
+        ares_str_add_z(out, ": ");
+        add_line(out, ares_str_view(&text));
+        ares_str_add_char(out, '\n');
+    }
+    ares_str_fini(&text);
     add_sizes(j, e);
     ares_str_add_z(out, "\n\n");
 }

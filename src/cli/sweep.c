@@ -49,22 +49,6 @@ static int take_state(sweep *s, sweep_run *r, const ares_config *cfg, const ares
     return rc;
 }
 
-/*
- * Does what the run itself does before its first step. Only the first seed of a combination is
- * rehearsed: the others open the same files.
- */
-static int rehearse(const sweep *s, const sweep_run *r, ares_config *cfg,
-                    const ares_train_config *c)
-{
-    ares_str needs = { 0 };
-    int ranks = (int)s->o.ranks;
-    if (r->state == SWEEP_DONE || (r->seed >= 0 && r->seed != s->o.seeds.items[0])) return ARES_OK;
-    int rc = ares_train_plan_check(cfg, c, ranks, ranks, true, true, &needs);
-    if (rc == ARES_OK) rc = ares_train_rehearse(cfg, c, ranks);
-    ares_str_fini(&needs);
-    return rc == ARES_OK ? rc : ares_fail_in(rc, "sweep: run %s", r->name);
-}
-
 /* Resolves and checks the configuration of a run, and notes how far it is. */
 static int check_run(sweep *s, sweep_run *r, bool open, ares_str *refused)
 {
@@ -91,7 +75,18 @@ static int check_run(sweep *s, sweep_run *r, bool open, ares_str *refused)
         r->on_cards = strcmp(c.trainer.device, "cuda") == 0;
         r->shares_cpus = c.trainer.threads == ARES_NULL_I64;
         rc = take_state(s, r, cfg, &c, refused);
-        if (rc == ARES_OK && open) rc = rehearse(s, r, cfg, &c);
+        /*
+         * Does what the run itself does before its first step. Only the first seed of a combination
+         * is rehearsed: the others open the same files.
+         */
+        bool first = r->seed < 0 || r->seed == s->o.seeds.items[0];
+        if (rc == ARES_OK && open && r->state != SWEEP_DONE && first) {
+            int ranks = (int)s->o.ranks;
+            ares_str_clear(&needs);
+            rc = ares_train_plan_check(cfg, &c, ranks, ranks, true, true, &needs);
+            if (rc == ARES_OK) rc = ares_train_rehearse(cfg, &c, ranks);
+            if (rc != ARES_OK) ares_fail_in(rc, "sweep: run %s", r->name);
+        }
     }
     ares_str_fini(&needs);
     ares_config_free(cfg);
@@ -431,19 +426,6 @@ int sweep_record(sweep *s, const sweep_run *r)
 }
 
 /* ---------------------------------------------------------------- repair */
-/* Reads the summary, and cuts a last line that is not whole. */
-static int read_summary(const char *path, ares_str *all)
-{
-    if (!ares_file_exists(path)) return ARES_OK;
-    ARES_TRY(ares_file_read(path, all));
-    size_t whole = all->len;
-    while (whole && all->data[whole - 1] != '\n') whole--;
-    if (whole == all->len) return ARES_OK;
-    printf("repaired: %s ended in the middle of a line\n", path);
-    all->len = whole;
-    return ares_file_write_atomic(path, all->data ? all->data : "", all->len);
-}
-
 /* Writes the result of a finished run where it is missing, and its line of the summary. */
 static int repair_run(sweep *s, const sweep_run *r, const ares_str *summary)
 {
@@ -473,7 +455,14 @@ static int repair_run(sweep *s, const sweep_run *r, const ares_str *summary)
 int sweep_repair(sweep *s)
 {
     ares_str summary = { 0 };
-    int rc = read_summary(s->summary, &summary);
+    int rc = ares_file_exists(s->summary) ? ares_file_read(s->summary, &summary) : ARES_OK;
+    size_t whole = summary.len; /* a last line that is not whole is cut */
+    while (whole && summary.data[whole - 1] != '\n') whole--;
+    if (rc == ARES_OK && whole < summary.len) {
+        printf("repaired: %s ended in the middle of a line\n", s->summary);
+        summary.len = whole;
+        rc = ares_file_write_atomic(s->summary, summary.data, summary.len);
+    }
     for (int i = 0; i < s->n && rc == ARES_OK; i++)
         if (s->runs[i].state == SWEEP_DONE) rc = repair_run(s, &s->runs[i], &summary);
     ares_str_fini(&summary);

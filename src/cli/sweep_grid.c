@@ -375,42 +375,33 @@ const char *sweep_shown_name(const char *const *names, int n, int i)
     return last;
 }
 
-/* The name of a run unless `run` is set: "lr_{worker.actor.optim.lr|label}-seed_{seed}". */
-static const char *run_template(sweep *s)
+/*
+ * A template of runs, "lr_{worker.actor.optim.lr|label}-seed_{seed}", or of the first fields of
+ * results, "entropy={entropy} | seed={seed}". own: the file's; NULL: it has none.
+ */
+static const char *template_of(sweep *s, const char *own, bool of_results)
 {
     ares_str t = { 0 };
-    const char *names[SWEEP_PARAMETERS];
+    const char *names[SWEEP_PARAMETERS], *gap = of_results ? " | " : "-";
     for (int i = 0; i < s->n_parameters; i++) names[i] = s->parameters[i].name;
-    if (s->o.run) ares_str_add_z(&t, s->o.run);
-    for (int i = 0; i < s->n_parameters && !s->o.run; i++)
-        ares_str_addf(&t, "%s%s_{%s|label}", t.len ? "-" : "",
-                      sweep_shown_name(names, s->n_parameters, i), names[i]);
-    if (s->o.seeds.count && !(s->o.run && strstr(s->o.run, "{seed")))
-        ares_str_addf(&t, "%sseed_{seed}", t.len ? "-" : "");
-    const char *copy = ares_arena_copy(&s->arena, t.data, t.len);
-    ares_str_fini(&t);
-    return copy;
-}
-
-/* The first fields of a result unless `result` is set: "entropy={entropy} | seed={seed}". */
-static const char *result_template(sweep *s)
-{
-    ares_str t = { 0 };
-    if (s->o.result) ares_str_add_z(&t, s->o.result);
-    for (int i = 0; i < s->n_parameters && !s->o.result; i++)
-        ares_str_addf(&t, "%s%s={%s}", t.len ? " | " : "", s->parameters[i].name,
-                      s->parameters[i].name);
-    if (s->o.seeds.count && !(s->o.result && strstr(s->o.result, "{seed")))
-        ares_str_addf(&t, "%sseed={seed}", t.len ? " | " : "");
+    if (own) ares_str_add_z(&t, own);
+    for (int i = 0; i < s->n_parameters && !own; i++) {
+        if (t.len) ares_str_add_z(&t, gap);
+        if (of_results) ares_str_addf(&t, "%s={%s}", names[i], names[i]);
+        else
+            ares_str_addf(&t, "%s_{%s|label}", sweep_shown_name(names, s->n_parameters, i),
+                          names[i]);
+    }
+    if (s->o.seeds.count && !(own && strstr(own, "{seed"))) {
+        if (t.len) ares_str_add_z(&t, gap);
+        ares_str_add_z(&t, of_results ? "seed={seed}" : "seed_{seed}");
+    }
     const char *copy = ares_arena_copy(&s->arena, t.data, t.len);
     ares_str_fini(&t);
     return copy;
 }
 
 /* ---------------------------------------------------------------- a run */
-typedef struct templates {
-    const char *run, *result;
-} templates;
 
 /* Expands a template into a variable of its own, which later templates may use. */
 static int name(sweep_variables *v, const char *variable, const char *text, const char **out)
@@ -424,7 +415,7 @@ static int name(sweep_variables *v, const char *variable, const char *text, cons
  * The order matters: each text may use the variables set before it. name, dir and summary belong to
  * the sweep, and must come out the same for every run.
  */
-static int name_run(sweep *s, sweep_variables *v, const templates *t, sweep_run *r)
+static int name_run(sweep *s, sweep_variables *v, const char *run, const char *result, sweep_run *r)
 {
     const char *sweep_name, *dir, *summary;
     ARES_TRY(name(v, "name", s->o.name, &sweep_name));
@@ -439,13 +430,13 @@ static int name_run(sweep *s, sweep_variables *v, const templates *t, sweep_run 
     s->name = sweep_name;
     s->dir = dir;
     s->summary = summary;
-    ARES_TRY(name(v, "run", t->run, &r->name));
+    ARES_TRY(name(v, "run", run, &r->name));
     ARES_TRY(name(v, "run_dir", s->o.run_dir, &r->run_dir));
     ARES_TRY(name(v, "log", s->o.log, &r->log));
     size_t length = strlen(r->log);
     if (length > 4 && strcmp(r->log + length - 4, ".log") == 0) length -= 4;
     r->result = ares_arena_printf(&s->arena, "%.*s.result", (int)length, r->log);
-    return sweep_expand(v, "result", t->result, &r->fields);
+    return sweep_expand(v, "result", result, &r->fields);
 }
 
 /* The list grows by 32 words, with room for the NULL that ends it. */
@@ -546,7 +537,7 @@ static int sweep_make_runs(sweep *s, const sweep_words *w)
     if (grid * seeds > SWEEP_RUNS)
         return ares_fail(ARES_ECONFIG, "sweep: %lld runs or more; at most %d",
                          (long long)(grid * seeds), SWEEP_RUNS);
-    const templates t = { run_template(s), result_template(s) };
+    const char *run = template_of(s, s->o.run, false), *result = template_of(s, s->o.result, true);
     bool by_seed = strcmp(s->o.order, "seeds") == 0;
     s->runs = ares_arena_calloc(&s->arena, (size_t)(grid * seeds), sizeof *s->runs);
     for (int64_t i = 0; i < grid * seeds; i++) {
@@ -564,7 +555,7 @@ static int sweep_make_runs(sweep *s, const sweep_words *w)
         sweep_variables v;
         sweep_variables_init(&v, &s->arena);
         int rc = set_variables(s, w, &v, r);
-        if (rc == ARES_OK) rc = name_run(s, &v, &t, r);
+        if (rc == ARES_OK) rc = name_run(s, &v, run, result, r);
         if (rc == ARES_OK) rc = add_words(s, w, &v, r);
         sweep_variables_fini(&v);
         ARES_TRY(rc);

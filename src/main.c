@@ -10,6 +10,7 @@
 #include "ares/reward.h"
 #include "cli/cli.h"
 
+/* A verb; on_ranks: --ranks and --restarts start it as several processes. */
 typedef struct cli_entry {
     const char *name, *doc;
     int (*run)(int argc, char **argv);

@@ -29,6 +29,7 @@ static int sync_path(const char *path)
     return rc;
 }
 
+/* Every file below path, then path itself: names in a folder are durable only with the folder. */
 static int sync_tree(const char *path)
 {
     DIR *d = opendir(path);
@@ -57,6 +58,7 @@ static int each(const char *dir, int (*fn)(void *ctx, const char *dir, const cha
     return rc;
 }
 
+/* Removes an entry that a writer which was killed has left. */
 static int remove_leftover(void *ctx, const char *dir, const char *name)
 {
     (void)ctx;
@@ -135,20 +137,21 @@ int ares_checkpoint_commit(const char *dir, const char *name, const char *tempor
     return rc;
 }
 
+/* The failure that led here stays the one that is reported. */
 void ares_checkpoint_abandon(const char *temporary)
 {
-    /* keeps the message of the failure that led here */
     char *message = ares_strdup(ares_error_message());
     ares_dir_remove(temporary);
     ares_fail(ARES_EIO, "%s", message);
     ares_free(message);
 }
 
+/* which checkpoints to collect; flags */
 typedef enum { STEPS = 1, ROLLING = 2 } kinds;
 typedef struct list {
     kinds wanted;
-    char (*names)[64];
-    int64_t *steps;
+    char (*names)[64]; /* [n], newest first */
+    int64_t *steps;    /* [n] */
     int n, cap;
 } list;
 
@@ -160,6 +163,7 @@ static int collect(void *ctx, const char *dir, const char *name)
     if (!rolling && strncmp(name, "step_", 5) != 0) return ARES_OK;
     if (strlen(name) >= 64 || !(l->wanted & (rolling ? ROLLING : STEPS))) return ARES_OK;
     const char *digits = strchr(name, '_') + 1;
+    /* names pad with zeros: step_000012 */
     size_t n = strspn(digits, "0123456789"), zeros = strspn(digits, "0");
     int64_t step = 0;
     if (n == 0 || digits[n] || (zeros < n && !ares_parse_i64(ares_view_of(digits + zeros), &step)))
@@ -183,6 +187,7 @@ static int collect(void *ctx, const char *dir, const char *name)
     return ARES_OK;
 }
 
+/* The name of the checkpoint of the highest step; empty: there is none. */
 static int newest(const char *dir, kinds wanted, ares_str *name)
 {
     list l = { .wanted = wanted };
@@ -203,6 +208,7 @@ int ares_checkpoint_latest(const char *dir, ares_str *name)
         rc = ares_file_read(path.data, name);
     /* white space from an editor */
     while (name->len && strchr(" \t\r\n", name->data[name->len - 1])) name->data[--name->len] = 0;
+    /* `latest` may name what a user has deleted since: then the newest one there counts */
     if (rc == ARES_OK && name->len && !ares_dir_exists(ares_path_join(&path, dir, name->data)))
         ares_str_clear(name);
     if (rc == ARES_OK && !name->len) rc = newest(dir, STEPS | ROLLING, name);
@@ -242,6 +248,7 @@ int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
     if (keep <= 0) return ARES_OK;
     list l = { .wanted = STEPS };
     int rc = each(dir, collect, &l);
+    /* spared ones are named, as the best so far; both arrays are [n] */
     bool *spared = ares_calloc((size_t)l.n * 2 + 1, sizeof *spared), *remove = spared + l.n;
     for (int i = 0; i < l.n; i++)
         for (const char *const *s = spare; s && *s; s++)

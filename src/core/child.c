@@ -33,6 +33,7 @@ static void tell_unwatched(int why)
              strerror(why));
 }
 
+/* Starts the shell that waits on a pipe for the end of this process. */
 static void start_watcher(void)
 {
     static const char script[] =
@@ -133,7 +134,7 @@ int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes)
         return ares_fail(ARES_ECHILD, "%s: %s%s", argv[0], strerror(failed), line);
     }
     c->pid = pid;
-    if (memory_bytes > 0) {
+    if (memory_bytes > 0) { /* from outside: the program inherits no limit of ours */
         struct rlimit limit = { (rlim_t)memory_bytes, (rlim_t)memory_bytes };
         prlimit(pid, RLIMIT_AS, &limit, NULL);
     }
@@ -148,7 +149,7 @@ void ares_child_stop(ares_child *c)
     if (c->to >= 0) close(c->to);
     if (c->from >= 0) close(c->from);
     if (c->pid > 0) {
-        kill(-c->pid, SIGKILL);
+        kill(-c->pid, SIGKILL); /* the whole group: what the program has started, too */
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {}
     }
     ares_child_listen(c);
@@ -157,6 +158,7 @@ void ares_child_stop(ares_child *c)
     *c = ARES_CHILD_NONE;
 }
 
+/* Writes what the pipe takes now; returns how many bytes that were. */
 size_t ares_child_send(ares_child *c, const char *data, size_t n)
 {
     size_t sent = 0;
@@ -173,6 +175,7 @@ size_t ares_child_send(ares_child *c, const char *data, size_t n)
     return sent;
 }
 
+/* Bytes read; 0: none is there yet; -1: the child has closed its output. */
 int64_t ares_child_receive(ares_child *c, ares_str *out)
 {
     char block[1 << 14];
@@ -183,9 +186,10 @@ int64_t ares_child_receive(ares_child *c, ares_str *out)
     return n;
 }
 
+/* Passes stderr on to ours, and keeps its last bytes for a message. */
 void ares_child_listen(ares_child *c)
 {
-    enum { KEPT = 1000 };
+    enum { KEPT = 1000 }; /* bytes */
     char block[1 << 12];
     ssize_t n;
     for (int reads = 0; c->err >= 0 && reads < 64; reads++) { /* some write without end */
@@ -214,6 +218,7 @@ void ares_child_describe_end(ares_child *c, char *why, size_t size)
 {
     char line[250]; /* the last line of its stderr, without control characters */
     siginfo_t end = { 0 };
+    /* a child closes its output a moment before it ends: waits up to 0.1 s */
     for (int i = 0;
          i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          end.si_pid == 0;
@@ -233,6 +238,7 @@ void ares_child_describe_end(ares_child *c, char *why, size_t size)
     if (*line) snprintf(why + n, size - n, ": %s", line);
 }
 
+/* Raises the soft limit of open files where n more would not fit. */
 bool ares_descriptors_reserve(int64_t n, int64_t *needed, int64_t *limit)
 {
     enum { SPARE = 64, ASSUMED = 64 }; /* ASSUMED: open ones, where the system does not tell */

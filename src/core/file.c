@@ -18,6 +18,7 @@
 
 /* Whole files and folders: read, write, make, remove, sync. */
 
+/* "file: 'a/b': cannot be read: No such file or directory" */
 static int refused(const char *path, const char *what)
 {
     return ares_fail(ARES_EIO, "file: '%s': cannot be %s: %s", path, what, strerror(errno));
@@ -64,7 +65,8 @@ int ares_input_open(const char *path, const char **why)
     return open_to_read(path, true, why);
 }
 
-/* A file of known size is read into memory that fits it at once. */
+/* A file of known size is read into memory that fits it at once; "-" is stdin where input is set.
+ */
 static int read_whole(const char *path, bool input, ares_str *out)
 {
     struct stat st;
@@ -99,6 +101,7 @@ int ares_input_read(const char *path, ares_str *out)
     return read_whole(path, true, out);
 }
 
+/* FNV-1a over the bytes, on top of *h. */
 int ares_file_hash(const char *path, uint64_t *h)
 {
     char piece[1 << 16];
@@ -127,6 +130,7 @@ static int write_file(const char *path, const void *data, size_t len, bool sync)
     }
     if (rc == 0 && sync) rc = fsync(fd);
     if (rc < 0) rc = refused(path, "written");
+    /* network file systems report a full disk at the close */
     if (close(fd) < 0 && rc == 0) rc = refused(path, "written");
     return rc;
 }
@@ -167,6 +171,7 @@ int ares_file_write_atomic(const char *path, const void *data, size_t len)
     return rc;
 }
 
+/* Anything but a folder: a pipe may be an input. */
 bool ares_file_exists(const char *path)
 {
     struct stat st;
@@ -184,7 +189,7 @@ static int make_dirs(const char *path, bool durable)
 {
     char *copy = ares_strdup(path);
     int rc = ARES_OK;
-    for (char *p = copy; rc == ARES_OK && *p; p++) {
+    for (char *p = copy; rc == ARES_OK && *p; p++) { /* "a/b/c": a, then a/b, then a/b/c */
         if (p[1] != '/' && p[1] != 0) continue;
         char kept = p[1];
         p[1] = 0;
@@ -214,7 +219,8 @@ int ares_dir_make_durable(const char *path)
 /* shown: the path for messages. Symbolic links are removed, never followed. */
 static int remove_at(int parent, const char *name, const char *shown)
 {
-    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return ARES_OK;
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return ARES_OK; /* gone is gone */
+    /* a folder: Linux says EISDIR, POSIX EPERM */
     if (errno != EISDIR && errno != EPERM) return refused(shown, "removed");
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -241,6 +247,7 @@ int ares_dir_remove(const char *path)
     return remove_at(AT_FDCWD, path, path);
 }
 
+/* "a" and "b" give "a/b", "a/" and "b" too; an absolute b stays as it is. */
 const char *ares_path_join(ares_str *out, const char *a, const char *b)
 {
     ares_str joined = { 0 }; /* a or b may lie in out */
@@ -254,6 +261,7 @@ const char *ares_path_join(ares_str *out, const char *a, const char *b)
     return out->data;
 }
 
+/* Looks beside the program, as installed and as built; the variable, where it is set, wins. */
 void ares_path_of_program(const char *variable, const char *name, char *path, size_t size)
 {
     static const char *const places[] = { "../lib/ares-train/", "../share/ares-train/", "" };
@@ -297,6 +305,7 @@ int ares_lock_take(const char *dir, int *out)
     ares_str path = { 0 };
     ares_path_join(&path, dir, "lock");
     int fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644), rc = ARES_OK;
+    /* length 0: the whole file */
     struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     char text[300] = "", host[128] = "";
     if (fd < 0) rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
@@ -310,6 +319,7 @@ int ares_lock_take(const char *dir, int *out)
                  : ares_fail(ARES_EIO, "io: %s: lock: %s", path.data, strerror(why));
         close(fd);
     } else {
+        /* the folder may be on a network, where another host reads this */
         gethostname(host, sizeof host - 1);
         int n = snprintf(text, sizeof text, "process %ld on %s", (long)getpid(), host);
         if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
@@ -322,6 +332,7 @@ int ares_lock_take(const char *dir, int *out)
     return rc;
 }
 
+/* Closing releases the lock; the file stays, because another process may wait on it. */
 void ares_lock_drop(int fd)
 {
     if (fd >= 0) close(fd);
@@ -329,6 +340,7 @@ void ares_lock_drop(int fd)
 
 /* Writing to file descriptors until everything is written. */
 
+/* write may take a part, or be interrupted: goes on until all bytes are taken. */
 int io_write_all(int fd, const char *path, const void *data, size_t bytes, int64_t at)
 {
     for (size_t done = 0; done < bytes;) {

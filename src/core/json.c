@@ -14,6 +14,7 @@
  * and of the arrays of values.
  */
 
+/* brackets within brackets: reading recurses, and the C stack is finite */
 enum { MAX_DEPTH = 512 };
 
 /*
@@ -29,14 +30,15 @@ typedef struct reader {
     ares_arena *arena;
     ares_view text; /* the caller's text, unchanged, for line and column of errors */
     const char *name;
-    int64_t first_line; /* number of the line that the text begins with */
-    char *start, *p, *end;
-    pending *stack;
-    size_t depth, top, cap;
+    int64_t first_line;     /* number of the line that the text begins with */
+    char *start, *p, *end;  /* the copy in the arena; p: the next byte */
+    pending *stack;         /* [cap], of which `top` are in use */
+    size_t depth, top, cap; /* depth: brackets that are open */
 } reader;
 
 static int read_value(reader *r, ares_json *out);
 
+/* The failure at a byte: "train.jsonl:3:17: not JSON: ..". Columns count characters, from 1. */
 static int bad_at(const reader *r, const char *at, const char *what)
 {
     size_t offset = (size_t)(at - r->start), column = 1;
@@ -66,6 +68,7 @@ static int unexpected(const reader *r, const char *wanted)
     return bad(r, what);
 }
 
+/* The four blanks of RFC 8259; isspace would also take a form feed and others. */
 static void skip_space(reader *r)
 {
     while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r'))
@@ -109,6 +112,7 @@ static int read_escape(reader *r, char **to)
     if (escape[1] != 'u') return bad_at(r, escape, "unknown escape in a string");
     if (!read_hex4(r->p, r->end, &c)) return bad_at(r, escape, "\\u needs four hexadecimal digits");
     r->p += 4;
+    /* a high surrogate and the low one after it are one character above U+FFFF */
     if (c >= 0xD800 && c < 0xDC00 && r->end - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u' &&
         read_hex4(r->p + 2, r->end, &low) && low >= 0xDC00 && low < 0xE000) {
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
@@ -146,7 +150,7 @@ static int read_string(reader *r, ares_view *out)
             return bad(r, "a control character in a string must be escaped");
         } else if (c < 0x80) {
             *to++ = *r->p++;
-        } else {
+        } else { /* moved towards the front where escapes before it have become shorter */
             uint32_t code;
             int len = ares_utf8_next(r->p, r->end, &code);
             if (len < 0) return bad(r, "a string holds bytes that are not UTF-8");
@@ -161,6 +165,7 @@ static int read_string(reader *r, ares_view *out)
     return ARES_OK;
 }
 
+/* Moves past digits; at least one must stand there. */
 static int need_digits(reader *r)
 {
     char *before = r->p;
@@ -168,7 +173,10 @@ static int need_digits(reader *r)
     return r->p > before ? ARES_OK : unexpected(r, "a digit");
 }
 
-/* RFC 8259: no leading zero, no plus sign, digits on both sides of a point. */
+/*
+ * RFC 8259: no leading zero, no plus sign, digits on both sides of a point. 12 is an integer, 12.0
+ * and 1e5 are floats, -0 reads as -0.0 too; an integer beyond 64 bits is `big` and keeps its text.
+ */
 static int read_number(reader *r, ares_json *out)
 {
     char *from = r->p;
@@ -195,7 +203,7 @@ static int read_number(reader *r, ares_json *out)
         return ARES_OK;
     }
     bool finite = ares_parse_double(out->text, &out->number);
-    if (out->type == ARES_JSON_INT) {
+    if (out->type == ARES_JSON_INT) { /* clamped, for readers that do not look at `big` */
         out->big = true;
         out->integer = *from == '-' ? INT64_MIN : INT64_MAX;
         if (!finite) /* the text has every digit */
@@ -203,6 +211,7 @@ static int read_number(reader *r, ares_json *out)
         return ARES_OK;
     }
     if (!finite) return bad_at(r, from, "the number is too large for a double");
+    /* without its fraction, for ares_json_get_i64; a cast of a larger number is undefined */
     if (fabs(out->number) < 0x1p63) out->integer = (int64_t)out->number;
     return ARES_OK;
 }
@@ -229,6 +238,7 @@ static int read_comma(reader *r, char close, bool *more)
     return ARES_OK;
 }
 
+/* p is at the bracket. Values wait on the stack until it closes. */
 static int read_array(reader *r, ares_json *out)
 {
     size_t base = r->top;
@@ -259,7 +269,8 @@ static int read_array(reader *r, ares_json *out)
 static size_t merge_duplicates(pending *member, size_t n)
 {
     size_t slots = 4, kept = 0;
-    while (slots < n * 2) slots *= 2;
+    while (slots < n * 2) slots *= 2; /* at most half full, so that probes stay short */
+    /* slots hold a place in member + 1; 0 is free. A small table lies on the stack */
     uint32_t few[64] = { 0 },
              *table = slots <= (size_t)ARES_COUNT(few) ? few : ares_calloc(slots, sizeof *table);
     for (size_t i = 0; i < n; i++) {
@@ -300,6 +311,7 @@ static int read_object(reader *r, ares_json *out)
         ARES_TRY(read_comma(r, '}', &more));
     }
     size_t n = r->top - base;
+    /* slots of merge_duplicates have 32 bits */
     if (n >= UINT32_MAX / 2) return bad(r, "the object has too many keys");
     if (n > 1) n = merge_duplicates(r->stack + base, n);
     ares_json *values = ares_arena_alloc(r->arena, n * sizeof *values);
@@ -376,11 +388,13 @@ int ares_json_parse_line(ares_arena *arena, ares_view text, const char *name, in
     return rc;
 }
 
+/* A text of its own begins with line 1. */
 int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const ares_json **out)
 {
     return ares_json_parse_line(arena, text, name, 1, out);
 }
 
+/* A linear search: objects of rows and configurations have few members. */
 const ares_json *ares_json_find(const ares_json *object, ares_view key)
 {
     if (!object || object->type != ARES_JSON_OBJECT) return NULL;
@@ -401,6 +415,7 @@ static const ares_json *present(const ares_json *o, const char *key)
     return v && v->type != ARES_JSON_NULL ? v : NULL;
 }
 
+/* "key 'n' is a string, not a number" */
 static int wrong_type(const ares_json *v, const char *key, const char *wanted)
 {
     static const char *const names[] = { "null",     "a boolean", "an integer", "a number",
@@ -412,6 +427,7 @@ int ares_json_get_i64(const ares_json *o, const char *key, int64_t absent, int64
 {
     const ares_json *v = present(o, key);
     *out = v ? v->integer : absent;
+    /* 3.0 is the integer 3: programs that keep all numbers as floats write it so */
     if (!v || (v->type == ARES_JSON_INT && !v->big)) return ARES_OK;
     if (v->type == ARES_JSON_FLOAT && fabs(v->number) < 0x1p63 && v->number == trunc(v->number))
         return ARES_OK;
@@ -526,17 +542,18 @@ void ares_json_write_string(ares_str *out, ares_view s)
             ares_str_add_char(out, '\\');
             ares_str_add_char(out, letters[hit - names]);
         } else if (c < 0x20) {
-            ares_str_addf(out, "\\u%04x", c);
+            ares_str_addf(out, "\\u%04x", c); /* a control character without a letter */
         } else if (len > 0) {
             ares_str_add(out, p, (size_t)len);
         } else {
-            ares_str_add_z(out, "\xEF\xBF\xBD");
+            ares_str_add_z(out, "\xEF\xBF\xBD"); /* U+FFFD in place of bytes that are not UTF-8 */
         }
-        p += abs(len);
+        p += abs(len); /* negative: how many bytes are not UTF-8 */
     }
     ares_str_add_char(out, '"');
 }
 
+/* NaN and the infinities become null, because JSON has no form for them. */
 void ares_json_write_double(ares_str *out, double x)
 {
     separate(out);
@@ -564,7 +581,7 @@ void ares_json_write(ares_str *out, const ares_json *value)
     case ARES_JSON_NULL: ares_json_write_null(out); break;
     case ARES_JSON_BOOL: ares_json_write_bool(out, value->boolean); break;
     case ARES_JSON_INT:
-        if (value->big) ares_json_splice(out, value->text);
+        if (value->big) ares_json_splice(out, value->text); /* all its digits */
         else ares_json_write_i64(out, value->integer);
         break;
     case ARES_JSON_FLOAT: ares_json_write_double(out, value->number); break;
@@ -585,23 +602,33 @@ void ares_json_write(ares_str *out, const ares_json *value)
     }
 }
 
+/* A line end and two blanks per level. */
 static void new_line(ares_str *out, int depth)
 {
     ares_str_add_char(out, '\n');
     for (int i = 0; i < depth; i++) ares_str_add_z(out, "  ");
 }
 
+/*
+ * Works on the text: every bracket, comma and colon outside a string is one of the document.
+ * levels 1 makes of {"a":[1,2]}
+ *
+ *     {
+ *       "a": [1, 2]
+ *     }
+ */
 void ares_json_indent(ares_str *out, ares_view json, int levels)
 {
     int depth = 0;
     bool inside = false; /* a string */
     for (size_t i = 0; i < json.len; i++) {
         char c = json.data[i], before = i ? json.data[i - 1] : 0;
+        /* empty brackets stay together: {} and [] */
         if (!inside && (c == '}' || c == ']') && --depth < levels && before != '{' && before != '[')
             new_line(out, depth);
         ares_str_add_char(out, c);
         if (c == '"') inside = !inside;
-        else if (c == '\\' && inside) ares_str_add_char(out, json.data[++i]);
+        else if (c == '\\' && inside) ares_str_add_char(out, json.data[++i]); /* may be a quote */
         if (inside) continue;
         if (c == '{' || c == '[') {
             char next = i + 1 < json.len ? json.data[i + 1] : 0;

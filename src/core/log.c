@@ -23,7 +23,7 @@
  * large because a report of many faults is long; pages that are never written cost no memory.
  */
 
-enum { MESSAGE_BYTES = 32768 };
+enum { MESSAGE_BYTES = 32768 }; /* of a message, its NUL included */
 
 static _Thread_local char buffers[2][MESSAGE_BYTES];
 static _Thread_local int current;
@@ -36,6 +36,7 @@ static void cut(char *text)
     memcpy(text + end, "...", 4);
 }
 
+/* Returns the length; MESSAGE_BYTES: the text was too long, and is cut. */
 static size_t format_into(char *text, const char *format, va_list args)
 {
     int n = vsnprintf(text, MESSAGE_BYTES, format, args);
@@ -45,6 +46,7 @@ static size_t format_into(char *text, const char *format, va_list args)
     return MESSAGE_BYTES;
 }
 
+/* Formats into the other buffer, because the arguments may point into the current one. */
 int ares_fail(int code, const char *format, ...)
 {
     ARES_ASSERT(code < 0);
@@ -58,6 +60,7 @@ int ares_fail(int code, const char *format, ...)
     return code;
 }
 
+/* "place: cause", where the cause is the message so far. */
 int ares_fail_in(int code, const char *format, ...)
 {
     ARES_ASSERT(code < 0);
@@ -116,6 +119,7 @@ void ares_abort(const char *file, int line, const char *what)
  */
 
 enum { DRAWS_PER_S = 4, LINE_EVERY_S = 30 };
+/* to the beginning of the line, and clears it to its end */
 static const char erase[] = "\r\033[K";
 
 /* ---------------- the terminal, which several threads write to */
@@ -124,7 +128,7 @@ static const char erase[] = "\r\033[K";
  * (line_shown), the writer erases that line first.
  */
 static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
-static bool line_shown;
+static bool line_shown; /* the moving line is the last one on the terminal */
 
 /* The caller holds the terminal. */
 static void write_out(const char *before, const char *text, size_t len)
@@ -153,7 +157,7 @@ void ares_say(const char *format, ...)
 /* of `stage` and `stage_began`; taken after `terminal` where both are held */
 static pthread_mutex_t work = PTHREAD_MUTEX_INITIALIZER;
 static const char *stage = "";
-static double stage_began;
+static double stage_began; /* of the clock, in seconds */
 static _Atomic int64_t done_of[ARES_WORK_COUNT], expected_of[ARES_WORK_COUNT];
 
 void ares_work_begin(const char *name)
@@ -175,6 +179,7 @@ void ares_work_done(ares_work what, int64_t n)
     atomic_fetch_add_explicit(&done_of[what], n, memory_order_relaxed);
 }
 
+/* "0:07", "12:30", "1:02:03" */
 static void add_duration(ares_str *out, double seconds)
 {
     long whole = (long)(seconds + 0.5);
@@ -291,6 +296,7 @@ void core_progress_tick(ares_progress *p, double now)
     ares_str_fini(&text);
 }
 
+/* The thread of a progress: a tick every 1 / DRAWS_PER_S seconds until it is freed. */
 static void *draw(void *ctx)
 {
     ares_progress *p = ctx;
@@ -353,6 +359,7 @@ void ares_progress_step(ares_progress *p, int64_t done, const char *text)
     pthread_mutex_lock(&terminal);
     double now = ares_now_s(), took = now - p->last_s;
     double each = done > p->done ? took / (double)(done - p->done) : took;
+    /* a running mean: a step weighs 0.3, the one before it 0.21, and so on */
     p->mean_s = p->mean_s > 0 ? 0.7 * p->mean_s + 0.3 * each : each;
     p->last_s = p->printed = now;
     p->done = done;
@@ -394,8 +401,8 @@ void ares_progress_free(ares_progress *p)
  */
 
 static _Atomic int least_level = ARES_LOG_INFO;
-static _Atomic int own_rank = 0;
-static char *kept; /* ares_log_keep; set while one thread runs */
+static _Atomic int own_rank = 0; /* other ranks log warnings and errors alone */
+static char *kept;               /* ares_log_keep; set while one thread runs */
 
 void ares_log_set(ares_log_level least, int rank)
 {
@@ -403,6 +410,7 @@ void ares_log_set(ares_log_level least, int rank)
     own_rank = rank;
 }
 
+/* write, until all is written. */
 static void put(int fd, const char *line, size_t len)
 {
     for (size_t done = 0; done < len;) {
@@ -429,6 +437,7 @@ static void keep(ares_view line)
     close(fd);
 }
 
+/* The failure that main prints, in the kept file only. */
 void ares_log_note(const char *line)
 {
     ares_str whole = { 0 };
@@ -472,6 +481,7 @@ void ares_log(ares_log_level level, const char *format, ...)
     ares_str_fini(&line);
 }
 
+/* On the stack alone: there is no memory for a string. */
 void log_last_words(const char *format, ...)
 {
     char line[600];

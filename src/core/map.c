@@ -15,6 +15,7 @@
  * (open addressing).
  */
 
+/* An entry; its hash is kept, so that growing need not hash again. */
 typedef struct entry {
     ares_view key;
     uint64_t hash;
@@ -22,11 +23,12 @@ typedef struct entry {
 } entry;
 
 struct ares_map {
-    ares_arena keys;
+    ares_arena keys; /* bytes of the keys */
     entry *entries;
     int64_t count, cap;
     uint32_t *slots; /* index + 1; 0 is free */
-    uint64_t mask;
+    uint64_t
+        mask; /* slots - 1: there are a power of two of them, at least twice as many as entries */
 };
 
 ares_map *ares_map_new(void)
@@ -92,6 +94,7 @@ int64_t ares_map_count(const ares_map *m)
     return m->count;
 }
 
+/* Index: the order in which keys were put. */
 ares_view ares_map_key(const ares_map *m, int64_t index)
 {
     ARES_ASSERT(index >= 0 && index < m->count);
@@ -111,7 +114,7 @@ int64_t ares_map_value(const ares_map *m, int64_t index)
  * the longer word, rounded, and at most 2, and both have the same digits.
  */
 
-enum { MAX_WORD = 128 };
+enum { MAX_WORD = 128 }; /* longer words are not compared: the tables lie on the stack */
 
 /* Case, and - against _, do not count. */
 static int folded(char c)
@@ -151,6 +154,7 @@ static bool same_digits(const char *a, const char *b)
     }
 }
 
+/* The first of the nearest names; NULL: none is near enough. */
 const char *ares_nearest(const char *word, const char *const *names, int n)
 {
     const char *nearest = NULL;
@@ -169,6 +173,7 @@ const char *ares_nearest(const char *word, const char *const *names, int n)
     return nearest;
 }
 
+/* "room: subject = 'grop': unknown; did you mean 'grpo'? (choices: gae, grpo)" */
 int ares_lookup(int code, const char *subject, const char *name, const char *const *names, int n,
                 int *index)
 {

@@ -18,6 +18,7 @@
 
 static const double GIB = 1073741824.0;
 
+/* Says how much was asked for and what limits the process, and aborts. */
 static void out_of_memory(size_t bytes)
 {
     struct rlimit most;
@@ -64,6 +65,7 @@ char *ares_strdup(const char *s)
     return memcpy(ares_malloc(len), s, len);
 }
 
+/* Zeroed pages straight from the system: large buffers of weights and caches. NULL: refused. */
 void *ares_pages_try(size_t bytes)
 {
     void *p =
@@ -91,6 +93,7 @@ void ares_pages_free(void *p, size_t bytes)
  * needs no memory from the system.
  */
 
+/* `data` holds `size` bytes, of which the first `used` are given away. */
 struct ares_arena_chunk {
     struct ares_arena_chunk *next;
     size_t size, used;
@@ -100,7 +103,7 @@ struct ares_arena_chunk {
 void *ares_arena_alloc(ares_arena *a, size_t bytes)
 {
     ARES_ASSERT(bytes < SIZE_MAX / 2);
-    bytes = (bytes + 15) & ~(size_t)15;
+    bytes = (bytes + 15) & ~(size_t)15; /* every allocation is aligned for any type */
     if (!a->head || a->head->size - a->head->used < bytes) {
         struct ares_arena_chunk **at = &a->spare, *chunk;
         while (*at && (*at)->size < bytes) at = &(*at)->next;
@@ -110,7 +113,7 @@ void *ares_arena_alloc(ares_arena *a, size_t bytes)
             size_t size = ARES_MAX(bytes, a->chunk_bytes);
             chunk = ares_malloc(sizeof *chunk + size);
             chunk->size = size;
-            if (a->chunk_bytes < (size_t)4 << 20) a->chunk_bytes *= 2;
+            if (a->chunk_bytes < (size_t)4 << 20) a->chunk_bytes *= 2; /* up to 4 MiB */
         }
         chunk->used = 0;
         chunk->next = a->head;
@@ -122,6 +125,7 @@ void *ares_arena_alloc(ares_arena *a, size_t bytes)
     return p;
 }
 
+/* Chunks are used again, so fresh memory is not zero by itself. */
 void *ares_arena_calloc(ares_arena *a, size_t count, size_t size)
 {
     size_t bytes;
@@ -129,6 +133,7 @@ void *ares_arena_calloc(ares_arena *a, size_t count, size_t size)
     return memset(ares_arena_alloc(a, bytes), 0, bytes);
 }
 
+/* A NUL follows the copy, so that it is also a C string. */
 char *ares_arena_copy(ares_arena *a, const char *data, size_t len)
 {
     char *p = ares_arena_alloc(a, len + 1);
@@ -152,6 +157,7 @@ char *ares_arena_printf(ares_arena *a, const char *format, ...)
     return p;
 }
 
+/* All memory becomes free at once; pointers into the arena are then dangling. */
 void ares_arena_reset(ares_arena *a)
 {
     while (a->head) {
@@ -163,6 +169,7 @@ void ares_arena_reset(ares_arena *a)
     a->used = 0;
 }
 
+/* Gives the memory back to the system. */
 void ares_arena_fini(ares_arena *a)
 {
     ares_arena_reset(a);

@@ -32,6 +32,7 @@ void ares_metrics_free(ares_metrics *m)
     ares_free(m);
 }
 
+/* Names go, too, so that a step logs only what it measured; the room for values stays. */
 void ares_metrics_clear(ares_metrics *m)
 {
     ares_map_free(m->names);
@@ -119,12 +120,13 @@ struct ares_tracker {
     jsonl_writer *metrics;
     int events; /* -1: none */
     char *events_path;
-    ares_str line, event, record;
+    ares_str line, event, record; /* kept for their memory: emptied for each use */
 };
 
 /* ---------------------------------------------------------------- protobuf and records
  * Wire types of put_key: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
  */
+/* Castagnoli's polynomial, reflected; bit by bit, as records are short. */
 static uint32_t masked_crc32c(const void *data, size_t n)
 {
     const unsigned char *p = data;
@@ -138,11 +140,13 @@ static uint32_t masked_crc32c(const void *data, size_t n)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
+/* An unsigned integer of 1 to 8 bytes, the lowest byte first. */
 static void put_little(ares_str *s, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++) ares_str_add_char(s, (char)(v >> (8 * i)));
 }
 
+/* Protobuf's integers: 7 bits a byte, the lowest first; the top bit: more follow. */
 static void put_varint(ares_str *s, uint64_t v)
 {
     for (; v >= 128; v >>= 7) ares_str_add_char(s, (char)(v | 128));
@@ -154,6 +158,7 @@ static void put_key(ares_str *s, int field, int wire)
     put_varint(s, (uint64_t)field << 3 | (uint64_t)wire);
 }
 
+/* A field of a text or of a message that is written whole: key, length, bytes. */
 static void put_bytes(ares_str *s, int field, ares_view v)
 {
     put_key(s, field, 2);
@@ -169,6 +174,7 @@ static void put_double(ares_str *s, int field, double x)
     put_little(s, bits, 8);
 }
 
+/* Seconds since 1970, which TensorBoard shows. */
 static double wall_time(void)
 {
     struct timeval now;
@@ -266,6 +272,7 @@ int ares_tracker_close(ares_tracker *t)
 }
 
 /* ---------------------------------------------------------------- logging */
+/* A line of JSON and, where there is TensorBoard, a summary with a value per metric. */
 int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
 {
     ares_str *s = &t->line;
@@ -323,6 +330,7 @@ int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view 
     return rc;
 }
 
+/* A repeated field of doubles: one key for all. */
 static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t n)
 {
     put_key(s, field, 2);
@@ -334,6 +342,7 @@ static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t 
     }
 }
 
+/* Counts between edges [n + 1]; moments take every bin at its middle. */
 int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
                       const double *count, int n)
 {
@@ -349,7 +358,7 @@ int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const doub
         sum += count[b] * middle;
         squares += count[b] * middle * middle;
     }
-    if (first < 0) return ARES_OK;
+    if (first < 0) return ARES_OK; /* nothing was counted */
     /* HistogramProto {min 1, max 2, num 3, sum 4, sum_squares 5, upper edges 6, counts 7} */
     const double head[] = { edge[first], edge[last + 1], total, sum, squares };
     ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };

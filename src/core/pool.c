@@ -43,6 +43,7 @@ static bool read_numbers(const char *folder, const char *name, double *first, do
     return read;
 }
 
+/* CPUs that one control group allows, by quota per period; infinite: it sets no limit. */
 static double folder_cpus(const char *folder)
 {
     double quota, period, unused;
@@ -64,6 +65,7 @@ static double folder_memory(const char *folder)
     return bytes > 0 ? bytes : INFINITY;
 }
 
+/* folder_cpus or folder_memory */
 typedef double folder_limit(const char *folder);
 
 /*
@@ -178,7 +180,7 @@ int64_t ares_peak_memory_bytes(void)
  */
 
 #define SPIN_HOT_S 30e-6 /* how long to spin when the last wait was shorter than twice this */
-#define SPIN_COLD_S 3e-6
+#define SPIN_COLD_S 3e-6 /* when it was longer */
 
 typedef struct post {
     struct post *next;
@@ -202,19 +204,20 @@ struct ares_pool {
     _Alignas(64) _Atomic int64_t undone;
     _Atomic uint32_t caller_sleeps;
     _Alignas(64) _Atomic uint32_t events;
-    _Atomic int sleepers;
+    _Atomic int sleepers; /* threads in futex_wait: nobody is woken where there are none */
     _Atomic bool stop;
     _Alignas(64) _Atomic int64_t posted; /* queued jobs; read without the lock */
     pthread_mutex_t lock;                /* of the queue and `posts_running` */
     pthread_cond_t posts_idle;
     post *first, **last;
-    int posts_running;
+    int posts_running; /* jobs that threads have taken and not finished */
 };
 
 /* The pool whose task this thread runs, and as which worker: a run inside a task is serial. */
 static _Thread_local const ares_pool *inside;
 static _Thread_local int inside_worker;
 
+/* Sleeps while the word has this value; may return without a reason, so callers look again. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t expected)
 {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
@@ -273,6 +276,7 @@ static bool run_post(ares_pool *p)
     return true;
 }
 
+/* A thread of the pool: takes tasks and jobs, else spins, else sleeps. */
 static void *worker_main(void *arg)
 {
     member *self = arg;
@@ -378,6 +382,7 @@ void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn, void *ctx)
     }
 }
 
+/* Jobs begin in the order of posting, beside runs; without a pool they run at once. */
 void ares_pool_post(ares_pool *p, void (*fn)(void *ctx), void *ctx)
 {
     if (!p) {
@@ -394,6 +399,7 @@ void ares_pool_post(ares_pool *p, void (*fn)(void *ctx), void *ctx)
     announce(p, 1);
 }
 
+/* Helps until no job is left, then waits for those that others run. */
 void ares_pool_drain(ares_pool *p)
 {
     if (!p) return;

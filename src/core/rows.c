@@ -37,10 +37,10 @@ typedef struct packed {
     ZSTD_DCtx *context;
     char *in_data; /* [in_cap], of which in_size bytes hold input, read up to in_pos */
     size_t in_cap, in_size, in_pos;
-    size_t state; /* 0: at the end of a member or frame */
-    bool full;    /* the last call filled its output, so the decoder may hold more */
-    int64_t line; /* bytes since the last newline */
-    const char **why;
+    size_t state;     /* 0: at the end of a member or frame */
+    bool full;        /* the last call filled its output, so the decoder may hold more */
+    int64_t line;     /* bytes since the last newline */
+    const char **why; /* where the opener wants the reason of a failed read */
 } packed;
 
 int64_t ares_deflated_bytes(ares_view text)
@@ -137,6 +137,7 @@ static ssize_t packed_read(void *cookie, char *data, size_t size)
     return -1;
 }
 
+/* The close of that FILE. */
 static int packed_close(void *cookie)
 {
     packed *p = cookie;
@@ -148,6 +149,7 @@ static int packed_close(void *cookie)
     return 0;
 }
 
+/* A FILE of the plain bytes; it owns the packed one. NULL where memory is refused. */
 static FILE *unpack(FILE *file, bool is_gzip, const char **why)
 {
     packed *p = ares_calloc(1, sizeof *p);
@@ -211,15 +213,15 @@ static int compressed_open(const char *path, bool input, FILE **out, const char 
  * are no text are base64, and so are those of {bytes, path}, the hub's form of pictures.
  */
 
-enum { MAX_DEPTH = 64 };
+enum { MAX_DEPTH = 64 }; /* lists and structs within each other: put_value recurses */
 
 typedef struct walk {
     ares_str *out;
     const char *place, *column; /* for messages: the file and row, the column of the row */
     bool not_finite;            /* a number of the row had to become null */
     bool medium;                /* the value is the bytes of a picture or a sound */
-    int depth;
-    ares_map *left_out; /* names of columns that were warned about */
+    int depth;                  /* of the value; 0: a column of the row */
+    ares_map *left_out;         /* names of columns that were warned about */
 } walk;
 
 /* Bit i of a validity bitmap or of an array of booleans. */
@@ -228,6 +230,7 @@ static bool bit(const void *bits, int64_t i)
     return ((const uint8_t *)bits)[i >> 3] >> (i & 7) & 1;
 }
 
+/* A value that JSON has no form for: its column is left out (put_struct). */
 static int refused(const walk *w, const char *why, const char *format)
 {
     return ares_fail(ARES_EUNSUPPORTED,
@@ -276,6 +279,7 @@ static void bounds_of(bool large, const void *offsets, int64_t i, int64_t *from,
     *to = large ? big[i + 1] : small[i + 1];
 }
 
+/* Rounds down: times before 1970 are negative, and -1 / 86400 is day -1, not 0. */
 static int64_t floor_div(int64_t a, int64_t b)
 {
     return a / b - (a % b < 0);
@@ -293,7 +297,10 @@ static void add_date(ares_str *s, int64_t days)
     ares_str_addf(s, "%04" PRId64 "-%02" PRId64 "-%02" PRId64, year, month, day);
 }
 
-/* format: "tdD" or "ts", unit, ":", zone; a time with a zone counts in UTC. */
+/*
+ * format: "tdD" (days), or "ts", unit, ":", zone; a time with a zone counts in UTC.
+ * Day 19723 becomes "2024-01-01", and 1500 of "tsm:UTC" becomes "1970-01-01T00:00:01.500Z".
+ */
 static int put_time(walk *w, const char *f, const void *data, int64_t at)
 {
     static const char units[] = "smun";
@@ -301,7 +308,7 @@ static int put_time(walk *w, const char *f, const void *data, int64_t at)
     const char *unit = f[1] == 's' && f[2] ? strchr(units, f[2]) : NULL;
     if (!strcmp(f, "tdD")) add_date(&s, ((const int32_t *)data)[at]);
     else if (unit) {
-        int digits = (int)(unit - units) * 3;
+        int digits = (int)(unit - units) * 3; /* of a second: s 0, m 3, u 6, n 9 */
         int64_t per = 1, x = ((const int64_t *)data)[at];
         for (int i = 0; i < digits; i++) per *= 10;
         int64_t second = floor_div(x, per), day = floor_div(second, 86400),
@@ -316,6 +323,7 @@ static int put_time(walk *w, const char *f, const void *data, int64_t at)
     return ARES_OK;
 }
 
+/* Buffer 0 is the bitmap of valid elements; without one all are valid. Type "n" has only nulls. */
 static bool is_null(const struct ArrowSchema *schema, const struct ArrowArray *a, int64_t at)
 {
     return !strcmp(schema->format, "n") ||
@@ -329,7 +337,7 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
 static int put_struct(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
                       int64_t at)
 {
-    bool has_path = false;
+    bool has_path = false; /* a member "path" beside "bytes": the hub's form of a picture */
     for (int64_t k = 0; k < schema->n_children; k++)
         has_path = has_path || !strcmp(schema->children[k]->name, "path");
     ares_json_begin(w->out, '{');
@@ -346,19 +354,22 @@ static int put_struct(walk *w, const struct ArrowSchema *schema, const struct Ar
         w->medium = false;
         w->depth = depth;
         if (rc == ARES_OK) continue;
-        if (depth) return rc;
+        if (depth) return rc; /* the column of the row decides: it is left out whole */
         if (!ares_map_get(w->left_out, ares_view_of(field->name), NULL))
             ares_warn("%s", ares_error_message());
         ares_map_put(w->left_out, ares_view_of(field->name), 1);
         ares_error_clear();
-        w->out->len = before;
+        w->out->len = before; /* takes back what the column has written */
         w->out->data[before] = 0;
     }
     ares_json_end(w->out, '}');
     return ARES_OK;
 }
 
-/* d:PRECISION,SCALE: of 16 bytes, the digits before the last SCALE and those after the point. */
+/*
+ * d:PRECISION,SCALE: an integer of 16 bytes whose last SCALE digits follow the point; 1250 of d:9,2
+ * becomes 12.50.
+ */
 static int put_decimal(walk *w, const char *format, const void *data, int64_t at)
 {
     char digits[48];
@@ -369,7 +380,7 @@ static int put_decimal(walk *w, const char *format, const void *data, int64_t at
     if (bits != 128 || scale < 0 || scale > 38)
         return refused(w, "decimals of this kind are not read", format);
     memcpy(&x, (const char *)data + at * 16, sizeof x);
-    bool negative = x >> 127;
+    bool negative = x >> 127; /* two's complement; the digits come from the last to the first */
     if (negative) x = -x;
     for (int i = 0; i <= scale || x; i++, x /= 10) {
         if (i == scale && scale) digits[--n] = '.';
@@ -380,6 +391,7 @@ static int put_decimal(walk *w, const char *format, const void *data, int64_t at
     return ARES_OK;
 }
 
+/* +l and +L: lists, +m: maps, +w:N: lists of N values. */
 static int put_list(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
                     int64_t at)
 {
@@ -440,6 +452,7 @@ static int put_text(walk *w, const char *format, const struct ArrowArray *a, int
     return ARES_OK;
 }
 
+/* Appends element i as JSON. Formats: arrow.apache.org/docs/format/CDataInterface.html. */
 static int put_value(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
                      int64_t i)
 {
@@ -484,7 +497,7 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
  * takes tens of megabytes.
  */
 
-enum { BATCH_ROWS = 256 };
+enum { BATCH_ROWS = 256 }; /* rows that Arrow holds at a time */
 
 typedef struct parquet {
     char *path;
@@ -492,16 +505,18 @@ typedef struct parquet {
     struct ArrowSchema schema;
     struct ArrowArray batch;
     int64_t at, row; /* of the next row in the batch; number of the last one in the file, from 1 */
-    bool warned, ended;
+    bool warned, ended; /* warned: of numbers that became null; ended: no batch is left */
     ares_map *left_out; /* columns that cannot be read, by name */
 } parquet;
 
+/* ares_parquet_stream of parquet_arrow.cpp: 0, or -1 and the reason in `error` */
 typedef int stream_fn(const char *path, int batch_rows, struct ArrowArrayStream *out, char *error,
                       size_t error_size);
 
 /* Whether a file is one: its first bytes are PAR1, or its name ends in .parquet. */
 static bool parquet_is(const char *path)
 {
+    /* JSON, gzip and zstd keep their meaning under a wrong name */
     static const char *const others[] = { "{", "[", "\x1f\x8b", "\x28\xb5\x2f\xfd" };
     char first[9] = "";
     const char *why;
@@ -517,6 +532,7 @@ static bool parquet_is(const char *path)
 
 static void parquet_close(parquet *p);
 
+/* Opens a file and reads its schema; rows come from parquet_next. */
 static int parquet_open(const char *path, parquet **out)
 {
     static stream_fn *stream; /* of the library, which is opened for the first file */
@@ -611,11 +627,11 @@ struct ares_jsonl {
     FILE *file;
     const char *why; /* a compressed file could not be read */
     char *path;
-    char *line;
+    char *line; /* getline's, [cap]; without its newline after next_line */
     size_t cap;
     ssize_t len;
-    int64_t number;
-    ares_arena arena;
+    int64_t number;   /* of the last line, from 1; of the last row in Parquet */
+    ares_arena arena; /* of the row that was read last */
 };
 
 /* Parquet is told by parquet_is, compressed files by their first bytes; stdin is read as it is. */
@@ -658,6 +674,7 @@ static int next_line(ares_jsonl *r)
         if (r->len < 0) return 0;
         r->number++;
         if (r->len && r->line[r->len - 1] == '\n') r->line[--r->len] = 0;
+        /* the byte order mark that some editors put before the first line */
         if (r->number == 1 && r->len >= 3 && memcmp(r->line, "\xef\xbb\xbf", 3) == 0) {
             r->len -= 3;
             memmove(r->line, r->line + 3, (size_t)r->len + 1);
@@ -672,7 +689,7 @@ static int next_line(ares_jsonl *r)
 /* Formats that are told by their first bytes, and what to do; a path follows where it is typed. */
 static const struct {
     const char *begins, *what, *how;
-    bool typed;
+    bool typed; /* the path follows `how` */
 } formats[] = {
     { "PAR1", "Parquet that is packed once more", "unpack it: Parquet is compressed itself",
       false },
@@ -711,6 +728,7 @@ static int refuse_format(const ares_jsonl *r, int rc)
                          "json, sys; [print(json.dumps(r)) for r in csv.DictReader(open("
                          "sys.argv[1], newline=\"\")%s)]' '%s' > rows.jsonl",
                          r->path, csv ? "CSV" : "TSV", csv ? "" : ", delimiter=\"\\t\"", r->path);
+    /* it begins as an object, so the parser's own message says more */
     if (line.len && line.data[0] == '{') return ares_fail_in(rc, "io");
     if (line.len && line.data[0] == '[')
         return ares_fail_in(rc, "io: a list of rows is read from a file whose name ends in .json, "
@@ -748,6 +766,7 @@ void ares_jsonl_close(ares_jsonl *r)
     ares_free(r);
 }
 
+/* Rows that are appended to a file; the struct is opaque in internal.h. */
 struct jsonl_writer {
     int fd;
     char *path;
@@ -775,7 +794,7 @@ int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out)
         close(fd);
         return rc;
     }
-    int rc = ares_path_sync(path);
+    int rc = ares_path_sync(path); /* the file may be new */
     if (rc != ARES_OK) {
         close(fd);
         return rc;
@@ -787,6 +806,7 @@ int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out)
     return ARES_OK;
 }
 
+/* The line and its end in one call of write, so that a kill leaves no two lines mixed. */
 int jsonl_write(jsonl_writer *w, const char *line, size_t len)
 {
     ares_str_clear(&w->buffer);

@@ -24,15 +24,17 @@ typedef struct mapping {
     size_t bytes;
 } mapping;
 
+/* An open model: one file, or the shards that an index names. */
 struct ares_safetensors {
     ares_arena arena;
     mapping *maps;
     int n_maps;
-    ares_tensor_info *tensors;
+    ares_tensor_info *tensors; /* [count] of all files, with pointers into the mappings */
     int64_t count, cap;
-    ares_map *by_name;
+    ares_map *by_name; /* name -> place in `tensors` */
 };
 
+/* The types of the format. is_float: weights of a model, which are read as the type `dtype`. */
 static const struct {
     const char *name;
     int bits;
@@ -62,7 +64,7 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
                       const char *data, uint64_t data_bytes)
 {
     char *name = ares_arena_copy(&s->arena, e->key.data, e->key.len);
-    if (strlen(name) != e->key.len)
+    if (strlen(name) != e->key.len) /* C strings would cut it */
         return ares_fail(ARES_EFORMAT, "io: %s: a tensor's name holds NUL", path);
     if (e->value->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': its entry is not an object", path,
@@ -110,6 +112,7 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
                              "io: %s: tensor '%s': data_offsets are not byte positions", path,
                              name);
     uint64_t begin = (uint64_t)range->items[0].integer, end = (uint64_t)range->items[1].integer;
+    /* checked here once, so that readers of the data need no bounds */
     if (begin > end || end > data_bytes)
         return ares_fail(ARES_EFORMAT,
                          "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is "
@@ -138,6 +141,7 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
 static int check_layout(const ares_safetensors *s, const char *path, int64_t first,
                         const char *data, uint64_t data_bytes)
 {
+    /* sorted copies: a header may list tensors in any order */
     int64_t n = s->count - first;
     ares_tensor_info *sorted = ares_malloc((size_t)(n ? n : 1) * sizeof *sorted);
     if (n) memcpy(sorted, s->tensors + first, (size_t)n * sizeof *sorted);
@@ -185,8 +189,9 @@ static int map_file(ares_safetensors *s, const char *path)
     if (base == MAP_FAILED) return ares_fail(ARES_EIO, "io: %s: mmap: %s", path, strerror(errno));
     s->maps = ares_realloc(s->maps, (size_t)(s->n_maps + 1) * sizeof *s->maps);
     s->maps[s->n_maps++] = (mapping){ ares_strdup(path), base, bytes };
-    path = s->maps[s->n_maps - 1].path;
+    path = s->maps[s->n_maps - 1].path; /* tensors keep it as the name of their file */
 
+    /* the file: length of the header in 8 bytes, little-endian; the header; the data */
     uint64_t header = 0;
     for (int i = 0; i < 8; i++) header |= (uint64_t)((const unsigned char *)base)[i] << (8 * i);
     if (header > HEADER_LIMIT || header > bytes - 8)
@@ -206,9 +211,9 @@ static int map_file(ares_safetensors *s, const char *path)
 
     const char *data = (const char *)base + 8 + header;
     uint64_t data_bytes = bytes - 8 - header;
-    int64_t first = s->count;
+    int64_t first = s->count; /* tensors of files before this one */
     for (int64_t i = 0; i < root->count; i++) {
-        if (ares_view_is(root->members[i].key, "__metadata__")) continue;
+        if (ares_view_is(root->members[i].key, "__metadata__")) continue; /* texts, no tensor */
         ARES_TRY(read_entry(s, path, &root->members[i], data, data_bytes));
     }
     return check_layout(s, path, first, data, data_bytes);
@@ -233,9 +238,10 @@ static int open_index(ares_safetensors *s, const char *path)
         if (!map || map->type != ARES_JSON_OBJECT)
             rc = ares_fail(ARES_EFORMAT, "io: %s: no object 'weight_map'", path);
     }
+    /* maps each shard once */
     const char *slash = strrchr(path, '/');
     for (int64_t i = 0; rc == ARES_OK && i < map->count; i++) {
-        const ares_json *file = map->members[i].value;
+        const ares_json *file = map->members[i].value; /* its name */
         if (file->type != ARES_JSON_STRING || memchr(file->text.data, '/', file->text.len)) {
             rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in no file of this directory",
                            path, (int)map->members[i].key.len, map->members[i].key.data);
@@ -252,6 +258,7 @@ static int open_index(ares_safetensors *s, const char *path)
                            (int)file->text.len, file->text.data);
         else rc = map_file(s, shard.data);
     }
+    /* then every name must be where the index puts it, or a stale shard would go unseen */
     for (int64_t i = 0; rc == ARES_OK && i < map->count; i++) {
         ares_view name = map->members[i].key, promised = map->members[i].value->text;
         int64_t at;
@@ -278,6 +285,7 @@ static int only_file(const char *dir, ares_str *out)
     if (!d) return ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
     int found = 0;
     bool pickled = false, gguf = false;
+    /* other formats are looked for only to say what to do about them */
     for (struct dirent *e; (e = readdir(d));) {
         const char *name = e->d_name;
         gguf |= core_ends_with(name, ".gguf");
@@ -356,14 +364,21 @@ const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const c
 /* ---------------------------------------------------------------- writer */
 typedef struct declared {
     uint64_t at; /* byte of the data where the tensor begins */
+    /* the tensor as a matrix: its first dimension, and the product of the others */
     int64_t rows, columns;
     size_t size; /* of an element */
 } declared;
+/*
+ * Declares all tensors, then writes their data in the same order. Ranks that share a file write
+ * parts of tensors at their places.
+ */
 struct ares_safetensors_writer {
     char *path;
-    int fd, rc;
+    int fd, rc; /* rc: the first failure */
+    /* shared: several ranks write the file; lead: this one sets its size and header */
     bool shared, lead;
     ares_str entries; /* of the header, without its braces */
+    /* bytes of data declared, and written; bytes of the header, 0 until it is made */
     uint64_t bytes, written, header;
     declared *tensors;
     int64_t count, cap;
@@ -404,7 +419,7 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
 {
     ARES_ASSERT(w->header == 0);
     static const char *const names[] = { "F32", "BF16", "F16" };
-    uint64_t bytes = ares_dtype_bytes(dtype);
+    uint64_t bytes = ares_dtype_bytes(dtype); /* of an element, then of the tensor */
     int64_t columns = 1;
     for (int i = 0; i < rank; i++) bytes *= (uint64_t)shape[i];
     for (int i = 1; i < rank; i++) columns *= shape[i];
@@ -419,7 +434,7 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     ares_json_write_i64(e, (int64_t)(w->bytes + bytes));
     ares_json_end(e, ']');
     ares_json_end(e, '}');
-    if (w->shared) { /* write_at looks tensors up by name */
+    if (w->shared) { /* ares_safetensors_write_at looks tensors up by name */
         if (w->count == w->cap) {
             w->cap = w->cap ? w->cap * 2 : 256;
             w->tensors = ares_realloc(w->tensors, (size_t)w->cap * sizeof *w->tensors);
@@ -441,7 +456,7 @@ static int flush(ares_safetensors_writer *w)
     return w->rc;
 }
 
-/* Adds bytes to the buffer, which is written whenever it is full. */
+/* Adds bytes to the buffer, which is written whenever it is full: tensors may be small. */
 static int put(ares_safetensors_writer *w, const char *data, size_t bytes)
 {
     while (bytes && w->rc == ARES_OK) {
@@ -466,7 +481,7 @@ static int put_header(ares_safetensors_writer *w)
     char length[8]; /* little-endian */
     ares_json_begin(&h, '{');
     ares_json_begin(ares_json_key(&h, "__metadata__"), '{');
-    ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt"));
+    ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt")); /* transformers asks */
     ares_json_end(&h, '}');
     ares_json_splice(&h, ares_str_view(&w->entries));
     ares_json_end(&h, '}');
@@ -506,7 +521,7 @@ int ares_safetensors_write_at(ares_safetensors_writer *w, const char *name, int6
     ARES_ASSERT(row >= 0 && column >= 0 && row + rows <= t->rows && column + columns <= t->columns);
     /* whole rows are one run of bytes */
     int64_t runs = columns == t->columns ? 1 : rows;
-    size_t run = (size_t)(columns * (rows / runs)) * t->size;
+    size_t run = (size_t)(columns * (rows / runs)) * t->size; /* bytes */
     uint64_t at = 8 + w->header + t->at + (uint64_t)(row * t->columns + column) * t->size;
     for (int64_t k = 0; k < runs && w->rc == ARES_OK; k++)
         w->rc = io_write_all(w->fd, w->path, (const char *)data + (size_t)k * run, run,
@@ -523,6 +538,7 @@ int ares_safetensors_finish(ares_safetensors_writer *w)
                           (unsigned long long)w->written, (unsigned long long)w->bytes);
     if (w->rc == ARES_OK && fsync(w->fd) != 0)
         w->rc = ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
+    /* some file systems report a failed write only here */
     if (close(w->fd) != 0 && w->rc == ARES_OK)
         w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
     int rc = w->rc;

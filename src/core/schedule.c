@@ -23,28 +23,33 @@ static double constant(const ares_schedule *s, double progress)
     return 1;
 }
 
+/* From 1 down to min_ratio in a straight line. */
 static double linear(const ares_schedule *s, double progress)
 {
     return 1 - (1 - s->min_ratio) * progress;
 }
 
+/* `cycles` waves between 1 and min_ratio; 0.5 is the usual half wave down. */
 static double cosine(const ares_schedule *s, double progress)
 {
     double wave = core_cos_pi(2 * s->cycles * progress);
     return fmax(s->min_ratio, 0.5 * (1 - s->min_ratio) * wave + 0.5 * (1 + s->min_ratio));
 }
 
+/* min_ratio to the power of the progress: the same factor for each step. */
 static double exponential(const ares_schedule *s, double progress)
 {
     return core_exp(progress * core_log(s->min_ratio));
 }
 
+/* Steps down: `cycles` levels of equal length, the first 1, the last min_ratio. */
 static double level(const ares_schedule *s, double progress)
 {
     double levels = floor(s->cycles), step = fmin(floor(progress * levels), levels - 1);
     return 1 - (1 - s->min_ratio) * step / (levels - 1);
 }
 
+/* name, needs_total, bounds of min_ratio, function */
 static const shape shapes[] = {
     { "constant", false, -INFINITY, INFINITY, constant },
     { "linear", true, 0, 1e6, linear },
@@ -99,6 +104,7 @@ double ares_schedule_at(const ares_schedule *s, int64_t step)
 {
     int index;
     ARES_ASSERT(find(s->name, &index) == ARES_OK);
+    /* warm-up from 0 in a straight line, then the shape over what is left */
     double at = (double)step;
     if (at < s->warmup_steps) return s->base * (at / s->warmup_steps);
     double span = s->total_steps - s->warmup_steps;

@@ -17,12 +17,14 @@
 
 #include "internal.h"
 
+/* FNV-1a: h is the hash so far, ARES_FNV1A at first. */
 uint64_t ares_fnv1a(uint64_t h, const void *data, size_t len)
 {
     for (size_t i = 0; i < len; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
     return h;
 }
 
+/* NULL gives an empty view, never a NULL pointer. */
 ares_view ares_view_of(const char *s)
 {
     return s ? (ares_view){ s, strlen(s) } : (ares_view){ "", 0 };
@@ -57,6 +59,7 @@ bool ares_view_is_utf8(ares_view a)
     return true;
 }
 
+/* An empty needle is found at once, as by Python's find. */
 int64_t ares_view_find(ares_view a, ares_view needle, size_t from)
 {
     if (from > a.len) return -1;
@@ -121,6 +124,7 @@ void ares_str_add_z(ares_str *s, const char *z)
     ares_str_add(s, z, strlen(z));
 }
 
+/* Reserves only where the buffer is full: JSON is written a byte at a time. */
 void ares_str_add_char(ares_str *s, char c)
 {
     if (s->len + 1 >= s->cap) ares_str_reserve(s, s->len + 1);
@@ -128,6 +132,7 @@ void ares_str_add_char(ares_str *s, char c)
     s->data[s->len] = 0;
 }
 
+/* Tries 64 free bytes first; most texts fit, and are then formatted once. */
 void ares_str_addf(ares_str *s, const char *format, ...)
 {
     va_list args, again;
@@ -173,7 +178,7 @@ static locale_t c_locale(void)
  */
 static void shortest_scientific(char text[static 40], double x, bool single)
 {
-    int fails = -1, good = single ? 8 : 16;
+    int fails = -1, good = single ? 8 : 16; /* digits after the first; these are always enough */
     while (good - fails > 1) {
         int middle = (fails + good) / 2;
         snprintf(text, 40, "%.*e", middle, x);
@@ -185,7 +190,10 @@ static void shortest_scientific(char text[static 40], double x, bool single)
     snprintf(text, 40, "%.*e", good, x);
 }
 
-/* x as a double, or as a float (single): repr of Python, of the shorter type. */
+/*
+ * x as a double, or as a float (single): repr of Python, of the shorter type. 0.1f is "0.1", though
+ * as a double it is 0.10000000149011612; 100000 is "100000.0", 1e16 is "1e+16".
+ */
 static void add_number(ares_str *s, double x, bool single)
 {
     if (isnan(x)) {
@@ -196,6 +204,7 @@ static void add_number(ares_str *s, double x, bool single)
         ares_str_add_z(s, x < 0 ? "-inf" : "inf");
         return;
     }
+    /* small whole numbers, most of what is written, need no search; -0.0 keeps its sign */
     if (fabs(x) < 1e9 && x == (double)(int32_t)x && !(x == 0 && signbit(x))) {
         ares_str_addf(s, "%d.0", (int32_t)x);
         return;
@@ -206,6 +215,7 @@ static void add_number(ares_str *s, double x, bool single)
     shortest_scientific(text, x, single);
     uselocale(before);
 
+    /* the digits of "-1.25e+02" as "125", and the exponent of the first one, 2 */
     const char *p = text;
     if (*p == '-') ares_str_add_char(s, *p++);
     int n = 0;
@@ -214,6 +224,7 @@ static void add_number(ares_str *s, double x, bool single)
     int exponent = atoi(p + 1);
     while (n > 1 && digits[n - 1] == '0') n--;
 
+    /* 1e-05, 1.5e+16; 0.00015; 125.0 */
     if (exponent < -4 || exponent >= 16) {
         ares_str_add_char(s, digits[0]);
         if (n > 1) ares_str_add_char(s, '.');
@@ -241,12 +252,16 @@ void ares_str_add_float(ares_str *s, float x)
     add_number(s, (double)x, true);
 }
 
+/* ASCII alone, whatever the locale says. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* Exact for up to 18 digits and small exponents; the C library reads the rest. */
+/*
+ * Reads "12", "-0.5", ".5", "1e-3" to their ends; no blanks, no "inf", no hexadecimal. Exact for up
+ * to 18 digits and small exponents; the C library reads the rest.
+ */
 bool ares_parse_double(ares_view text, double *out)
 {
     static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -266,8 +281,8 @@ bool ares_parse_double(ares_view text, double *out)
         if (significant < 18) {
             mantissa = mantissa * 10 + (uint64_t)(*p - '0');
             if (mantissa) significant++;
-        } else significant = 19;
-        if (fraction && exponent > -100000) exponent--;
+        } else significant = 19;                        /* too many for the quick way */
+        if (fraction && exponent > -100000) exponent--; /* bounded: no overflow by long texts */
     }
     if (digits == 0) return false;
     if (p < end && (*p == 'e' || *p == 'E')) {
@@ -290,6 +305,7 @@ bool ares_parse_double(ares_view text, double *out)
         *out = negative ? -value : value;
         return true;
     }
+    /* strtod reads up to a NUL, which a view may not have */
     char small[128], *copy = text.len < sizeof small ? small : ares_malloc(text.len + 1);
     memcpy(copy, text.data, text.len);
     copy[text.len] = 0;
@@ -300,6 +316,7 @@ bool ares_parse_double(ares_view text, double *out)
     return true;
 }
 
+/* Digits with at most one sign, nothing around them; false also beyond 64 bits. */
 bool ares_parse_i64(ares_view text, int64_t *out)
 {
     size_t i = 0;

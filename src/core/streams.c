@@ -64,12 +64,14 @@ void ares_py_seed(ares_mt19937 *s, uint64_t seed)
     mt[0] = 0x80000000u;
 }
 
+/* random(): 27 and 26 bits of two words. */
 double ares_py_random(ares_mt19937 *s)
 {
     uint32_t a = next_word(s) >> 5, b = next_word(s) >> 6; /* 53 bits */
     return ((double)a * 67108864.0 + (double)b) / 9007199254740992.0;
 }
 
+/* getrandbits(bits): the upper bits of a word; of two words the second is the high one. */
 uint64_t ares_py_bits(ares_mt19937 *s, int bits)
 {
     ARES_ASSERT(bits >= 1 && bits <= 64);
@@ -78,6 +80,7 @@ uint64_t ares_py_bits(ares_mt19937 *s, int bits)
     return low | (uint64_t)(next_word(s) >> (64 - bits)) << 32;
 }
 
+/* _randbelow(n): draws of as many bits as n has, until one is below n. */
 uint64_t ares_py_below(ares_mt19937 *s, uint64_t n)
 {
     ARES_ASSERT(n >= 1);
@@ -88,11 +91,13 @@ uint64_t ares_py_below(ares_mt19937 *s, uint64_t n)
     return x;
 }
 
+/* randint: both ends are included. */
 int64_t ares_py_randint(ares_mt19937 *s, int64_t least, int64_t most)
 {
     return least + (int64_t)ares_py_below(s, (uint64_t)(most - least) + 1);
 }
 
+/* random.shuffle. */
 void ares_py_shuffle(ares_mt19937 *s, int64_t *items, int64_t n)
 {
     for (int64_t i = n - 1; i >= 1; i--) {
@@ -109,6 +114,7 @@ void ares_np_seed(ares_mt19937 *s, uint32_t seed)
     seed_with_word(s, seed);
 }
 
+/* RandomState.randint(n), by numpy's masked rejection. */
 uint32_t ares_np_below(ares_mt19937 *s, uint32_t n)
 {
     ARES_ASSERT(n >= 1);
@@ -136,6 +142,7 @@ static uint32_t mixed(uint32_t x, uint32_t y)
     return r ^ (r >> 16);
 }
 
+/* Mixes any number of words into a pool of four. */
 void ares_seed_sequence_pool(const uint32_t *entropy, int n, uint32_t pool[4])
 {
     uint32_t constant = 0x43b0d7e5u;
@@ -147,6 +154,7 @@ void ares_seed_sequence_pool(const uint32_t *entropy, int n, uint32_t pool[4])
         for (int to = 0; to < 4; to++) pool[to] = mixed(pool[to], hashed(entropy[from], &constant));
 }
 
+/* generate_state: n words of 64 bits from the pool. */
 void ares_seed_sequence_state(const uint32_t pool[4], uint64_t *state, int n)
 {
     uint32_t constant = 0x8b51f9ddu, word[2];
@@ -170,6 +178,7 @@ static void advance(ares_pcg64 *s)
     s->state = s->state * multiplier + s->increment;
 }
 
+/* pcg64_set_seed: the state from words 0 and 1, the increment from 2 and 3. */
 static void seed_with_entropy(ares_pcg64 *s, const uint32_t *entropy, int n)
 {
     uint32_t pool[4];
@@ -226,11 +235,13 @@ static uint32_t next_u32(ares_pcg64 *s)
     return (uint32_t)x;
 }
 
+/* Generator.random: the upper 53 bits over 2^53. */
 double ares_pcg64_random(ares_pcg64 *s)
 {
     return (double)(next_u64(s) >> 11) * 0x1p-53;
 }
 
+/* Generator.integers(n) for n of 32 bits. */
 uint32_t ares_pcg64_below(ares_pcg64 *s, uint32_t n)
 {
     ARES_ASSERT(n >= 1);

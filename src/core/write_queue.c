@@ -6,6 +6,7 @@
 
 #include "ares/io.h"
 
+/* What is posted: fn(ctx), on the thread. */
 typedef struct job {
     ares_write_queue_fn *fn;
     void *ctx;
@@ -15,9 +16,9 @@ struct ares_write_queue {
     job *jobs;
     int64_t n, cap;
     pthread_t thread;
-    bool begun;
-    atomic_bool done;
-    int rc; /* the first failure, and its message */
+    bool begun;       /* `thread` runs or has run */
+    atomic_bool done; /* all jobs have run */
+    int rc;           /* the first failure, and its message */
     char *message;
 };
 
@@ -26,6 +27,7 @@ ares_write_queue *ares_write_queue_new(void)
     return ares_calloc(1, sizeof(ares_write_queue));
 }
 
+/* Only before the thread begins, so the list needs no lock. */
 void ares_write_queue_post(ares_write_queue *b, ares_write_queue_fn *fn, void *ctx)
 {
     ARES_ASSERT(!b->begun);
@@ -50,6 +52,7 @@ static void *work(void *ctx)
     return NULL;
 }
 
+/* Runs the jobs in order on a thread of their own. */
 void ares_write_queue_begin(ares_write_queue *b)
 {
     sigset_t all, before;
@@ -66,6 +69,7 @@ bool ares_write_queue_done(const ares_write_queue *b)
     return atomic_load(&b->done);
 }
 
+/* Waits for the thread; jobs of a queue that was never begun run here. Frees the queue. */
 int ares_write_queue_end(ares_write_queue *b)
 {
     if (!b) return ARES_OK;

@@ -65,8 +65,7 @@ int ares_input_open(const char *path, const char **why)
     return open_to_read(path, true, why);
 }
 
-/* A file of known size is read into memory that fits it at once; "-" is stdin where input is set.
- */
+/* A file of known size is read into memory that fits it at once; input: "-" is stdin. */
 static int read_whole(const char *path, bool input, ares_str *out)
 {
     struct stat st;

@@ -135,7 +135,9 @@ static int read_escape(reader *r, char **to)
     return ARES_OK;
 }
 
-/* p is at the opening quote. A NUL after the bytes overwrites the closing quote or a byte before.
+/*
+ * p is at the opening quote. The bytes end with a NUL, which overwrites the closing quote or a byte
+ * before it.
  */
 static int read_string(reader *r, ares_view *out)
 {

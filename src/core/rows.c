@@ -773,8 +773,7 @@ struct jsonl_writer {
     ares_str buffer;
 };
 
-/* Cuts the file to its first keep_rows complete lines (< 0: to all of them), and appends to them.
- */
+/* Cuts the file to its first keep_rows whole lines (< 0: to all of them), and appends to them. */
 int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);

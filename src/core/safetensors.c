@@ -128,6 +128,7 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
 
     if (ares_map_get(s->by_name, ares_view_of(name), NULL))
         return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' appears twice", path, name);
+    /* room for twice as many; files have hundreds of tensors */
     if (s->count == s->cap) {
         s->cap = s->cap ? s->cap * 2 : 256;
         s->tensors = ares_realloc(s->tensors, (size_t)s->cap * sizeof *s->tensors);
@@ -179,11 +180,13 @@ static int map_file(ares_safetensors *s, const char *path)
     }
     if (why) return ares_fail(ARES_EIO, "io: %s: %s", path, why);
     size_t bytes = (size_t)st.st_size;
+    /* an empty file cannot be mapped */
     if (bytes < 8) {
         close(fd);
         return ares_fail(ARES_EFORMAT, "io: %s: %zu bytes are too few for a safetensors file", path,
                          bytes);
     }
+    /* private and read-only: pages are read when a tensor is */
     void *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (base == MAP_FAILED) return ares_fail(ARES_EIO, "io: %s: mmap: %s", path, strerror(errno));
@@ -199,8 +202,10 @@ static int map_file(ares_safetensors *s, const char *path)
                          "io: %s: header of %llu bytes does not fit in the file of %zu bytes; it "
                          "is truncated, or no safetensors file",
                          path, (unsigned long long)header, bytes);
+    /* names of tensors live in the arena, with the header's JSON */
     const ares_json *root;
     ares_str where = { 0 };
+    /* the parser adds line and column */
     ares_str_addf(&where, "io: %s: header", path);
     int rc = ares_json_parse(&s->arena, (ares_view){ (const char *)base + 8, (size_t)header },
                              where.data, &root);
@@ -309,6 +314,7 @@ static int only_file(const char *dir, ares_str *out)
 int ares_safetensors_open(const char *path, ares_safetensors **out)
 {
     *out = NULL;
+    /* a folder: its index, else its model.safetensors, else the only file of the format */
     ares_safetensors *s = ares_calloc(1, sizeof *s);
     s->by_name = ares_map_new();
     ares_str file = { 0 };
@@ -334,6 +340,7 @@ int ares_safetensors_open(const char *path, ares_safetensors **out)
 
 void ares_safetensors_close(ares_safetensors *s)
 {
+    /* tensors that were handed out end with their mappings */
     if (!s) return;
     for (int i = 0; i < s->n_maps; i++) {
         munmap(s->maps[i].base, s->maps[i].bytes);
@@ -480,6 +487,7 @@ static int put_header(ares_safetensors_writer *w)
     ares_str h = { 0 };
     char length[8]; /* little-endian */
     ares_json_begin(&h, '{');
+    /* texts about the file */
     ares_json_begin(ares_json_key(&h, "__metadata__"), '{');
     ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt")); /* transformers asks */
     ares_json_end(&h, '}');

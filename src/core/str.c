@@ -75,6 +75,7 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+/* Without white space at both ends; the same bytes. */
 ares_view ares_view_trim(ares_view a)
 {
     while (a.len && is_space(a.data[0])) a.data++, a.len--;
@@ -88,6 +89,7 @@ void ares_str_fini(ares_str *s)
     *s = (ares_str){ 0 };
 }
 
+/* Keeps the memory. */
 void ares_str_clear(ares_str *s)
 {
     s->len = 0;
@@ -165,6 +167,7 @@ static locale_t c_locale(void)
     static _Atomic(locale_t) shared;
     locale_t known = shared;
     if (known) return known;
+    /* several threads may make one: the first one stays */
     locale_t made = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     ARES_ASSERT(made != (locale_t)0);
     if (atomic_compare_exchange_strong(&shared, &known, made)) return made;
@@ -211,6 +214,7 @@ static void add_number(ares_str *s, double x, bool single)
     }
 
     char text[40], digits[40];
+    /* snprintf has no variant that takes a locale */
     locale_t before = uselocale(c_locale());
     shortest_scientific(text, x, single);
     uselocale(before);
@@ -222,6 +226,7 @@ static void add_number(ares_str *s, double x, bool single)
     for (; *p != 'e'; p++)
         if (*p != '.') digits[n++] = *p;
     int exponent = atoi(p + 1);
+    /* zeros at the end carry nothing */
     while (n > 1 && digits[n - 1] == '0') n--;
 
     /* 1e-05, 1.5e+16; 0.00015; 125.0 */
@@ -270,6 +275,7 @@ bool ares_parse_double(ares_view text, double *out)
     const char *p = text.data, *end = p + text.len;
     bool negative = p < end && *p == '-';
     if (p < end && (*p == '-' || *p == '+')) p++;
+    /* digits without the point, and how far the point is from their end */
     uint64_t mantissa = 0;
     int digits = 0, significant = 0, exponent = 0;
     for (bool fraction = false; p < end && (is_digit(*p) || (*p == '.' && !fraction)); p++) {

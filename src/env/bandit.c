@@ -38,11 +38,11 @@ static const pair test[] = {
 
 typedef struct bandit {
     const bandit_options *o;
-    ares_pcg64 stream;
+    ares_pcg64 stream; /* of the names, the places and the risky arm's pay */
     const char *arm[2];
-    int risky;  /* place of the risky arm in `arm` */
-    int pulled; /* place of the arm that was pulled; -1: none yet */
-    double paid;
+    int risky;   /* place of the risky arm in `arm` */
+    int pulled;  /* place of the arm that was pulled; -1: none yet */
+    double paid; /* for the pull */
 } bandit;
 
 static int open_bandit(const void *options, const void *shared, void **env)
@@ -53,6 +53,7 @@ static int open_bandit(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* Draws the names, and which of the two places the risky arm has. */
 static int reset(void *env, const ares_env_start *start)
 {
     bandit *b = env;
@@ -71,6 +72,7 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
+/* One pull ends the episode; success is the choice of the risky arm, whatever it pays. */
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     bandit *b = env;
@@ -86,6 +88,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     return ARES_OK;
 }
 
+/* The question, or after the pull what it paid; wording is RAGEN's. */
 static void render(const void *env, ares_str *out)
 {
     const bandit *b = env;
@@ -108,6 +111,7 @@ static void render(const void *env, ares_str *out)
         a, c, a, c, a, c);
 }
 
+/* The actions differ by episode: the names of its arms. */
 static const char *const *arms(const void *env, int *n)
 {
     *n = 2;

@@ -61,6 +61,7 @@ struct process {
     int64_t unasked;       /* lines that nobody asked for, since a reply told of them */
 };
 
+/* What all processes of an environment's definition are run with. */
 typedef struct process_options {
     int64_t seats;          /* environments per process; above 1, lines hold an id */
     double timeout_s;       /* for one answer */
@@ -69,6 +70,7 @@ typedef struct process_options {
     size_t answer_bytes;    /* a longer line is a flood */
 } process_options;
 
+/* The processes of a definition; a new one is started when all places are taken. */
 struct processes {
     process_options o;
     char **argv; /* the program and its words, then NULL */
@@ -113,6 +115,7 @@ static seat *seat_new(processes *all)
     return s;
 }
 
+/* Whether lines hold ids: one process serves several environments. */
 static bool has_ids(const process *p)
 {
     return p->all->o.seats > 1;
@@ -345,6 +348,7 @@ static void seat_give_up(seat *s)
 
 /* What environments in users' programs and on servers have in common. */
 
+/* The actions of the episode before; their names are copies. */
 static void forget_actions(foreign *f)
 {
     for (int i = 0; i < f->n_actions; i++) ares_free((char *)f->actions[i]);
@@ -361,6 +365,7 @@ void foreign_fini(foreign *f)
     *f = (foreign){ 0 };
 }
 
+/* A new episode: nothing has failed, and the actions are not known yet. */
 void foreign_begin(foreign *f)
 {
     forget_actions(f);
@@ -443,6 +448,7 @@ bool foreign_read_reward(const ares_json *value, ares_env_reward *out)
 }
 
 /* ---------------- messages */
+/* At most 140 bytes, in ASCII: what a program wrote goes into messages. */
 const char *foreign_quote(ares_view text, char out[160])
 {
     size_t n = ARES_MIN(text.len, (size_t)140);
@@ -486,6 +492,7 @@ typedef struct command {
 } command;
 
 /* ---------------- opening */
+/* Whether the program can be run, before anything starts. */
 static void check(const void *options, ares_config *cfg, const char *path)
 {
     const char *program = ((const command_options *)options)->command.items[0];
@@ -552,6 +559,7 @@ static int open_command(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* Files that n environments keep open. */
 static int64_t descriptors(const void *options, int64_t n)
 {
     int64_t seats = ((const command_options *)options)->seats; /* to a process */
@@ -580,6 +588,7 @@ static void close_command(void *env)
 }
 
 /* ---------------- questions and answers */
+/* {"id":3,"reset":{ or {"step":{, whose members the caller adds. */
 static void begin_line(command *c, const char *what)
 {
     ares_str_clear(&c->line);
@@ -631,6 +640,7 @@ static const ares_json *ask(command *c, bool begins, reply *r)
     return v;
 }
 
+/* The state is the observation as it is; false: there is none. */
 static bool read_state(command *c, const ares_json *v)
 {
     const ares_json *text = ares_json_get(v, "observation");

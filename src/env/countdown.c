@@ -23,6 +23,7 @@ static ARES_OPTION_TABLE(countdown_table, countdown_options, COUNTDOWN_OPTIONS);
 enum { DEPTH = 64 }; /* brackets in brackets: the stack is finite */
 
 /* ---------------- expressions, by recursive descent */
+/* Where the reading of an answer stands. `failed` is final. */
 typedef struct reader {
     const char *at, *end;
     int depth;
@@ -44,6 +45,7 @@ static double fail(reader *r)
     return 0;
 }
 
+/* "12", "1.5", "3."; the value is a double, as in Python's division. */
 static double number(reader *r)
 {
     const char *begin = r->at;
@@ -61,8 +63,10 @@ static double number(reader *r)
 
 static double sum(reader *r);
 
+/* factor := [+-]* (number | "(" sum ")") */
 static double factor(reader *r)
 {
+    /* signs before a number or bracket, as in 3 - -2 */
     double sign = 1;
     char c;
     while ((c = peek(r)) == '+' || c == '-') {
@@ -79,6 +83,7 @@ static double factor(reader *r)
     return sign * x;
 }
 
+/* product := factor (("*" | "/") factor)* */
 static double product(reader *r)
 {
     double x = factor(r);
@@ -91,6 +96,7 @@ static double product(reader *r)
     return x;
 }
 
+/* sum := product (("+" | "-") product)* */
 static double sum(reader *r)
 {
     double x = product(r);
@@ -105,6 +111,7 @@ static double sum(reader *r)
 /* Whether the digits of the answer are the problem's numbers, each used once. */
 static bool uses(ares_view answer, const countdown_problem *p)
 {
+    /* equal numbers of the problem are used one by one */
     bool used[COUNTDOWN_NUMBERS] = { false };
     int n = 0;
     for (size_t i = 0; i < answer.len; n++) {
@@ -114,6 +121,7 @@ static bool uses(ares_view answer, const countdown_problem *p)
         if (i == begin) break;
         int64_t x;
         int k = 0;
+        /* zeros in front do not count: "007" is 7 */
         while (begin + 1 < i && answer.data[begin] == '0') begin++;
         if (!ares_parse_i64((ares_view){ answer.data + begin, i - begin }, &x)) return false;
         while (k < p->n && (used[k] || p->number[k] != x)) k++;
@@ -123,6 +131,7 @@ static bool uses(ares_view answer, const countdown_problem *p)
     return n == p->n;
 }
 
+/* Right numbers first: an answer with other numbers gets nothing even where its value is right. */
 countdown_verdict countdown_judge(ares_view answer, const countdown_problem *p)
 {
     if (!uses(answer, p)) return COUNTDOWN_WRONG_NUMBERS;
@@ -133,6 +142,7 @@ countdown_verdict countdown_judge(ares_view answer, const countdown_problem *p)
 }
 
 /* ---------------- problems */
+/* The problems of the file. */
 typedef struct problems {
     countdown_problem *items;
     int64_t n, capacity;
@@ -181,11 +191,13 @@ static void unload(void *shared)
     ares_free(all);
 }
 
+/* Reads the file once; all environments draw from it. */
 static int load(const void *options, void **shared)
 {
     const countdown_options *o = options;
     ares_arena arena = { 0 };
     *shared = NULL;
+    /* no file: problems are made from the seed */
     if (!o->path) return ARES_OK;
     problems *all = *shared = ares_calloc(1, sizeof *all);
     int rc = env_rows_read(o->path, o->max_instances, &arena, add_row, all);
@@ -198,6 +210,7 @@ static int load(const void *options, void **shared)
 /* Draws three or four numbers below 100; the target is their sum under random signs, 1 or more. */
 static countdown_problem make_problem(uint64_t seed)
 {
+    /* a stream of CPython, so that a seed gives the same problem everywhere */
     ares_mt19937 py;
     countdown_problem p;
     ares_py_seed(&py, seed);
@@ -216,7 +229,7 @@ typedef struct countdown {
     const countdown_options *o;
     const problems *all; /* NULL: problems are made from the seed */
     countdown_problem problem;
-    ares_env_reward paid;
+    ares_env_reward paid; /* for the answer, once it is there */
     bool answered;
 } countdown;
 
@@ -228,6 +241,7 @@ static int open_countdown(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* The seed picks a problem of the file, or makes one. */
 static int reset(void *env, const ares_env_start *start)
 {
     countdown *c = env;
@@ -237,6 +251,7 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
+/* One answer ends the episode. */
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     countdown *c = env;
@@ -253,6 +268,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     return ARES_OK;
 }
 
+/* "Target: 24, nums: [3, 8]", or after the answer what it got; wording is RAGEN's. */
 static void render(const void *env, ares_str *out)
 {
     const countdown *c = env;
@@ -262,6 +278,7 @@ static void render(const void *env, ares_str *out)
         ares_str_add_z(out, " points.");
         return;
     }
+    /* an integer is written without a point, as Python does */
     double whole = trunc(c->problem.target);
     ares_str_add_z(out, "Target: ");
     ares_env_reward_write(out, (ares_env_reward){ c->problem.target, whole == c->problem.target });

@@ -26,8 +26,10 @@ void ares_env_reward_write(ares_str *out, ares_env_reward reward)
     else ares_str_add_double(out, reward.value);
 }
 
+/* Sets the value of a metric that may have been told: the last one counts. */
 void env_tell_again(ares_env_outcome *o, const char *name, double value)
 {
+    /* names are mostly the same pointers: compared first */
     int i = 0;
     while (i < o->n_info && o->info[i].name != name && strcmp(o->info[i].name, name) != 0) i++;
     if (i < o->n_info) o->info[i].value = value;
@@ -43,7 +45,7 @@ int ares_env_init(ares_env *e, const ares_env_definition *d)
 
 void ares_env_fini(ares_env *e)
 {
-    if (e->state) e->definition->type->close(e->state);
+    if (e->state) e->definition->type->close(e->state); /* NULL: it could not be opened */
     *e = (ares_env){ 0 };
 }
 
@@ -57,6 +59,7 @@ static bool has_failed(ares_env *e)
 
 int ares_env_reset(ares_env *e, const ares_env_start *start)
 {
+    /* a sum that begins as the integer 0 stays one while all rewards are integers */
     *e = (ares_env){
         .definition = e->definition, .state = e->state, .reward.integer = true, .replayable = true
     };
@@ -71,6 +74,7 @@ void ares_env_render(const ares_env *e, ares_str *out)
     e->definition->type->render(e->state, out);
 }
 
+/* A type's own names, else those of the episode; NULL: any text is an action. */
 const char *const *ares_env_actions(const ares_env *e, int *n)
 {
     const ares_env_type *type = e->definition->type;
@@ -84,12 +88,14 @@ int64_t ares_env_actions_left(const ares_env *e)
     return e->definition->texts.max_actions - e->num_actions;
 }
 
+/* A seed per group: all environments of a group play the same episode. */
 uint64_t ares_env_seed(uint64_t base, int64_t round, int64_t groups, int64_t group)
 {
     return base + (uint64_t)(round * groups + group);
 }
 
 /* ---------------- a turn */
+/* Case does not count, as in RAGEN; -1: no action has this name. */
 int ares_env_find_action(const char *const *names, int n, ares_view action)
 {
     for (int i = 0; i < n; i++)
@@ -114,7 +120,7 @@ static int take(ares_env *e, ares_env_action action, ares_env_turn *turn, bool *
     ARES_TRY(e->definition->type->step(e->state, action, &step));
     *known = !step.refused;
     if (step.refused) return ARES_OK;
-    if (has_failed(e)) {
+    if (has_failed(e)) { /* what a failed step says does not count: it only ends the episode */
         clear(&step, true);
         step.done = true;
     }
@@ -129,9 +135,11 @@ static int take(ares_env *e, ares_env_action action, ares_env_turn *turn, bool *
     return ARES_OK;
 }
 
+/* Takes the actions of one answer in order, until the episode ends or none is left. */
 int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_penalty,
                  ares_env_turn *turn)
 {
+    /* known: words that were actions, though not all may have been taken */
     int n_names, known = 0;
     const char *const *names = ares_env_actions(e, &n_names);
     ARES_ASSERT(!ares_env_over(e));
@@ -147,12 +155,14 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
         }
         known += is_action;
     }
+    /* one penalty per turn, however many words were no actions */
     if (known < n || !known) turn->penalty = format_penalty;
     e->no_valid_action = !known;
     if (!known) env_tell_again(&turn->outcome, ARES_ENV_INVALID, 1);
     e->turns++;
     e->reward = sum(e->reward, turn->outcome.reward);
     e->penalty += turn->penalty;
+    /* an end without success counts as truncated */
     if (turn->outcome.done) {
         e->terminated = true;
         e->truncated = !turn->outcome.success;
@@ -183,6 +193,7 @@ static ARES_OPTION_TABLE(definition_table, ares_env_definition_options,
 
 enum { TAGS = 64, PATH = 256 }; /* built-in tags and types at most; bytes of an option's path */
 
+/* The built-in tags, then the types, each a tag with its defaults. */
 const char *const *ares_env_tag_names(int *n)
 {
     static const char *names[TAGS];
@@ -193,6 +204,7 @@ const char *const *ares_env_tag_names(int *n)
     return names;
 }
 
+/* "key": "value" in an object. */
 static void write_string(ares_str *out, const char *key, const char *value)
 {
     ares_json_write_string(ares_json_key(out, key), ares_view_of(value));
@@ -214,6 +226,7 @@ static void preset(ares_config *cfg, const char *tag, const char *key, const cha
     ares_str_fini(&path);
 }
 
+/* Gives a tag of the files the options of the built-in tag or type of its name. */
 void ares_env_preset(ares_config *cfg, const char *tag)
 {
     char number[32];
@@ -278,11 +291,13 @@ void ares_env_declare(ares_config *cfg)
     ares_str_fini(&text);
 }
 
+/* A tag of the files must be built in or have a type. */
 void ares_env_check_definitions(ares_config *cfg)
 {
     const ares_json *all = ares_config_get(cfg, "env.definitions");
     int built_in;
     const char *const *known = ares_env_tag_names(&built_in);
+    /* every definition that files and words set */
     for (int64_t i = 0; all && i < all->count; i++) {
         const char *tag = all->members[i].key.data;
         ares_str path = { 0 };
@@ -297,10 +312,13 @@ void ares_env_check_definitions(ares_config *cfg)
     }
 }
 
+/* Reads a tag's options. Faults of the files are collected in cfg; the result is still ARES_OK. */
 int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d)
 {
+    /* the option's path: env.definitions.<Tag> */
     char path[PATH], options[PATH + 8];
     *d = (ares_env_definition){ 0 };
+    /* a dot would end the tag within an option's path */
     if (strlen(tag) > PATH - 32 || strchr(tag, '.'))
         return ares_fail(ARES_ECONFIG, "env: tag = '%.64s': too long, or with a dot in it", tag);
     const ares_json *all = ares_config_get(cfg, "env.definitions");
@@ -328,12 +346,14 @@ int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d)
     d->type = types[type];
     snprintf(options, sizeof options, "%s.options", path);
     d->options = ares_config_alloc(cfg, d->type->options_size);
+    /* the type's own options are a section of the tag */
     if (d->type->options) ares_config_bind(cfg, options, d->type->options, d->options);
     if (d->type->check && ares_config_fault_count(cfg) == faults)
         d->type->check(d->options, cfg, options);
     return ARES_OK;
 }
 
+/* What all environments of the definition share, such as a file's problems or processes. */
 int ares_env_definition_open(ares_env_definition *d)
 {
     return d->type->load ? d->type->load(d->options, &d->shared) : ARES_OK;
@@ -356,6 +376,7 @@ void ares_env_definition_close(ares_env_definition *d)
     "direction. \nYou cannot push a box through a wall, and you cannot pull a box. \nThe answer " \
     "should be a sequence of actions, like <answer>Right || Right || Up</answer>\n"
 
+/* tag, type, instruction, max_actions, max_tokens, options of the type */
 const env_tag env_tags[] = {
     { "SimpleSokoban", "sokoban", SOKOBAN_INSTRUCTION, 10, 100,
       "{\"dim_x\":6,\"dim_y\":6,\"num_boxes\":1,\"max_steps\":100}" },
@@ -402,6 +423,7 @@ const int env_tag_count = ARES_COUNT(env_tags);
 
 /* Rewards of episodes within groups, as RAGEN's context manager normalises them. */
 
+/* in the order of ARES_ENV_IDENTITY and the rest */
 static const char *const methods[] = { "identity", "mean", "mean_std", "asym_clip" };
 
 const char *const *ares_env_normalisations(int *n)
@@ -420,12 +442,14 @@ void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n)
         ares_map_get(sizes, key, &size);
         ares_map_put(sizes, key, size + 1);
     }
+    /* member: places in x of the group's rows */
     int64_t groups = ares_map_count(sizes), *member = ares_malloc((size_t)n * sizeof *member);
     for (int64_t g = 0; groups < n && g < groups; g++) { /* none where each row is a group */
         int64_t count = 0, size = ares_map_value(sizes, g);
         ares_view key = ares_map_key(sizes, g);
         for (int64_t i = 0; i < n && count < size; i++)
             if (memcmp(&group[i], key.data, sizeof group[i]) == 0) member[count++] = i;
+        /* the standard deviation divides by n - 1 */
         double mean = 0, squares = 0;
         for (int64_t i = 0; i < count; i++) mean += x[member[i]];
         mean /= (double)count;
@@ -444,10 +468,11 @@ void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n)
     ares_map_free(sizes);
 }
 
+/* "grid", "coord" or "grid_coord". */
 void board_render(const char *format, const void *env, board_part *grid, board_part *coordinates,
                   ares_str *out)
 {
-    bool both = strcmp(format, "grid_coord") == 0;
+    bool both = strcmp(format, "grid_coord") == 0; /* under headings, as RAGEN writes them */
     if (both) ares_str_add_z(out, "Coordinates: \n");
     if (both || strcmp(format, "coord") == 0) coordinates(env, out);
     if (both) ares_str_add_z(out, "\nGrid Map: \n");
@@ -470,6 +495,7 @@ void board_add_cells(ares_str *out, const char *label, const void *board, int n,
     }
 }
 
+/* Calls `each` with every row of a file of JSON lines, `most` of them at most (0: all). */
 int env_rows_read(const char *path, int64_t most, ares_arena *arena,
                   int (*each)(void *ctx, const ares_json *row), void *ctx)
 {

@@ -20,14 +20,15 @@ ARES_OPTION_STRUCT(frozen_lake_options, FROZEN_LAKE_OPTIONS);
 static ARES_OPTION_TABLE(frozen_lake_table, frozen_lake_options, FROZEN_LAKE_OPTIONS);
 
 enum { BOARDS = 10000 }; /* drawn for one map at most */
+/* in the order of Gymnasium, on which the slips depend */
 enum { LEFT, DOWN, RIGHT, UP };
 static const char *const actions[] = { "Left", "Down", "Right", "Up" };
 
 typedef struct frozen_lake {
     const frozen_lake_options *o;
     frozen_lake_map map;
-    ares_pcg64 noise;
-    int player;
+    ares_pcg64 noise; /* of slips, a draw per step */
+    int player;       /* cell */
 } frozen_lake;
 
 /* The cell beside a cell; at the border, the cell itself. */
@@ -97,6 +98,7 @@ static int open_lake(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* Begins on the given map; `reset` and tests use it. */
 void frozen_lake_enter(void *env, const frozen_lake_map *map)
 {
     frozen_lake *f = env;
@@ -114,6 +116,7 @@ int frozen_lake_player(const void *env)
     return ((const frozen_lake *)env)->player;
 }
 
+/* The map is of the seed; so is the noise, unless each environment has its own. */
 static int reset(void *env, const ares_env_start *start)
 {
     frozen_lake *f = env;
@@ -125,6 +128,7 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
+/* Goal and hole end the episode. */
 static bool is_end(char cell)
 {
     return cell == 'G' || cell == 'H';
@@ -150,6 +154,7 @@ static int leads_to(const frozen_lake *f, int cell, int action, bool certain, in
     return moved(f->map.size, cell, certain ? action : (action + 3 + i) % 4);
 }
 
+/* All cells that an action may lead to, with probability and reward: for solvers. */
 int frozen_lake_outcomes(const void *env, int cell, int action, frozen_lake_outcome out[3])
 {
     const frozen_lake *f = env;
@@ -162,6 +167,7 @@ int frozen_lake_outcomes(const void *env, int cell, int action, frozen_lake_outc
     return certain ? 1 : 3;
 }
 
+/* Takes the action with the draw u of [0, 1). */
 void frozen_lake_move(void *env, int action, double u, ares_env_outcome *out)
 {
     frozen_lake *f = env;
@@ -178,6 +184,7 @@ void frozen_lake_move(void *env, int action, double u, ares_env_outcome *out)
     env_tell(out, "action_is_valid", 1);
 }
 
+/* One draw of the noise a step, also where the ice is not slippery. */
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     frozen_lake_move(env, action.id, ares_pcg64_random(&((frozen_lake *)env)->noise), out);
@@ -192,6 +199,7 @@ static void add_vocabulary(const void *options, ares_str *out)
                         "√: player on goal");
 }
 
+/* One symbol a cell, a line per row; the start looks like any empty cell. */
 static void add_grid(const void *env, ares_str *out)
 {
     const frozen_lake *f = env;

@@ -21,9 +21,9 @@ static const char *const actions[] = { "Up", "Right", "Down", "Left" };
 
 typedef struct game {
     const game_2048_options *o;
-    ares_pcg64 stream;
+    ares_pcg64 stream; /* of new tiles */
     int size;
-    int64_t cell[SIDE * SIDE], score;
+    int64_t cell[SIDE * SIDE], score; /* [size x size], 0: empty; sum of all tiles made */
 } game;
 
 /* Puts a 2 or a 4 on an empty cell. */
@@ -47,6 +47,7 @@ static int64_t slide(int64_t *cell, int size, int direction)
         int64_t out[SIDE] = { 0 }, *at[SIDE];
         int n = 0;
         bool open = false; /* the last tile may still merge */
+        /* the cells of the line from the side that tiles slide to */
         for (int i = 0; i < size; i++) {
             int k = back ? size - 1 - i : i;
             at[i] = &cell[columns ? k * size + line : line * size + k];
@@ -67,6 +68,7 @@ static int64_t slide(int64_t *cell, int size, int direction)
     return moved ? made : -1;
 }
 
+/* Whether a move would change the board. */
 static bool can_slide(const game *s, int direction)
 {
     int64_t copy[SIDE * SIDE];
@@ -98,6 +100,7 @@ static int open_game(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* An empty board with two tiles. */
 static int reset(void *env, const ares_env_start *start)
 {
     game *s = env;
@@ -109,6 +112,7 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
+/* A new tile comes only after a move that changed the board. */
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     game *s = env;
@@ -133,6 +137,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     return ARES_OK;
 }
 
+/* Wording and numbers of the actions are RAGEN's. */
 static void render(const void *env, ares_str *out)
 {
     const game *s = env;

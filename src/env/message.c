@@ -11,6 +11,7 @@
  * forge a role.
  */
 
+/* RAGEN's defaults; training sets them from the options. */
 ares_env_format ares_env_format_default(void)
 {
     static const char *const specials[] = { "<|im_start|>", "<|im_end|>" };
@@ -75,7 +76,7 @@ ares_view ares_env_without_specials(const ares_env_format *f, ares_view v, ares_
     bool any = false;
     for (int i = 0; i < f->n_specials; i++)
         any = any || ares_view_find(v, ares_view_of(f->specials[i]), 0) >= 0;
-    if (!any) return v;
+    if (!any) return v; /* the usual case: nothing is copied */
     char *copy = ares_arena_alloc(arena, v.len + 1);
     size_t n = 0;
     for (size_t at = 0; at < v.len; at++) {
@@ -98,6 +99,7 @@ static ares_view cleaned(const ares_env_format *f, ares_view v, ares_arena *aren
 }
 
 /* ---------------- the parts */
+/* The bytes [begin, end) of v. */
 static ares_view between(ares_view v, size_t begin, size_t end)
 {
     return (ares_view){ v.data + begin, end - begin };
@@ -146,7 +148,7 @@ static ares_view split(const ares_env_format *f, ares_view answer, ares_arena *a
     out->actions = ares_arena_alloc(arena, (size_t)ARES_MIN(pieces, most) * sizeof *out->actions);
     bool more = false;
     from = 0;
-    for (int64_t i = 0; i < pieces && !more; i++) {
+    for (int64_t i = 0; i < pieces && !more; i++) { /* empty pieces are no actions */
         int64_t at = ares_view_find(answer, separator, from);
         ares_view action = stripped(between(answer, from, at < 0 ? answer.len : (size_t)at));
         from = (size_t)at + separator.len;
@@ -164,6 +166,7 @@ static ares_view split(const ares_env_format *f, ares_view answer, ares_arena *a
     return (ares_view){ text, (size_t)(to - text) };
 }
 
+/* "Left || Up</answer>" after "..</think><answer>" gives the actions "Left" and "Up". */
 void ares_env_answer_parse(const ares_env_format *f, ares_view generated, ares_arena *arena,
                            ares_env_answer *out)
 {
@@ -171,6 +174,7 @@ void ares_env_answer_parse(const ares_env_format *f, ares_view generated, ares_a
     const char *first = f->think ? "<think>" : "<answer>";
     ARES_ASSERT(*f->separator && f->max_actions_per_turn >= 1);
     size_t head = strlen(first);
+    /* the prompt ends with the first tag, which the model therefore does not write */
     char *whole = ares_arena_alloc(arena, head + generated.len + 1);
     memcpy(whole, first, head);
     if (generated.len) memcpy(whole + head, generated.data, generated.len);
@@ -197,6 +201,7 @@ void ares_env_answer_parse(const ares_env_format *f, ares_view generated, ares_a
 
 /* What a conversation with an environment says; wording and blanks are RAGEN's. */
 
+/* The first message: the task, the symbols of states, the actions. */
 void ares_env_system_message(const ares_env *e, const ares_env_format *f, ares_str *out)
 {
     const ares_env_definition *d = e->definition;
@@ -216,6 +221,7 @@ void ares_env_system_message(const ares_env *e, const ares_env_format *f, ares_s
                   (long long)d->texts.max_actions, f->separator);
 }
 
+/* "Reward:\n-0.1\n", after each turn. */
 void ares_env_reward_message(ares_env_reward reward, ares_str *out)
 {
     ares_str_add_z(out, "Reward:\n");
@@ -223,6 +229,7 @@ void ares_env_reward_message(ares_env_reward reward, ares_str *out)
     ares_str_add_char(out, '\n');
 }
 
+/* The state, and how an answer must look. */
 void ares_env_turn_message(const ares_env *e, const ares_env_format *f, ares_str *out)
 {
     ares_str_addf(out, "\nTurn %lld:\nState:\n", (long long)e->turns + 1);

@@ -12,10 +12,12 @@
 ARES_OPTION_STRUCT(metamathqa_options, METAMATHQA_OPTIONS);
 static ARES_OPTION_TABLE(metamathqa_table, metamathqa_options, METAMATHQA_OPTIONS);
 
+/* A question and the answer that is right; both point into the file's arena. */
 typedef struct question {
     ares_view text, answer;
 } question;
 
+/* The questions of the file, which all environments share. */
 typedef struct questions {
     ares_arena arena;
     question *items;
@@ -38,6 +40,7 @@ static int add_row(void *ctx, const ares_json *row)
         all->capacity = all->capacity * 2 + 64;
         all->items = ares_realloc(all->items, (size_t)all->capacity * sizeof *all->items);
     }
+    /* views of the row, which the arena of the file keeps */
     size_t begin = (size_t)at + mark.len;
     all->items[all->n++] = (question){ query, { response.data + begin, response.len - begin } };
     return ARES_OK;
@@ -75,6 +78,7 @@ static int open_questions(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* The seed draws a question. */
 static int reset(void *env, const ares_env_start *start)
 {
     metamathqa *m = env;
@@ -95,9 +99,11 @@ static int next_byte(ares_view *v)
     return tolower((unsigned char)*v->data++);
 }
 
+/* The episode goes on until the answer is right or no action is left. */
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     metamathqa *m = env;
+    /* "x = 2" and "X=2" are the same answer */
     ares_view given = action.text, gold = m->now->answer;
     bool empty = !ares_view_trim(given).len;
     int a, b;
@@ -105,8 +111,8 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
         a = next_byte(&given);
         b = next_byte(&gold);
     } while (a == b && a >= 0);
-    m->right = a == b && !empty;
-    double reward = m->right; /* 1, halved for each attempt before this one */
+    m->right = a == b && !empty; /* both have ended: a and b are -1 */
+    double reward = m->right;    /* 1, halved for each attempt before this one */
     for (int i = 0; i < m->attempts && reward > 0; i++) reward /= 2;
     m->attempts++;
     out->reward.value = reward;
@@ -115,6 +121,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     return ARES_OK;
 }
 
+/* The question, then only whether the last answer was right. */
 static void render(const void *env, ares_str *out)
 {
     const metamathqa *m = env;

@@ -11,9 +11,11 @@
 #include "ares/text.h"
 
 /* ---------------- addresses */
+/* "ws://host:8000/env/ws" gives host, port 8000 and base "/env". NULL, or what is wrong. */
 const char *openenv_read_url(const char *url, openenv_address *out)
 {
     static const char *const schemes[] = { "ws://", "http://" };
+    /* an address may come without a scheme */
     const char *at = strstr(url, "://") ? NULL : url;
     for (int i = 0; i < ARES_COUNT(schemes); i++)
         if (strncmp(url, schemes[i], strlen(schemes[i])) == 0) at = url + strlen(schemes[i]);
@@ -22,6 +24,7 @@ const char *openenv_read_url(const char *url, openenv_address *out)
     size_t host = strcspn(at, ":/?#"), rest = host + strcspn(at + host, "/?#"),
            path = strlen(at + rest);
     *out = (openenv_address){ .port = 80 };
+    /* an @ would be a user's name and password */
     if (!host || host >= sizeof out->host || memchr(at, '@', host + path))
         return "expected ws://host:port/path";
     memcpy(out->host, at, host);
@@ -34,6 +37,7 @@ const char *openenv_read_url(const char *url, openenv_address *out)
     }
     if (path >= sizeof out->base - 16 || strpbrk(at + rest, "?# "))
         return "expected ws://host:port/path";
+    /* base: the path without /ws, because the schema is at base/schema */
     while (path && at[rest + path - 1] == '/') path--;
     if (path >= 3 && memcmp(at + rest + path - 3, "/ws", 3) == 0) path -= 3;
     memcpy(out->base, at + rest, path);
@@ -103,9 +107,11 @@ static int no_field(const ares_json *properties, const char *what)
     return rc;
 }
 
+/* Finds the field of an action that an answer fills, and what it takes. */
 int openenv_form_read(openenv_form *f, const ares_json *schema, const char *field,
                       const ares_json *constants)
 {
+    /* a schema without properties allows any field */
     const ares_json *properties = ares_json_get(schema, "properties");
     ares_view name = ares_view_of(field);
     static const struct {
@@ -115,6 +121,7 @@ int openenv_form_read(openenv_form *f, const ares_json *schema, const char *fiel
                   { "number", ARES_JSON_FLOAT },  { "boolean", ARES_JSON_BOOL },
                   { "array", ARES_JSON_ARRAY },   { "object", ARES_JSON_OBJECT } };
     *f = (openenv_form){ .type = ARES_JSON_OBJECT };
+    /* the answer is a whole action */
     if (field && strcmp(field, "*") == 0) return ARES_OK;
     if (properties && properties->type != ARES_JSON_OBJECT) properties = NULL;
     if (!field && find_field(schema, constants, &name) != 1)
@@ -149,12 +156,14 @@ int openenv_form_read(openenv_form *f, const ares_json *schema, const char *fiel
 }
 
 /* ---------------- actions */
+/* The members of an object, inside one that is open. */
 static void write_members(const ares_json *object, ares_str *out)
 {
     for (int64_t i = 0; object->type == ARES_JSON_OBJECT && i < object->count; i++)
         ares_json_write(ares_json_key_view(out, object->members[i].key), object->members[i].value);
 }
 
+/* The action that an answer makes; false: its text does not fit the field's type. */
 bool openenv_form_write(const openenv_form *f, const ares_json *constants, ares_view text,
                         ares_str *out)
 {
@@ -205,6 +214,7 @@ bool openenv_form_write(const openenv_form *f, const ares_json *constants, ares_
 ARES_OPTION_STRUCT(openenv_options, OPENENV_OPTIONS);
 static ARES_OPTION_TABLE(openenv_table, openenv_options, OPENENV_OPTIONS);
 
+/* What all environments of a definition share. */
 typedef struct server {
     sockets *sockets;
     openenv_form form;
@@ -223,6 +233,7 @@ typedef struct openenv {
 } openenv;
 
 /* ---------------- the server */
+/* What can be told without the server, before anything starts. */
 static void check(const void *options, ares_config *cfg, const char *path)
 {
     const openenv_options *o = options;
@@ -236,6 +247,7 @@ static void check(const void *options, ares_config *cfg, const char *path)
         ares_config_fault(cfg, where,
                           "this build has no libwebsockets; install "
                           "libwebsockets-dev and build again");
+    /* fields that would be in a message twice */
     snprintf(where, sizeof where, "%s.reset", path);
     if (ares_json_get(o->reset, "seed"))
         ares_config_fault(cfg, where, "the seed is the episode's; leave it out");
@@ -254,6 +266,7 @@ static void check(const void *options, ares_config *cfg, const char *path)
 static int fetch_schema(const openenv_options *o, const openenv_address *a, server *s)
 {
     char path[600], quote[160];
+    /* of all tries together */
     const double end = ares_now_s() + o->connect_timeout_s;
     connection *c = connection_new(s->sockets);
     ares_arena arena = { 0 };
@@ -313,13 +326,16 @@ static int load(const void *options, void **shared)
 }
 
 /* ---------------- answers */
+/* A text member as a quote; empty where it is missing. */
 static const char *text_of(const ares_json *object, const char *key, char quote[160])
 {
     const ares_json *v = ares_json_get(object, key);
+    /* a quote: the server may send anything */
     ares_view text = { "", 0 };
     return foreign_quote(v && v->type == ARES_JSON_STRING ? v->text : text, quote);
 }
 
+/* Whether a message is of a type: "observation", "error", .. */
 static bool has_type(const ares_json *v, const char *type)
 {
     const ares_json *t = ares_json_get(v, "type");
@@ -355,6 +371,7 @@ static const ares_json *read_answer(openenv *e, const socket_reply *r)
     return NULL;
 }
 
+/* An answer that is JSON, but not of the protocol. */
 static void fail_with_answer(openenv *e, const socket_reply *r)
 {
     char quote[160];
@@ -377,12 +394,14 @@ static bool read_state(openenv *e, const ares_json *data)
     const ares_json *observation = ares_json_get(data, "observation");
     if (!observation || observation->type != ARES_JSON_OBJECT) return false;
     ares_str_clear(&e->f.state);
+    /* the last text member, and how many there are */
     const ares_json *text = NULL;
     int texts = 0;
     for (int64_t i = 0; i < observation->count; i++) {
         const ares_json *v = observation->members[i].value;
         if (v->type == ARES_JSON_STRING) text = v, texts++;
     }
+    /* the state: what the template makes, else the only text, else all fields but metadata */
     const ares_template *template = e->server->observation;
     char quote[160];
     if (template) {
@@ -445,6 +464,7 @@ static void close_openenv(void *env)
     ares_free(e);
 }
 
+/* Opens the session at once, so that a full server fails here and not in an episode. */
 static int open_openenv(const void *options, const void *shared, void **env)
 {
     openenv *e = ares_calloc(1, sizeof *e);
@@ -470,10 +490,12 @@ static int64_t descriptors(const void *options, int64_t n)
 }
 
 /* ---------------- episodes */
+/* Begins an episode; a failure of the server is the episode's, not the run's. */
 static int reset(void *env, const ares_env_start *start)
 {
     openenv *e = env;
     socket_reply r;
+    /* a failed episode may have closed the session */
     bool was_open = connection_is_open(e->c);
     foreign_begin(&e->f);
     e->last = 0;
@@ -517,6 +539,7 @@ static bool read_reward(openenv *e, const ares_json *v, ares_env_outcome *out)
     out->success = reward.value > 0;
     if (strcmp(e->o->reward, "last") != 0) return true;
     if (none) reward.value = e->last;
+    /* rewards are summed: the difference makes the sum equal to the last one */
     out->reward = (ares_env_reward){ reward.value - e->last, false };
     out->success = reward.value > 0;
     e->last = reward.value;
@@ -537,6 +560,7 @@ static bool read_step(openenv *e, const ares_json *data, ares_env_outcome *out)
     return !told || told->type != ARES_JSON_OBJECT || foreign_tell(&e->f, told, out);
 }
 
+/* An action that the server's schema refuses is no action; other errors end the episode. */
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     openenv *e = env;
@@ -561,11 +585,13 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     return ARES_OK;
 }
 
+/* The state is kept as text since the last answer. */
 static void render(const void *env, ares_str *out)
 {
     ares_str_add_view(out, ares_str_view(&((const openenv *)env)->f.state));
 }
 
+/* The values of the field's enum; NULL: any text. */
 static const char *const *actions_of(const void *env, int *n)
 {
     const openenv_form *f = &((const openenv *)env)->server->form;

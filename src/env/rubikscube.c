@@ -54,6 +54,7 @@ static int open_cube(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* Scrambles the solved cube; turns may undo each other, so it can be nearer than scramble_depth. */
 static int reset(void *env, const ares_env_start *start)
 {
     cube *c = env;
@@ -66,6 +67,7 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
+/* Pays 1 for the solved cube and nothing before. */
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     cube *c = env;
@@ -83,6 +85,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     return ARES_OK;
 }
 
+/* Faces in the order U L F R B D, each two rows of two letters. */
 static void render(const void *env, ares_str *out)
 {
     static const char *const faces[FACES] = { "Up (U):    ", "Left (L):  ", "Front (F): ",

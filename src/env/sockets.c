@@ -89,6 +89,7 @@ void connection_get(connection *c, const char *path, double timeout_s, socket_re
 enum { CONNECTIONS = 8192 };      /* at most, of one server */
 static const double look_s = 0.5; /* how often to look for a signal that ends the work */
 
+/* what a caller asks of the thread */
 typedef enum { ORDER_OPEN, ORDER_ASK, ORDER_GET, ORDER_CLOSE } order;
 
 struct connection {
@@ -104,19 +105,20 @@ struct connection {
     ares_str out, in; /* out: LWS_PRE free bytes, then the question */
     /* used by the thread alone */
     struct lws *wsi;
-    bool document, unsent;
-    lws_sorted_usec_list_t late;
-    char end[160]; /* how it was closed */
+    bool document, unsent; /* document: GET; unsent: `out` waits until the socket is writable */
+    lws_sorted_usec_list_t late; /* the timer */
+    char end[160];               /* how it was closed */
 };
 
+/* The thread and the connections of one server. */
 struct sockets {
     char *host;
     int port;
-    size_t answer_bytes;
+    size_t answer_bytes; /* a longer answer ends its connection */
     struct lws_context *context;
     pthread_t thread;
     pthread_mutex_t lock;
-    connection *orders;
+    connection *orders; /* the queue, oldest first */
     bool stop;
 };
 
@@ -181,6 +183,7 @@ static void drop(connection *c, bool by_clock, const char *why)
 
 static void wait_until_late(connection *c, double left);
 
+/* A timer's call: looks for a signal, and ends an order whose time is up. */
 static void on_late(lws_sorted_usec_list_t *timer)
 {
     connection *c = lws_container_of(timer, connection, late);
@@ -194,6 +197,7 @@ static void on_late(lws_sorted_usec_list_t *timer)
     }
 }
 
+/* Sets the timer, at most look_s ahead. */
 static void wait_until_late(connection *c, double left)
 {
     lws_sul_schedule(c->all->context, 0, &c->late, on_late,
@@ -236,6 +240,7 @@ static void execute(connection *c)
     else end(c, false, "cannot be reached");
 }
 
+/* Takes the oldest order from the queue; NULL: it is empty. */
 static connection *next_order(sockets *all)
 {
     pthread_mutex_lock(&all->lock);
@@ -248,6 +253,7 @@ static connection *next_order(sockets *all)
     return c;
 }
 
+/* A piece of a message or document; whole: its last one, which completes the answer. */
 static void receive(connection *c, const char *data, size_t n, bool whole)
 {
     if (!is_waiting(c)) {
@@ -266,6 +272,7 @@ static void receive(connection *c, const char *data, size_t n, bool whole)
     finish(c);
 }
 
+/* Events of a connection that gets a document. */
 static int on_document(connection *c, struct lws *wsi, enum lws_callback_reasons reason,
                        const void *in, size_t n)
 {
@@ -287,6 +294,7 @@ static int on_document(connection *c, struct lws *wsi, enum lws_callback_reasons
     return 0;
 }
 
+/* Events of a WebSocket, and failures to connect of both kinds. */
 static int on_message(connection *c, struct lws *wsi, enum lws_callback_reasons reason,
                       const void *in, size_t n)
 {
@@ -333,6 +341,7 @@ static int on_message(connection *c, struct lws *wsi, enum lws_callback_reasons 
     return 0;
 }
 
+/* libwebsockets' callback, on the thread; -1 closes the socket. */
 static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                     size_t n)
 {
@@ -353,6 +362,7 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
     return on_message(c, wsi, reason, in, n);
 }
 
+/* The thread: serves until `stop`; sockets_free wakes it. */
 static void *serve(void *x)
 {
     sockets *all = x;
@@ -414,6 +424,7 @@ void sockets_free(sockets *all)
     ares_free(all);
 }
 
+/* Opens nothing yet. */
 connection *connection_new(sockets *all)
 {
     connection *c = ares_calloc(1, sizeof *c);
@@ -439,6 +450,7 @@ static void give_order(connection *c, order order)
     pthread_mutex_unlock(&all->lock);
 }
 
+/* Closes it first, so that the thread keeps no pointer to it. */
 void connection_free(connection *c)
 {
     if (!c) return;
@@ -462,6 +474,7 @@ void connection_close(connection *c)
     give_order(c, ORDER_CLOSE);
 }
 
+/* Empties the buffers, gives the order, and waits; *r is the answer. */
 static void ask(connection *c, order order, ares_view question, double timeout_s, socket_reply *r)
 {
     static const char room[LWS_PRE];

@@ -21,11 +21,13 @@
 enum { TRIES = 4, EXPLORED = 300000, SEEDS = 100, WORK = 4 * EXPLORED };
 enum { KEY_WORDS = (1 + SOKOBAN_BOXES + 3) / 4 }; /* 16 bits for the player and for each box */
 
+/* Whether the player or a box may move there. */
 static bool is_free(int code)
 {
     return code == SOKOBAN_FLOOR || code == SOKOBAN_TARGET;
 }
 
+/* The cell above, below, left or right of a cell; 0 to 3. */
 int sokoban_beside(int cols, int cell, int direction)
 {
     const int step[] = { -cols, cols, -1, 1 };
@@ -59,6 +61,7 @@ static void carve(const sokoban_size *z, ares_mt19937 *py, uint8_t *room)
     }
 }
 
+/* Lists the cells of floor in reading order; returns how many. */
 static int floor_cells(const uint8_t *room, int cells, int *list)
 {
     int n = 0;
@@ -116,6 +119,7 @@ typedef struct frame {      /* how a state was reached, and where its own search
     int8_t direction;       /* to try next */
 } frame;
 
+/* The search's present state, kept up to date by moves and their undoing. */
 typedef struct search {
     const sokoban_size *size;
     const uint8_t *fixed;
@@ -128,6 +132,7 @@ typedef struct search {
     int best_score, best_displacement;
 } search;
 
+/* Rows plus columns between a box and its target. */
 static int distance(const search *s, int b)
 {
     int cols = s->size->cols;
@@ -199,6 +204,7 @@ static bool pull(search *s, int direction, const frame *from, frame *to)
     return true;
 }
 
+/* Takes back the move that `f` describes. */
 static void undo(search *s, const frame *f)
 {
     s->state[s->player] = s->fixed[s->player];
@@ -273,6 +279,7 @@ static void walk_off(const sokoban_size *z, ares_mt19937 *py, sokoban_room *room
     }
 }
 
+/* A room of the seed; false: TRIES rooms could not be unsolved, or there is too little floor. */
 bool sokoban_room_make(uint64_t seed, const sokoban_size *z, sokoban_room *room)
 {
     ares_mt19937 py, np;
@@ -356,6 +363,7 @@ typedef struct sokoban {
     int64_t steps, on_target; /* boxes on targets after the last step */
 } sokoban;
 
+/* The floor within the rim must hold boxes and player. */
 static void check(const void *options, ares_config *cfg, const char *path)
 {
     const sokoban_options *o = options;
@@ -383,6 +391,7 @@ static int open_room(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
+/* Begins in the given room; `reset` and tests use it. */
 void sokoban_enter(void *env, const uint8_t *fixed, const uint8_t *state)
 {
     sokoban *s = env;
@@ -434,7 +443,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     for (int i = 0; i < s->size.rows * s->size.cols; i++)
         left += s->room.state[i] == SOKOBAN_TARGET;
     int64_t on_target = s->size.boxes - left;
-    double reward = -0.1;
+    double reward = -0.1; /* per step; 1 per box on or off a target, 10 for the solved room */
     if (on_target > s->on_target) reward += 1;
     else if (on_target < s->on_target) reward -= 1;
     if (!left) reward += 10;
@@ -449,6 +458,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
 }
 
 /* ---------------- text */
+/* One symbol a cell, a line per row. */
 static void add_grid(const void *env, ares_str *out)
 {
     const sokoban *s = env;

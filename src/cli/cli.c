@@ -16,18 +16,19 @@
  * Command lines of the verbs: one parser and one --help for all tables.
  */
 
-enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 };
+enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 }; /* width of --help; options of a command at most */
 
 const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
 
 /* ---------------- values */
+/* Checks a value by the option's type, range and choices, and stores it in *o->into. */
 static int read_value(const char *verb, const cli_option *o, const char *value)
 {
     int64_t x;
     if (o->type == CLI_I64) {
         if (!ares_parse_i64(ares_view_of(value), &x))
             return ares_fail(ARES_EUSE, "%s: %s = '%s': not a whole number", verb, o->name, value);
-        bool bounded = o->least || o->most;
+        bool bounded = o->least || o->most; /* an option without bounds has 0 and 0 */
         if (!bounded || (x >= o->least && x <= o->most)) {
             *(int64_t *)o->into = x;
             return ARES_OK;
@@ -42,6 +43,7 @@ static int read_value(const char *verb, const cli_option *o, const char *value)
         return ares_parse_double(ares_view_of(value), o->into)
                    ? ARES_OK
                    : ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
+    /* choices end with NULL */
     int n = 0;
     while (o->type == CLI_TEXT && o->choices && o->choices[n]) n++;
     if (n) {
@@ -95,6 +97,7 @@ static const char *nearest_option(const cli_command *c, const char *word)
     return ares_nearest(name, list, n);
 }
 
+/* "train: '--chek': no such option; did you mean '--check'? (..)" */
 static int unknown_option(const cli_command *c, const char *word)
 {
     const char *near = nearest_option(c, word);
@@ -103,6 +106,7 @@ static int unknown_option(const cli_command *c, const char *word)
                      near ? "'?" : "", c->name);
 }
 
+/* For verbs that pass words on: fails only where the word resembles one of their options. */
 int cli_check_typo(const cli_command *c, const char *word)
 {
     for (int i = 0; i < c->n_options; i++)
@@ -117,6 +121,7 @@ int cli_check_typo(const cli_command *c, const char *word)
  */
 static void add_wrapped(ares_str *out, const char *text, int at, int indent)
 {
+    /* the blank before the next word, none at the beginning of a line */
     const char *gap = "";
     while (*text) {
         int length = (int)strcspn(text, " \n"), wanted = at + (int)strlen(gap) + length;
@@ -135,11 +140,13 @@ static void add_wrapped(ares_str *out, const char *text, int at, int indent)
     }
 }
 
+/* Columns of "--name VALUE". */
 static int title_columns(const cli_option *o)
 {
     return (int)(strlen(o->name) + (o->value ? 1 + strlen(o->value) : 0));
 }
 
+/* Usage, description, a line or more per option, example. */
 static void add_help(ares_str *out, const cli_command *c)
 {
     /* the forms of the command line: the first after "usage:", the others below it */
@@ -153,6 +160,7 @@ static void add_help(ares_str *out, const cli_command *c)
     ares_str_add_char(out, '\n');
     add_wrapped(out, c->about, 0, 0);
     ares_str_add_z(out, "\n\n");
+    /* of the longest title; texts begin two columns after it */
     int width = 0;
     for (int i = 0; i < c->n_options; i++) width = ARES_MAX(width, title_columns(&c->options[i]));
     for (int i = 0; i < c->n_options; i++) {
@@ -183,6 +191,7 @@ static void add_help(ares_str *out, const cli_command *c)
     ares_str_add_char(out, '\n');
 }
 
+/* Control characters become \x1b or \u009b: what a model wrote must not steer the terminal. */
 void cli_add_safe(ares_str *out, ares_view text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -196,6 +205,7 @@ void cli_add_safe(ares_str *out, ares_view text)
     }
 }
 
+/* Fails where not all of it arrives: a pipe may be closed, a disk full. */
 int cli_print(const char *verb, const ares_str *text)
 {
     return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0
@@ -204,8 +214,10 @@ int cli_print(const char *verb, const ares_str *text)
 }
 
 /* ---------------- reading */
+/* Takes one option out of the words; the others stay for the verb. */
 int cli_take(const char *verb, const cli_option *option, int *argc, char **argv)
 {
+    /* words that stay move to the front */
     int left = 0, taken;
     for (int i = 0; i < *argc; i += taken) {
         taken = 1;
@@ -216,6 +228,7 @@ int cli_take(const char *verb, const cli_option *option, int *argc, char **argv)
     return ARES_OK;
 }
 
+/* Takes the command's options out of argv; other words stay where the command allows them. */
 int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
 {
     int left = 1, taken;
@@ -225,6 +238,7 @@ int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
         for (int k = 0; k < c->n_options && !o; k++)
             if (c->options[k].type != CLI_PASSED && names(argv[i], &c->options[k]))
                 o = &c->options[k];
+        /* a word that is no option: an override, a free word, or a mistake */
         bool dashed = strncmp(argv[i], "--", 2) == 0;
         taken = 1;
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) *helped = true;
@@ -233,6 +247,7 @@ int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
             argv[left++] = argv[i];
         else return unknown_option(c, argv[i]);
     }
+    /* --help wins over what is missing */
     if (!*helped) {
         argv[ *argc = left] = NULL;
         for (int i = 0; i < c->n_options; i++) {
@@ -262,6 +277,7 @@ int cli_bad_lines(const char *verb, const char *input, int64_t bad, int64_t line
                      verb, input, (long long)bad, (long long)lines, (long long)first);
 }
 
+/* A bad line gets {"error": ".."} in its place, so that line n of the output answers line n. */
 int cli_each_line(const char *verb, const char *input, cli_line_fn *each, void *ctx)
 {
     const char *why = NULL;
@@ -271,6 +287,7 @@ int cli_each_line(const char *verb, const char *input, cli_line_fn *each, void *
     FILE *file = is_stdin ? stdin : fdopen(fd, "rb");
     ares_arena arena = { 0 };
     ares_str out = { 0 };
+    /* name: of the line in messages, "line 7" */
     char *line = NULL, name[64];
     size_t cap = 0;
     int64_t lines = 0, bad = 0, first_bad = 0;
@@ -291,6 +308,7 @@ int cli_each_line(const char *verb, const char *input, cli_line_fn *each, void *
         ares_str_add_char(&out, '\n');
         written = fwrite(out.data, 1, out.len, stdout) == out.len;
     }
+    /* getline says -1 for the end and for a failure */
     bool read = !ferror(file);
     written = fflush(stdout) == 0 && written;
     free(line);
@@ -331,6 +349,7 @@ void cli_write_error(ares_str *out, const char *message)
     ares_json_end(out, '}');
 }
 
+/* NaN and the infinities become null. */
 void cli_write_floats(ares_str *out, const float *x, int64_t n)
 {
     ares_json_begin(out, '[');
@@ -338,6 +357,7 @@ void cli_write_floats(ares_str *out, const float *x, int64_t n)
     ares_json_end(out, ']');
 }
 
+/* [begin, end] */
 void cli_write_range(ares_str *out, int64_t begin, int64_t end)
 {
     ares_json_begin(out, '[');

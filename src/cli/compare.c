@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Reads metrics.jsonl and DONE of a run directory; all lies in the arena. */
 int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *out)
 {
     ares_str path = { 0 }, text = { 0 };
@@ -49,6 +50,7 @@ int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *ou
     return rc;
 }
 
+/* A metric by step; steps without it are left out, and of a repeated step the last row counts. */
 runs_series runs_series_of(ares_arena *arena, const runs_run *r, const char *metric)
 {
     size_t bytes = (size_t)(r->n + 1) * sizeof(double);
@@ -65,13 +67,16 @@ runs_series runs_series_of(ares_arena *arena, const runs_run *r, const char *met
     return p;
 }
 
+/* The failure for a metric that no run has, with the nearest name of those that some run has. */
 int runs_unknown_metric(ares_arena *arena, const char *metric, const runs_run *const *runs, int n)
 {
+    /* every name of every row, once */
     ares_map *names = ares_map_new();
     for (int i = 0; i < n; i++)
         for (int64_t row = 0; row < runs[i]->n; row++)
             for (int64_t k = 0; k < runs[i]->rows[row]->count; k++)
                 ares_map_put(names, runs[i]->rows[row]->members[k].key, 0);
+    /* as C strings, for ares_nearest */
     int count = (int)ares_map_count(names);
     const char **all = ares_arena_alloc(arena, (size_t)(count + 1) * sizeof *all);
     for (int i = 0; i < count; i++) {
@@ -86,6 +91,7 @@ int runs_unknown_metric(ares_arena *arena, const char *metric, const runs_run *c
                      like ? "'?" : "");
 }
 
+/* From the last value back, so that each mean is of values not yet replaced. */
 void runs_smooth(runs_series *p, int64_t window)
 {
     for (int64_t i = p->n; i-- > 0;) {
@@ -96,6 +102,7 @@ void runs_smooth(runs_series *p, int64_t window)
     }
 }
 
+/* The first part that occurs in the name decides. */
 const char *runs_unit_of(const char *metric)
 {
     static const struct {
@@ -131,16 +138,19 @@ const char *runs_unit_of(const char *metric)
  * another are a pair, and the differences of pairs say more than those of means.
  */
 
+/* The options as typed; those not set have the defaults of ares_cli_compare. */
 typedef struct options {
     const char *metric, *columns, *svg, *title, *x, *band;
-    int64_t last, smooth;
-    bool asked; /* --metric was given */
+    int64_t last, smooth; /* steps that a mean of the table, and of the figure, counts */
+    bool asked;           /* --metric was given */
 } options;
+/* The runs that one name was given. */
 typedef struct variant {
     const char *name;
     int n;
     runs_run *runs; /* [n] in the order in which they were named */
 } variant;
+/* All that the words name. */
 typedef struct study {
     ares_arena arena;
     int n;
@@ -176,6 +186,7 @@ static int read_study(study *s, int n, const char *const *words)
 /* Mean of a metric over the run's last steps, or its sum over all ("sum:A"); NaN: never logged. */
 static double column_of(ares_arena *arena, const runs_run *r, const char *column, int64_t last)
 {
+    /* "sum:rollout/generated_tokens" */
     bool total = strncmp(column, "sum:", 4) == 0;
     runs_series p = runs_series_of(arena, r, total ? column + 4 : column);
     double sum = 0, n = 0;
@@ -195,6 +206,7 @@ static const char *cell_of(ares_arena *arena, const double *x, int n, bool sign,
     double mean = sum / n;
     for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
     double size = fabs(mean);
+    /* three digits or more count: 0.123, 12.34, 123.4, 1234 */
     int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
     const char *text = !isfinite(mean) ? "-"
                        : n > 1
@@ -211,6 +223,7 @@ typedef struct table {
     int64_t last; /* steps that a mean counts */
     int name_width;
 } table;
+/* columns of a cell at least: "0.512 ± 0.031" and room for a sign */
 enum { CELL_WIDTH = 16 };
 
 /* columns: how wide the text prints; width: of the column. */
@@ -219,11 +232,13 @@ static void print_cell(const char *text, int columns, int width)
     printf(" %s%*s |", text, ARES_MAX(0, width - columns), "");
 }
 
+/* Columns of a column of the table. */
 static int width_of(const char *column)
 {
     return ARES_MAX(CELL_WIDTH, (int)strlen(column));
 }
 
+/* The names of the columns and the rule below them, in Markdown. */
 static void print_head(const table *t, const char *first)
 {
     printf("\n|");
@@ -239,6 +254,7 @@ static void print_head(const table *t, const char *first)
 /* against: the variant that is subtracted run by run; NULL: none. */
 static void print_row(ares_arena *arena, const table *t, const variant *v, const variant *against)
 {
+    /* how many runs the variant has */
     char runs[16];
     snprintf(runs, sizeof runs, "%d", v->n);
     putchar('|');
@@ -246,6 +262,7 @@ static void print_row(ares_arena *arena, const table *t, const variant *v, const
     print_cell(runs, (int)strlen(runs), 4);
     for (int k = 0; k < t->n_columns; k++) {
         const char *column = t->columns[k];
+        /* a number per run: of the run, or less that of its pair */
         double *x = ares_arena_alloc(arena, (size_t)v->n * sizeof *x);
         for (int i = 0; i < v->n; i++)
             x[i] = column_of(arena, &v->runs[i], column, t->last) -
@@ -271,7 +288,7 @@ static void print_tables(study *s, const options *o)
     for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
         columns[t.n_columns++] = word;
     t.columns = columns;
-    int pairs = 0;
+    int pairs = 0; /* variants that the second table compares with the first */
     for (int i = 0; i < s->n; i++) {
         t.name_width = ARES_MAX(t.name_width, (int)strlen(s->variants[i].name));
         pairs += i && s->variants[i].n == first->n;
@@ -368,6 +385,7 @@ static bool ever_logged(study *s, const char *metric)
     return false;
 }
 
+/* Writes the figure: a curve per variant. */
 static int draw(study *s, const options *o)
 {
     figure_curve *curves = ares_arena_alloc(&s->arena, (size_t)s->n * sizeof *curves);
@@ -384,6 +402,7 @@ static int draw(study *s, const options *o)
     if (!found)
         return ares_fail(ARES_EUSE, "compare: --metric = '%s': no run has it in its metrics.jsonl",
                          o->metric);
+    /* "reward/accuracy (share of answers right)" */
     const char *unit = runs_unit_of(o->metric);
     const char *what =
         o->smooth > 1 ? ares_arena_printf(&s->arena, "mean over %lld steps", (long long)o->smooth)
@@ -411,6 +430,7 @@ static int draw(study *s, const options *o)
     return rc;
 }
 
+/* Reads all runs before anything is printed, so that a wrong name prints no half table. */
 static int compare(const options *o, int n_words, const char *const *words)
 {
     study s = { 0 };
@@ -494,6 +514,7 @@ int ares_cli_compare(int argc, char **argv)
                                                 .metric = o.metric,
                                                 .smooth = o.smooth });
     }
+    /* a default that no run has is no mistake of the user's */
     o.asked = o.metric != NULL;
     if (!o.metric) o.metric = "reward/accuracy";
     if (!o.columns) o.columns = "response_length/mean";

@@ -21,19 +21,23 @@ enum {
     TICKS = 6      /* about so many on an axis; a number, not pixels */
 };
 
+/* of Okabe and Ito, which colour-blind readers tell apart, with a darker yellow */
 static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                        "#e69f00", "#56b4e9", "#000000", "#8c8400" };
 static const char *const dashes[] = { "", "7 3", "2 3", "9 3 2 3" };
 
+/* The curve's own colour, else the i-th of the table. */
 static const char *colour_of(const figure_curve *c, int i)
 {
     return c->colour ? c->colour : colours[i % ARES_COUNT(colours)];
 }
+/* As the colours: after all of them the dashes move on by one, so that no pair repeats soon. */
 static const char *dash_of(const figure_curve *c, int i)
 {
     return c->dash ? c->dash : dashes[(i + i / ARES_COUNT(colours)) % ARES_COUNT(dashes)];
 }
 
+/* Colour i of n that go from dark violet by green to orange, as an order reads. */
 void figure_ordered_colour(int i, int n, char text[static 8])
 {
     static const double anchors[][3] = {
@@ -56,6 +60,7 @@ typedef struct axis {
     int decimals;
 } axis;
 
+/* An axis that shows low to high; whole: ticks at whole numbers alone. 0 to 7 has a tick per 2. */
 static axis axis_of(double low, double high, bool whole)
 {
     if (!(high > low)) {
@@ -97,6 +102,7 @@ static void add_text(ares_str *out, const char *text)
     }
 }
 
+/* A text element; attributes say where it stands. */
 static void write_text(ares_str *out, const char *attributes, const char *text)
 {
     ares_str_addf(out, "<text %s>", attributes);
@@ -104,11 +110,13 @@ static void write_text(ares_str *out, const char *attributes, const char *text)
     ares_str_add_z(out, "</text>\n");
 }
 
+/* The first multiple of the step inside the axis; a rounding error does not lose it. */
 static double first_tick(const axis *a)
 {
     return ceil(a->low / a->step - 1e-9) * a->step;
 }
 
+/* A mark below the frame, and what stands under it. */
 static void write_x_tick(const plot *p, double v, const char *text, ares_str *out)
 {
     char place[160];
@@ -118,6 +126,7 @@ static void write_x_tick(const plot *p, double v, const char *text, ares_str *ou
     write_text(out, place, text);
 }
 
+/* Lines and numbers of the y axis, ticks of the x axis, the frame, the names of both. */
 static void write_axes(const figure *f, const plot *p, ares_str *out)
 {
     char place[160], number[64];
@@ -150,6 +159,7 @@ static void write_axes(const figure *f, const plot *p, ares_str *out)
     write_text(out, place, f->y_label);
 }
 
+/* Whether any point has a band of some height. */
 static bool has_band(const figure_curve *c)
 {
     for (int64_t k = 0; k < c->n; k++)
@@ -157,6 +167,7 @@ static bool has_band(const figure_curve *c)
     return false;
 }
 
+/* Bands, then lines, then crosses, so that no band hides a line. */
 static void write_curves(const figure *f, const plot *p, ares_str *out)
 {
     int n = 0;
@@ -243,6 +254,7 @@ static plot plot_of(const figure *f, double left, double top, double width, doub
                    axis_of(ys[0] - (ys[0] == 0 ? 0 : pad), ys[1] + pad, false) };
 }
 
+/* The picture's element, its background, title and subtitle. */
 static void open_svg(const char *title, const char *subtitle, int width, int height, ares_str *out)
 {
     char place[64];
@@ -266,6 +278,7 @@ static int text_width(const char *title, const char *subtitle)
     return LEFT + (int)ARES_MAX(strlen(subtitle) * CHARACTER, strlen(title) * (CHARACTER + 2));
 }
 
+/* One figure, with its legend to the right. */
 void figure_write_svg(const figure *f, ares_str *out)
 {
     size_t longest = 0;
@@ -292,6 +305,7 @@ enum {
     PAGE_WIDTH = COLUMNS * PANEL_ACROSS + 24
 };
 
+/* Pixels of an entry of a legend and of the gap after it. */
 static int sample_width(const figure_curve *c)
 {
     return SAMPLE + 8 + (int)strlen(c->name) * CHARACTER + 14;
@@ -317,6 +331,7 @@ static int write_page_legend(const figure_page *p, int y, ares_str *out)
     return y + LEGEND_LINE;
 }
 
+/* Panels in COLUMNS columns, row by row. */
 void figure_write_page(const figure_page *p, ares_str *out)
 {
     ares_str unused = { 0 };

@@ -24,6 +24,7 @@ typedef struct sweep_study {
     sweep_variant *variants; /* [n] in the order of the sweep */
 } sweep_study;
 
+/* The runs by the value they were swept with; a run without metrics is counted and left out. */
 static int read_runs(sweep_study *s)
 {
     s->variants = ares_arena_calloc(&s->arena, (size_t)s->runs->count + 1, sizeof *s->variants);
@@ -43,8 +44,10 @@ static int read_runs(sweep_study *s)
                 (sweep_variant){ .name = name, .runs = ares_arena_alloc(&s->arena, bytes) };
         }
         v->all++;
-        /* the run directory as written, or below the folder that the sweep was started in, or
-         * beside sweep.json, where both were moved together */
+        /*
+         * The run directory as written, or below the folder that the sweep was started in, or
+         * beside sweep.json, where both were moved together.
+         */
         const char *as_written = cli_text_of(run, "run_dir"), *dir = NULL;
         const char *places[] = {
             as_written, ares_arena_printf(&s->arena, "%s/%s", s->from, as_written),
@@ -259,6 +262,7 @@ static int add_curves(sweep_study *s, const sweep_variant *v, const char *metric
 }
 
 /* ---------------------------------------------------------------- panels */
+/* Whether any point of the panel is below 1. */
 static bool ever_below_one(const figure *f)
 {
     for (int i = 0; i < f->n_curves; i++)
@@ -388,6 +392,7 @@ static void print_cell(const double *x, int n)
     printf(" %-24s |", text);
 }
 
+/* A row per value: runs, best and last of the metric, how many stopped early. */
 static void print_table(sweep_study *s, const char *metric, const char *best)
 {
     int width = (int)strlen(s->parameter);
@@ -428,6 +433,7 @@ static const char *subtitle(sweep_study *s, int64_t window, bool thin)
                              stopped ? "; ×: stopped early" : "", smooth);
 }
 
+/* All panels under one legend, as figure3.svg in the sweep's folder or where --svg says. */
 static int write_page(sweep_study *s, const figure3_options *o, const figure *panels, int n)
 {
     bool thin = false;
@@ -454,6 +460,7 @@ static int write_page(sweep_study *s, const figure3_options *o, const figure *pa
     return rc;
 }
 
+/* Reads the sweep, makes the panels, prints the table and writes the page. */
 static int draw(sweep_study *s, const figure3_options *o)
 {
     figure panels[MOST_PANELS];
@@ -474,6 +481,7 @@ static int draw(sweep_study *s, const figure3_options *o)
     return write_page(s, o, panels, n);
 }
 
+/* True also where the sweep cannot be read: drawing then says why. */
 bool figure3_has_metrics(const char *dir)
 {
     sweep_study s = { 0 };

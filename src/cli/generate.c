@@ -63,6 +63,7 @@ static int cli_media_open(cli_media *s, const cli_media_options *o, const char *
     if (o->min_pixels && o->max_pixels && o->min_pixels > o->max_pixels)
         return ares_fail(ARES_EUSE, "--min-pixels = %lld exceeds --max-pixels = %lld",
                          (long long)o->min_pixels, (long long)o->max_pixels);
+    /* a model without a vision tower refuses images and videos */
     bool sees = m->cfg.vision.depth > 0;
     if (ares_tokenizer_load(dir, &s->tokenizer) != ARES_OK) {
         s->tokenizer = NULL;
@@ -81,6 +82,7 @@ static int cli_media_open(cli_media *s, const cli_media_options *o, const char *
                                    &s->encoder);
 }
 
+/* Also for one that was never opened, or opened in part. */
 static void cli_media_close(cli_media *s)
 {
     ares_features_free(s->features);
@@ -126,6 +128,7 @@ static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *l
     return out;
 }
 
+/* Says only now why there is none: lines of ids do without. */
 static int need_tokenizer(const cli_media *s)
 {
     return s->tokenizer
@@ -139,6 +142,7 @@ static int encode_chat(cli_media *s, const ares_json *line, const ares_json *var
 {
     ares_prompt_media media;
     ares_str text = { 0 };
+    /* loaded by the first conversation: lines of ids need none */
     if (!s->chat) ARES_TRY(ares_chat_load(s->dir, NULL, &s->chat));
     ARES_TRY(ares_prompt_media_of(&s->cfg, line, ares_json_get(variables, "messages"), &s->arena,
                                   &media));
@@ -189,6 +193,7 @@ static int cli_media_encode(cli_media *s, const char *verb, const ares_json *lin
         return ares_fail(ARES_EFORMAT,
                          "%s: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)",
                          verb);
+    /* a base model has no template: the prompt is continued as it is */
     if (raw || !ares_tokenizer_chat_template(s->tokenizer, NULL).data)
         return cli_media_text(s, line, prompt->text, ids, row_media);
     const ares_json *one = user_message(&s->arena, prompt->text);
@@ -202,12 +207,14 @@ static int cli_media_encode(cli_media *s, const char *verb, const ares_json *lin
  * decoded together; the answers are written in the order of the lines.
  */
 
+/* What a line of the input gets. */
 typedef struct answer {
-    int64_t request;
-    char *error;
+    int64_t request; /* number in the engine; -1: the line is bad */
+    char *error;     /* why the line is bad; NULL: it is not */
     ares_completion *samples;
 } answer;
 
+/* The options of the command, then what they open. */
 typedef struct generate_job {
     const char *model, *input, *prompt, *image, *video, *device, *dtype, *stop;
     bool raw, ignore_eos;
@@ -222,7 +229,7 @@ typedef struct generate_job {
     ares_rollout *rollout;
     ares_ids ids;
     ares_arena arena;
-    answer *answers;
+    answer *answers; /* [n_answers], one per line */
     int64_t n_answers, cap;
     ares_completion *samples; /* of all requests */
 } generate_job;
@@ -287,6 +294,7 @@ static void add_file(ares_str *line, const char *key, const char *file, const ch
     *prompt = whole;
 }
 
+/* --prompt as a line of JSON with --image and --video, so that one reader serves both. */
 static int read_prompt(generate_job *j)
 {
     ares_str s = { 0 }, prompt = { 0 };
@@ -304,8 +312,10 @@ static int read_prompt(generate_job *j)
     return rc;
 }
 
-/* Adds a request for each line, or for --prompt; a line that is no JSON becomes an error in its
- * place. */
+/*
+ * Adds a request for each line, or for --prompt; a line that is no JSON becomes an error in its
+ * place.
+ */
 static int read_input(generate_job *j)
 {
     if (j->prompt) return read_prompt(j);
@@ -327,6 +337,7 @@ static int read_input(generate_job *j)
 /* Decodes all requests at once. Completions come as they end; each finds its place by request. */
 static int run(generate_job *j)
 {
+    /* bad lines have no request */
     int64_t active = 1, requests = 0;
     for (int64_t i = 0; i < j->n_answers; i++) requests += j->answers[i].request >= 0;
     ares_completion *all = j->samples = ares_calloc((size_t)(requests * j->n) + 1, sizeof *all);
@@ -364,6 +375,7 @@ static int write_sample(generate_job *j, const ares_completion *c, ares_str *out
 static int write_answers(generate_job *j)
 {
     ares_str out = { 0 };
+    /* lines are numbered from 1 */
     int64_t bad = 0, first_bad = 0;
     for (int64_t i = 0; i < j->n_answers; i++) {
         const answer *a = &j->answers[i];
@@ -422,6 +434,7 @@ static int open_all(generate_job *j)
     return ares_rollout_new(j->m, j->see.tokenizer, &o, &j->rollout);
 }
 
+/* Frees what was opened, also after a failure in between. */
 static void close_all(generate_job *j)
 {
     for (int64_t i = 0; i < j->n_answers; i++) ares_free(j->answers[i].error);
@@ -502,6 +515,7 @@ int ares_cli_generate(int argc, char **argv)
     };
     ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
+    /* lines name their own images */
     if ((j.image || j.video) && !j.prompt)
         return ares_fail(ARES_EUSE, "generate: --image and --video go with --prompt; lines of "
                                     "--input have \"images\" and \"videos\"");
@@ -518,6 +532,7 @@ int ares_cli_generate(int argc, char **argv)
  * the functions that training uses.
  */
 
+/* What all lines are scored with. */
 typedef struct score_job {
     ares_model *model;
     ares_workspace *workspace;
@@ -527,6 +542,7 @@ typedef struct score_job {
     ares_train_config cfg;
 } score_job;
 
+/* The ids of a line: its conversation with its response, its text, or its ids. */
 static int read_ids(score_job *j, const ares_json *line, const ares_row_media **row_media)
 {
     const ares_json *text = ares_json_get(line, "text");
@@ -555,6 +571,7 @@ static int read_ids(score_job *j, const ares_json *line, const ares_row_media **
     return ares_model_check_ids(j->model, j->ids.ids, j->ids.n, *row_media);
 }
 
+/* A batch of one row whose prompt is the first token, as training scores rollouts. */
 static int score_line(void *ctx, const ares_json *line, ares_str *out)
 {
     score_job *j = ctx;

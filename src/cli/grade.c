@@ -27,6 +27,7 @@ static ares_view text_of(const ares_json *line, const char *key, ares_str *stora
 /* The response's length: of "output_ids", else "response_length", else "response_tokens". */
 static int read_tokens(const ares_json *line, ares_ids *ids, ares_verify_in *in)
 {
+    /* response_tokens stays -1 where the line gives no length */
     const ares_json *list = ares_json_get(line, "output_ids");
     ARES_TRY(ares_json_get_i64(line, "response_tokens", -1, &in->response_tokens));
     ARES_TRY(ares_json_get_i64(line, "response_length", in->response_tokens, &in->response_tokens));
@@ -55,6 +56,7 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
     const ares_json *given = ares_json_get(line, "ground_truth");
     if (!given || given->type == ARES_JSON_NULL) in.ground_truth.data = NULL; /* none; "" is one */
     in.structured = given && (given->type == ARES_JSON_ARRAY || given->type == ARES_JSON_OBJECT);
+    /* a verifier that tells no accuracy leaves NaN */
     ares_verify_out result = { .accuracy = NAN };
     int rc = read_tokens(line, &ids, &in);
     if (rc == ARES_OK) {
@@ -98,8 +100,10 @@ static void add_cell(ares_str *out, const char *text)
 /* --list: the table of docs/rewards.md. */
 static int show_list(void)
 {
+    /* options: how many the verifier has */
     int n, options = 0;
     const char *const *names = ares_verifier_names(&n);
+    /* rows: | `name` | doc | `option` (`default`): doc; .. | */
     ares_str text = { 0 }, *out = &text;
     ares_str_add_z(out, "| verifier | score | options |\n|---|---|---|\n");
     for (int i = 0; i < n; i++) {
@@ -123,11 +127,13 @@ static int show_list(void)
     return rc;
 }
 
+/* A verifier over lines, one by one. */
 static int grade(const char *verifier, const char *input, const char *const *own_options)
 {
     job j = { 0 };
     int rc = ares_judge_new(verifier, &j.judge);
     if (rc == ARES_OK) {
+        /* the words are overrides of a configuration that has the verifier's options alone */
         void *options;
         ares_config *cfg = j.config = ares_config_new();
         ares_option_table *table = ares_judge_options(j.judge, &options);
@@ -149,6 +155,7 @@ static int grade(const char *verifier, const char *input, const char *const *own
 }
 
 /* ---------------- a reward of the user's own */
+/* A line that the user's own reward judges. */
 typedef struct graded {
     ares_reward_item item; /* a response, what it is judged by, and the result */
     float part;            /* the item's parts: there is one reward */
@@ -159,6 +166,7 @@ static ares_view truth_of(const ares_json *line, ares_arena *arena)
 {
     ares_str text = { 0 };
     static const char *const keys[] = { "ground_truth", "answer" };
+    /* verl's data: {"reward_model": {"ground_truth": ..}} */
     const ares_json *of_model = ares_json_get(line, "reward_model");
     ares_view v = { "", 0 };
     for (int i = 0; i < ARES_COUNT(keys) && !v.len; i++) v = text_of(line, keys[i], &text);
@@ -178,11 +186,13 @@ static int read_graded(const char *input, ares_arena *arena, graded **out, int64
     int rc;
     *out = NULL;
     *count = 0;
+    /* a run directory: the rollouts of its last step */
     if (ares_dir_exists(input)) {
         ARES_TRY(rollouts_read(arena, "grade", input, false, -1, &step));
         input = step.path;
     }
     ARES_TRY(ares_jsonl_open_input(input, &lines));
+    /* texts of a line end with it, so what is kept is copied into the arena */
     while ((rc = ares_jsonl_next(lines, &line, NULL)) > 0) {
         ares_str text = { 0 };
         ares_ids ids = { 0 };
@@ -191,6 +201,7 @@ static int read_graded(const char *input, ares_arena *arena, graded **out, int64
         graded *g = &(*out)[(*count)++];
         *g = (graded){ .item.arena = arena };
         ares_verify_in *in = &g->item.in;
+        /* a line of rollouts holds the data set's row; a row of data is one itself */
         const ares_json *row = ares_json_get(line, "row");
         ares_json_write(&text, row && row->type == ARES_JSON_OBJECT ? row : line);
         const ares_view copy = { ares_arena_copy(arena, text.data, text.len), text.len };
@@ -222,6 +233,7 @@ static int open_own(const char *command, const char *function, const char *const
     ares_str entry = { 0 };
     ares_config_add_options(cfg, "worker.reward", ares_reward_options, rc);
     ares_str_add_z(&entry, "worker.reward.rewards=[{");
+    /* [{command: [sh, -c, "./judge"], as: command, timeout_s: 60}] */
     ares_str_add_z(&entry, command ? "command: [sh, -c, " : "function: ");
     ares_json_write_string(&entry, ares_view_of(command ? command : function));
     if (command) ares_str_add_z(&entry, "], as: command");
@@ -248,6 +260,7 @@ static int open_own(const char *command, const char *function, const char *const
 static int grade_own(const char *command, const char *function, const char *input,
                      const char *const *words)
 {
+    /* the reward reads its options as in training */
     ares_config *cfg = ares_config_new();
     ares_reward_config options;
     ares_reward *reward = NULL;
@@ -255,7 +268,7 @@ static int grade_own(const char *command, const char *function, const char *inpu
     ares_str out = { 0 };
     graded *all = NULL;
     int64_t n = 0, failed = 0;
-    int rc = open_own(command, function, words, cfg, &options, &reward);
+    int rc = open_own(command, function, words, cfg, &options, &reward); /* starts programs */
     if (rc == ARES_OK) rc = read_graded(input, &arena, &all, &n);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         all[i].item.parts = &all[i].part; /* only now: reading moves the list */
@@ -305,6 +318,7 @@ int ares_cli_grade(int argc, char **argv)
           .type = CLI_PASSED,
           .doc = "sets an option of the verifier, or of your reward (timeout_s=60, processes=8)" },
     };
+    /* the list under --help */
     int n;
     const char *const *names = ares_verifier_names(&n);
     ares_str_add_z(&verifiers, "verifiers:\n");
@@ -334,6 +348,7 @@ int ares_cli_grade(int argc, char **argv)
     ares_str_fini(&verifiers);
     if (rc != ARES_OK || helped) return rc;
     if (list) return show_list();
+    /* one of the three says who judges */
     if ((verifier != NULL) + (command_line != NULL) + (function != NULL) > 1)
         return ares_fail(ARES_EUSE,
                          "grade: --verifier, --command and --function exclude each other");

@@ -27,6 +27,7 @@ static const char *const token_keys[VISION_TOKENS] = { "vision_start_token_id",
                                                        "vision_end_token_id", "image_token_id",
                                                        "video_token_id" };
 
+/* The options of the command, and what was found out for config.json. */
 typedef struct job {
     const char *arch, *out, *dtype, *tokenizer;
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
@@ -54,6 +55,7 @@ static const char vision_template[] =
     "{{ '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+/* Members of the object that is open. */
 static void add_text(ares_str *s, const char *key, const char *text)
 {
     ares_json_write_string(ares_json_key(s, key), ares_view_of(text));
@@ -71,6 +73,7 @@ static void add_number(ares_str *s, const char *key, int64_t x)
     ares_json_write_i64(ares_json_key(s, key), x);
 }
 
+/* --head-dim, or the residual stream's width divided among the heads. */
 static int64_t head_dim_of(const job *j)
 {
     return j->head_dim ? j->head_dim : j->hidden / j->heads;
@@ -83,9 +86,11 @@ static int64_t head_dim_of(const job *j)
 static void add_vision_config(const job *j, ares_str *s)
 {
     const vision_options *v = &j->vision;
+    /* pairs of numbers that turn together; space: those of a row or a column */
     int64_t half = head_dim_of(j) / 2, space = half * 3 / 8,
             sections[] = { half - 2 * space, space, space };
     bool bf16 = strcmp(j->dtype, "bf16") == 0;
+    /* the class that transformers opens the directory with */
     ares_json_begin(ares_json_key(s, "architectures"), '[');
     ares_json_write_string(s, v->gated ? ARES_VIEW("Qwen2_5_VLForConditionalGeneration")
                                        : ARES_VIEW("Qwen2VLForConditionalGeneration"));
@@ -102,6 +107,7 @@ static void add_vision_config(const job *j, ares_str *s)
     for (int i = 0; i < ARES_COUNT(sections); i++) ares_json_write_i64(s, sections[i]);
     ares_json_end(s, ']');
     ares_json_end(s, '}');
+    /* the ids by which a prompt shows where pictures stand */
     for (int i = 0; i < VISION_TOKENS; i++) add_number(s, token_keys[i], j->vision_token[i]);
     /* the tower; the two families name some of its members differently */
     ares_json_begin(ares_json_key(s, "vision_config"), '{');
@@ -129,8 +135,10 @@ static void add_vision_config(const job *j, ares_str *s)
 /* Appends preprocessor_config.json. */
 static void add_processor(const vision_options *v, ares_str *s)
 {
+    /* of the pictures that CLIP was trained on, as in Qwen's files */
     static const double mean[] = { 0.48145466, 0.4578275, 0.40821073 },
                         std[] = { 0.26862954, 0.26130258, 0.27577711 };
+    /* pixels of a side of what becomes one token */
     int64_t token = (int64_t)MERGE * v->patch;
     ares_json_begin(s, '{');
     add_number(s, "min_pixels", token * token);
@@ -144,7 +152,7 @@ static void add_processor(const vision_options *v, ares_str *s)
     ares_json_begin(ares_json_key(s, "image_std"), '[');
     for (int i = 0; i < ARES_COUNT(std); i++) ares_json_write_double(s, std[i]);
     ares_json_end(s, ']');
-    add_number(s, "resample", 3);
+    add_number(s, "resample", 3); /* bicubic, in PIL's numbering */
     ares_json_write_string(ares_json_key(s, "image_processor_type"),
                            ARES_VIEW("Qwen2VLImageProcessor"));
     ares_json_write_string(ares_json_key(s, "processor_class"),
@@ -154,6 +162,7 @@ static void add_processor(const vision_options *v, ares_str *s)
 }
 
 /* ------------------------------------------------------------------ one token per byte */
+/* ids of bytes; special tokens of every model */
 enum { BYTES = 256, SPECIALS = 3 };
 static const char *const specials[SPECIALS] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
 /* Special tokens follow the bytes: 256 and on; those of images and videos last. */
@@ -161,6 +170,7 @@ static int n_specials(const job *j)
 {
     return SPECIALS + (j->sees ? VISION_TOKENS : 0);
 }
+/* ChatML for messages of text */
 static const char chat_template[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
     "+ '<|im_end|>' + '\\n' }}{% endfor %}"
@@ -175,6 +185,7 @@ static ares_view letter_of(int byte, char utf8[static 2])
         if (b == byte && !prints) code = free_code;
         free_code += !prints;
     }
+    /* code is below 0x800: two bytes of UTF-8 at most */
     utf8[0] = (char)(code < 0x80 ? code : 0xc0 | code >> 6);
     utf8[1] = (char)(0x80 | (code & 0x3f));
     return (ares_view){ utf8, code < 0x80 ? 1 : 2 };
@@ -207,6 +218,7 @@ static void add_byte_level(ares_str *s, const char *key)
 static int write_json(const job *j, const char *name, const ares_str *json, int levels)
 {
     ares_str path = { 0 }, text = { 0 };
+    /* people read these files, too */
     ares_json_indent(&text, ares_str_view(json), levels);
     ares_str_add_char(&text, '\n');
     int rc = ares_file_write(ares_path_join(&path, j->dir.data, name), text.data, text.len);
@@ -258,6 +270,7 @@ static int write_byte_tokenizer(const job *j)
     return rc;
 }
 
+/* tokenizer_config.json: the special tokens by id, their roles, the chat template. */
 static int write_byte_tokenizer_config(const job *j)
 {
     ares_str s = { 0 };
@@ -272,6 +285,7 @@ static int write_byte_tokenizer_config(const job *j)
     ares_json_end(&s, '}');
     add_flag(&s, "add_prefix_space", false);
     add_null(&s, "bos_token");
+    /* an answer ends with <|im_end|>; rows are padded with <|endoftext|> */
     add_text(&s, "eos_token", specials[2]);
     add_text(&s, "pad_token", specials[0]);
     add_null(&s, "unk_token");
@@ -309,6 +323,7 @@ static int put_tokenizer(job *j)
 {
     ares_tokenizer *t;
     int rc;
+    /* chars: one token per byte, written here; else the files of another model */
     if (strcmp(j->tokenizer, "chars") == 0) {
         rc = write_byte_tokenizer(j);
         if (rc == ARES_OK) rc = write_byte_tokenizer_config(j);
@@ -328,6 +343,7 @@ static int put_tokenizer(job *j)
     ares_tokenizer_free(t);
     ARES_TRY(rc);
     if (j->bos < 0) j->bos = j->pad; /* as Qwen's files name <|endoftext|> */
+    /* a multiple of 64, as matrix kernels like it */
     if (j->vocab == 0) j->vocab = ARES_MAX(512, (j->tokens + 63) / 64 * 64);
     if (j->vocab < j->tokens)
         return ares_fail(ARES_EUSE,
@@ -337,6 +353,7 @@ static int put_tokenizer(job *j)
 }
 
 /* ------------------------------------------------------------------ the model */
+/* Roles that the tokenizer has no token for are left out. */
 static void add_token_ids(const job *j, ares_str *s)
 {
     if (j->bos >= 0) add_number(s, "bos_token_id", j->bos);
@@ -344,6 +361,7 @@ static void add_token_ids(const job *j, ares_str *s)
     if (j->pad >= 0) add_number(s, "pad_token_id", j->pad);
 }
 
+/* config.json, with the members that transformers needs to open it. */
 static int put_config(const job *j)
 {
     ares_str s = { 0 };
@@ -445,6 +463,7 @@ static int check(const job *j)
         return ares_fail(
             ARES_EUSE, "init: --hidden = %lld is no multiple of --heads = %lld; set --head-dim too",
             (long long)j->hidden, (long long)j->heads);
+    /* each head of keys and values serves the same number of query heads */
     if (j->heads % j->kv_heads)
         return ares_fail(ARES_EUSE, "init: --heads = %lld is no multiple of --kv-heads = %lld",
                          (long long)j->heads, (long long)j->kv_heads);
@@ -489,9 +508,10 @@ static int make(job *j)
     int64_t parameters = 0;
     ares_str_add_z(&j->dir, j->out);
     while (j->dir.len > 1 && j->dir.data[j->dir.len - 1] == '/') j->dir.data[--j->dir.len] = 0;
-    ares_str_add_z(&j->dir, ".partial");
+    ares_str_add_z(&j->dir, ".partial"); /* what an earlier try left there is removed */
     int rc = ares_dir_remove(j->dir.data);
     if (rc == ARES_OK) rc = ares_dir_make(j->dir.data);
+    /* first the tokenizer: config.json has its ids, and the model reads config.json */
     if (rc == ARES_OK) rc = put_tokenizer(j);
     if (rc == ARES_OK) rc = put_config(j);
     if (rc == ARES_OK) rc = put_generation_config(j);
@@ -565,6 +585,7 @@ int ares_cli_init(int argc, char **argv)
     bool helped;
     ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
+    /* what only --arch tells */
     j.vision.gated = strcmp(j.arch, "qwen2_5_vl") == 0;
     j.sees = j.vision.gated || strcmp(j.arch, "qwen2_vl") == 0;
     ARES_TRY(check(&j));

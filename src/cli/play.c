@@ -15,13 +15,14 @@
 
 enum { NAMES = 64, FILES = 16 }; /* at most: actions that a slip is compared with; --config */
 
+/* The options of the command, then the environment and what is shown. */
 typedef struct job {
     const char *tag, *actions;
     const char *files[FILES]; /* of --config */
     int n_files;
     int64_t seed, id, max_turns, per_turn; /* 0 turns: no limit; 0 per turn: as the files say */
     bool no_think;
-    ares_config *cfg;
+    ares_config *cfg; /* owns the texts of `c` and `d` */
     ares_train_config c;
     ares_env_definition d;
     ares_env env;
@@ -38,6 +39,7 @@ static int configure(job *j, char **words)
 {
     int n;
     const char *const *tags = ares_env_tag_names(&n);
+    /* without files only built-in tags exist: a misspelt one gets a suggestion */
     if (!j->n_files) ARES_TRY(ares_lookup(ARES_EUSE, "play: --env", j->tag, tags, n, &(int){ 0 }));
     j->cfg = ares_config_new();
     ares_train_config_declare(j->cfg, &j->c);
@@ -65,10 +67,12 @@ static int configure(job *j, char **words)
     j->format.think = a->enable_think && !j->no_think;
     j->format.separator = a->action_separator;
     j->format.max_actions_per_turn = j->per_turn ? j->per_turn : a->max_actions_per_turn;
+    /* what was typed wins over the files */
     if (!j->max_turns && j->n_files) j->max_turns = a->max_turns;
     return ARES_OK;
 }
 
+/* Opens environment and input, and begins the episode. */
 static int open_all(job *j, char **words)
 {
     ARES_TRY(configure(j, words));
@@ -92,6 +96,7 @@ static bool read_line(job *j)
 {
     ares_str_clear(&j->line);
     for (;;) {
+        /* waits for the next byte; a signal interrupts poll */
         struct pollfd wait = { .fd = fileno(j->in), .events = POLLIN };
         char c;
         if (ares_signal_pending()) return false;
@@ -127,6 +132,7 @@ static int take_turn(job *j)
     ares_env_answer answer;
     ares_env_turn turn;
     int n;
+    /* the prompt has opened the first tag: with thoughts they are left empty */
     if (j->format.think) ares_str_add_z(&written, "</think><answer>");
     ares_str_add_view(&written, ares_str_view(&j->line));
     ares_str_add_z(&written, "</answer>");
@@ -141,6 +147,7 @@ static int take_turn(job *j)
         char word[64];
         snprintf(word, sizeof word, "%.*s", (int)ARES_MIN(action.len, sizeof word - 1),
                  action.data);
+        /* training counts it as no action without a word; people want to know */
         const char *near = ares_nearest(word, names, ARES_MIN(n, NAMES));
         ares_str_addf(&j->text, "'%s': no such action%s%s%s (actions: ", word,
                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -167,6 +174,7 @@ static bool interrupted(const job *j)
     return ares_signal_pending() && (j->env.failure || !ares_env_over(&j->env));
 }
 
+/* The first line of the end. */
 static const char *why_it_ended(const job *j)
 {
     const ares_env *e = &j->env;
@@ -179,14 +187,17 @@ static const char *why_it_ended(const job *j)
                                                     : "the input ended before the episode";
 }
 
+/* The conversation: system message, then state and answer in turn, then the score. */
 static int play(job *j)
 {
+    /* Ctrl-C ends the episode, and the end is still shown */
     ares_signal_install(ARES_SIGNAL_DROPS);
     ares_env_system_message(&j->env, &j->format, &j->text);
     ARES_TRY(show(j, "system"));
     while (!ares_env_over(&j->env) && (!j->max_turns || j->env.turns < j->max_turns)) {
         ares_env_turn_message(&j->env, &j->format, &j->text);
         ARES_TRY(show(j, "user"));
+        /* a prompt, where somebody types */
         if (!j->echo) {
             ares_str_add_z(&j->text, "> ");
             ARES_TRY(cli_print("play", &j->text));
@@ -217,6 +228,7 @@ static int play(job *j)
     return interrupted(j) ? ares_fail(ARES_EINTERRUPTED, "play: interrupted") : ARES_OK;
 }
 
+/* The list of tags under --help, wrapped. */
 static void add_tags(ares_str *out)
 {
     int n, at = 0;
@@ -301,6 +313,7 @@ int ares_cli_play(int argc, char **argv)
         .n_options = ARES_COUNT(options),
         .words = CLI_WORDS,
     };
+    /* before the table reads the words, which would refuse a second --config */
     int rc = take_files(&j, &argc, argv);
     if (rc == ARES_OK) rc = cli_read(&command, &argc, argv, &helped);
     ares_str_fini(&more);

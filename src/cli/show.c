@@ -26,7 +26,7 @@ static int find_steps(ares_arena *arena, const char *folder, int64_t **out, int6
     *n = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
         end = 0;
-        const char *digits = e->d_name + 5;
+        const char *digits = e->d_name + 5; /* step_000012.jsonl */
         if (strncmp(e->d_name, "step_", 5) != 0) continue;
         end = (int)strspn(digits, "0123456789");
         if (strcmp(digits + end, ".jsonl") != 0) continue;
@@ -96,12 +96,14 @@ static int foreign(const char *key, const char *what)
                      what);
 }
 
+/* The member must be there and of this type. */
 static int expect(const ares_json *o, const char *key, ares_json_type type, const char *what)
 {
     const ares_json *x = ares_json_get(o, key);
     return x && x->type == type ? ARES_OK : foreign(key, what);
 }
 
+/* A whole number from 0 on. */
 static bool is_count(const ares_json *x)
 {
     return x->type == ARES_JSON_INT && !x->big && x->integer >= 0;
@@ -127,6 +129,7 @@ static int check_runs(const ares_json *row, const char *key, int64_t most)
     return ARES_OK;
 }
 
+/* "turns" of an episode; the last one may only say why the episode failed. */
 static int check_turns(const ares_json *turns)
 {
     if (turns->type != ARES_JSON_ARRAY) return foreign("turns", "not a list");
@@ -178,6 +181,7 @@ static int check_row(const ares_json *row, bool validation)
 /* By data set, prompt, sample and turn: the order of rollouts_step. */
 static int by_number(const void *a, const void *b)
 {
+    /* rows of training have a draw, of a validation a row; missing ones count as 0 */
     static const char *const keys[] = { "draw", "row", "sample", "turn" };
     const ares_json *x = *(const ares_json *const *)a, *y = *(const ares_json *const *)b;
     int sets = strcmp(rollouts_text(x, "data_set").data, rollouts_text(y, "data_set").data);
@@ -189,6 +193,7 @@ static int by_number(const void *a, const void *b)
     return 0;
 }
 
+/* Whether two rows have the same number under a key. */
 static bool same(const ares_json *x, const ares_json *y, const char *key)
 {
     return rollouts_number(x, key, 0) == rollouts_number(y, key, 0);
@@ -210,12 +215,14 @@ static void begin_episode(rollouts_episode *e, const ares_json **rows)
         e->n_answered--;
 }
 
+/* Parses and checks all lines, sorts them, and groups the rows of an episode. */
 static int read_rows(ares_arena *arena, const char *verb, ares_view text, bool validation,
                      rollouts_step *out)
 {
     const char *at = text.data, *end = at + text.len, *line_end;
     int64_t lines = 0, n = 0;
     for (size_t i = 0; i < text.len; i++) lines += text.data[i] == '\n';
+    /* a last line without an end is not parsed: the run may be writing it */
     const ares_json **rows = ares_arena_alloc(arena, (size_t)(lines + 1) * sizeof *rows);
     for (; (line_end = memchr(at, '\n', (size_t)(end - at))); at = line_end + 1) {
         ares_view line = { at, (size_t)(line_end - at) };
@@ -244,6 +251,7 @@ static int read_rows(ares_arena *arena, const char *verb, ares_view text, bool v
     return ARES_OK;
 }
 
+/* step -1: the last one. */
 int rollouts_read(ares_arena *arena, const char *verb, const char *dir, bool validation,
                   int64_t step, rollouts_step *out)
 {
@@ -262,7 +270,7 @@ int rollouts_read(ares_arena *arena, const char *verb, const char *dir, bool val
  * ares-train show: what a run's policy read and wrote in a step or a validation, turn by turn.
  */
 
-enum { COLUMNS = 8 };
+enum { COLUMNS = 8 }; /* of the list, at most */
 
 typedef struct job {
     const char *color;
@@ -276,6 +284,7 @@ typedef struct job {
 /* ---------------- texts
  * Models and programs wrote them, so all go through cli_add_safe.
  */
+/* TRAINED: the loss counted it; NOTE: written by this command */
 typedef enum { PLAIN, TRAINED, NOTE } paint;
 
 /* A text on one line, for cells of a table and notes: blanks replace line ends and tabs. */
@@ -291,6 +300,7 @@ static void add_line(ares_str *out, ares_view text)
 /* A colour ends with each line, so that pagers keep it; without colour, marks enclose the text. */
 static void add_painted(job *j, ares_view text, paint p)
 {
+    /* by paint: green, faint */
     static const char *const codes[] = { "", "\033[32m", "\033[2m" };
     if (!text.len) return;
     if (p == PLAIN || (!j->colored && p == NOTE)) {
@@ -320,6 +330,7 @@ static void end_line(job *j)
     if (j->out.len && j->out.data[j->out.len - 1] != '\n') ares_str_add_char(&j->out, '\n');
 }
 
+/* An integer as written, a float with 6 digits; "-": there is none. */
 static void add_number(ares_str *out, const ares_json *x)
 {
     if (x && x->type == ARES_JSON_INT) ares_str_add_view(out, x->text);
@@ -327,6 +338,7 @@ static void add_number(ares_str *out, const ares_json *x)
     else ares_str_add_char(out, '-');
 }
 
+/* The number under a key. */
 static void add_value(ares_str *out, const ares_json *o, const char *key)
 {
     add_number(out, ares_json_get(o, key));
@@ -403,6 +415,7 @@ static void list(job *j)
     static const char *const answers[COLUMNS] = { "episode", "source",   "row", "sample",
                                                   "score",   "accuracy", "end" };
     const rollouts_step *s = &j->of;
+    /* [n][COLUMNS]; the table needs all of them for the widths */
     ares_str *cells = ares_calloc((size_t)s->n * COLUMNS, sizeof *cells);
     for (int64_t i = 0; i < s->n; i++) {
         const rollouts_episode *e = &s->episodes[i];
@@ -491,6 +504,7 @@ static void add_until(job *j, ares_view text, const ares_json *runs, place *at, 
     for (int64_t i = 0; runs && i < runs->count; i++) {
         int64_t first = runs->items[i].items[0].integer,
                 after = first + runs->items[i].items[1].integer;
+        /* part 0: what stands before the run; part 1: the run */
         for (int part = 0; part < 2; part++) {
             int64_t to = ARES_MIN(part ? after : first, end);
             size_t from = at->byte;
@@ -554,8 +568,10 @@ static void show_played(job *j, const rollouts_episode *e)
         bool one = ares_json_get(row, "turn") != NULL;
         int64_t last = one ? (int64_t)rollouts_number(row, "turn", 0) : e->n_answered - 1;
         last = ARES_MIN(ARES_MAX(last, -1), e->n_turns - 1);
-        /* "turn_ends" has a place per turn that ends in the row: count them back from the last;
-         * a row without it holds all turns */
+        /*
+         * "turn_ends" has a place per turn that ends in the row: count them back from the last; a
+         * row without it holds all turns.
+         */
         const ares_json *ends = ares_json_get(row, "turn_ends");
         int64_t left = one ? 0 : ends ? ends->count : INT64_MAX, first = one ? last : last + 1;
         while (left > 0 && first > 0) left -= ends_in_row(e, row, --first);
@@ -589,6 +605,7 @@ static void show_answer(job *j, const rollouts_episode *e)
 /* "1 row of 513 tokens, 39 of them trained; trained text is green" */
 static void add_sizes(job *j, const rollouts_episode *e)
 {
+    /* of all rows: an episode whose context was cut has several */
     double tokens = 0;
     int64_t trained = 0;
     ares_str *out = &j->out;
@@ -659,6 +676,7 @@ static void show_head(job *j, const rollouts_episode *e)
 }
 
 /* ---------------- the verb */
+/* The list of a step, or one episode of it. */
 static int show(job *j, const char *dir)
 {
     ARES_TRY(rollouts_read(&j->arena, "show", dir, j->validation, j->step, &j->of));

@@ -156,6 +156,7 @@ struct sweep_record {
     int n, n_names;
 };
 
+/* A member that is null where there is no text. */
 static void write_text(ares_str *out, const char *key, const char *value)
 {
     ares_json_key(out, key);
@@ -204,6 +205,7 @@ static void write_variant(const sweep *s, const sweep_run *r, ares_str *out)
     ares_str_fini(&text);
 }
 
+/* An item of "runs" in sweep.json. */
 static void write_run(const sweep *s, const sweep_run *r, ares_str *out)
 {
     ares_json_begin(out, '{');
@@ -223,12 +225,14 @@ static void write_run(const sweep *s, const sweep_run *r, ares_str *out)
     ares_json_end(out, '}');
 }
 
+/* The working directory; "" where it cannot be told. */
 static const char *this_folder(sweep *s)
 {
     char path[4096];
     return getcwd(path, sizeof path) ? ares_arena_copy(&s->arena, path, strlen(path)) : "";
 }
 
+/* Replaces sweep.json whole. */
 int sweep_write_manifest(sweep *s)
 {
     const struct sweep_record *all = s->record;
@@ -328,6 +332,7 @@ static void make_record(sweep *s, const ares_json *runs, const char *from)
     ares_map_free(own);
 }
 
+/* Lists the runs of earlier commands; a file that cannot be read loses them, with a warning. */
 int sweep_read_manifest(sweep *s)
 {
     const char *path = sweep_manifest(s);
@@ -389,6 +394,7 @@ static void describe(const sweep_run *r, ares_str *out)
     ares_arena_fini(&arena);
 }
 
+/* The folder that a file is to lie in. */
 int sweep_make_folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -411,6 +417,7 @@ static int append(const char *path, const ares_str *text)
                    : ares_fail(ARES_EIO, "sweep: %s: cannot be written: %s", path, strerror(errno));
 }
 
+/* Writes the result of a run to its own file, to the summary, and to the terminal. */
 int sweep_record(sweep *s, const sweep_run *r)
 {
     ares_str line = { 0 };
@@ -452,6 +459,7 @@ static int repair_run(sweep *s, const sweep_run *r, const ares_str *summary)
     return rc;
 }
 
+/* What a sweep left that was killed: a torn line of the summary, missing results. */
 int sweep_repair(sweep *s)
 {
     ares_str summary = { 0 };
@@ -470,6 +478,7 @@ int sweep_repair(sweep *s)
 }
 
 /* ---------------------------------------------------------------- the command */
+/* The options as typed. */
 typedef struct options {
     sweep_words words;
     bool force, dry_run;
@@ -549,6 +558,7 @@ static int dry_run(sweep *s)
     return rc != ARES_OK ? rc : printed;
 }
 
+/* Reads the sweep, then shows it or runs it. */
 static int sweep_verb(const cli_command *command, const options *o)
 {
     sweep s = { .force = o->force };

@@ -10,6 +10,7 @@
 #include <strings.h>
 
 /* ---------------------------------------------------------------- variables */
+/* Names and values of a run, which templates are expanded with. */
 void sweep_variables_init(sweep_variables *v, ares_arena *arena)
 {
     *v = (sweep_variables){ .arena = arena, .index = ares_map_new() };
@@ -21,6 +22,7 @@ void sweep_variables_fini(sweep_variables *v)
     ares_free(v->values);
 }
 
+/* A later value replaces an earlier one. */
 void sweep_set(sweep_variables *v, const char *name, const char *value)
 {
     int64_t at;
@@ -43,6 +45,7 @@ static const char *get(const sweep_variables *v, ares_view name)
 }
 
 /* ---------------------------------------------------------------- values */
+/* A value as a part of a file's name: "1e-5" stays, "0.1" is "01" or "0p1", "A/b" is "a_b". */
 void sweep_label(const char *value, const char *dot, ares_str *out)
 {
     for (; *value; value++) {
@@ -54,6 +57,7 @@ void sweep_label(const char *value, const char *dot, ares_str *out)
     }
 }
 
+/* Case does not count, and numbers are compared as numbers: 0.10 is 0.1. */
 bool sweep_same_value(const char *a, const char *b)
 {
     double x, y;
@@ -63,6 +67,7 @@ bool sweep_same_value(const char *a, const char *b)
 }
 
 /* ---------------------------------------------------------------- templates */
+/* Bytes of a name: letters, digits, _ and points, as in worker.actor.optim.lr. */
 static size_t word_length(const char *at)
 {
     size_t n = 0;
@@ -83,6 +88,7 @@ static size_t read_variable(const char *at, ares_view *name, ares_view *form)
     return name->len && *p == '}' ? (size_t)(p + 1 - at) : 0;
 }
 
+/* Appends a variable's value in the form asked for. */
 static int add_variable(const sweep_variables *v, const char *what, ares_view name, ares_view form,
                         ares_str *out)
 {
@@ -115,6 +121,7 @@ static int add_variable(const sweep_variables *v, const char *what, ares_view na
     return ARES_OK;
 }
 
+/* "lr_{lr|label}" gives "lr_1e-5"; a brace that begins no variable stays as it is. */
 int sweep_expand(const sweep_variables *v, const char *what, const char *text, const char **out)
 {
     ares_str all = { 0 };
@@ -137,6 +144,7 @@ ares_option_table sweep_option_table, sweep_parameter_table;
 ARES_OPTION_TABLE(sweep_option_table, sweep_options, SWEEP_OPTIONS)
 ARES_OPTION_TABLE(sweep_parameter_table, sweep_parameter, SWEEP_PARAMETER_OPTIONS)
 
+/* The options of a sweep's file, for --help. */
 void sweep_describe(ares_str *out)
 {
     ares_config *file = ares_config_new(), *parameter = ares_config_new();
@@ -161,6 +169,7 @@ static ares_texts split(ares_arena *arena, const char *list)
 {
     const char **items = ares_arena_alloc(arena, (strlen(list) + 1) * sizeof *items);
     ares_texts out = { items, 0 };
+    /* commas within [1,2], {a: 1} and "a,b" separate nothing */
     int depth = 0;
     char quote = 0;
     for (const char *begin = list, *p = list;; p++) {
@@ -201,7 +210,7 @@ static int sweep_read_pair(ares_arena *arena, const char *option, const char *pa
     return ARES_OK;
 }
 
-enum { SWEEP_PARAMETERS = 16, SWEEP_RUNS = 10000 };
+enum { SWEEP_PARAMETERS = 16, SWEEP_RUNS = 10000 }; /* at most */
 
 /* --over: values for a parameter of the file, or a new one that sets an option of training. */
 static int add_over(sweep *s, const char *pair)
@@ -244,6 +253,7 @@ static int check_let(sweep *s, const char *pair)
 static int sweep_check_override(const char *word)
 {
     static const char *const own[] = { "trainer.run_dir", "trainer.experiment_name" };
+    /* --key=value, +key=value and ~key name the same option */
     while (*word == '-' || *word == '+' || *word == '~') word++;
     for (int i = 0; i < ARES_COUNT(own); i++)
         if (strncmp(word, own[i], strlen(own[i])) == 0)
@@ -254,6 +264,7 @@ static int sweep_check_override(const char *word)
     return ARES_OK;
 }
 
+/* The command line's value of an option of the file; NULL: not given. */
 static void override(sweep *s, const char *key, const char *value)
 {
     if (value) ares_config_override(s->file, ares_arena_printf(&s->arena, "%s=%s", key, value));
@@ -265,6 +276,7 @@ static void override_i64(sweep *s, const char *key, int64_t value)
 }
 
 /* ---------------------------------------------------------------- the file */
+/* Reads the file, lays the command line over it, and binds the parameters. */
 static int read_file(sweep *s, const sweep_words *w)
 {
     s->file = ares_config_new();
@@ -326,6 +338,7 @@ void sweep_fini(sweep *s)
  */
 
 /* ---------------------------------------------------------------- variables of a run */
+/* A scalar as it would be typed. */
 static const char *text_of(ares_arena *arena, const ares_json *v)
 {
     if (v->type == ARES_JSON_BOOL) return v->boolean ? "true" : "false";
@@ -361,12 +374,14 @@ static int set_parameter(sweep_variables *v, const sweep_parameter *p, const cha
 }
 
 /* ---------------------------------------------------------------- templates that are not set */
+/* "lr" of "worker.actor.optim.lr". */
 static const char *last_part(const char *path)
 {
     const char *dot = strrchr(path, '.');
     return dot ? dot + 1 : path;
 }
 
+/* The last part of a name, or all of it where another name ends alike. */
 const char *sweep_shown_name(const char *const *names, int n, int i)
 {
     const char *last = last_part(names[i]);
@@ -421,6 +436,7 @@ static int name_run(sweep *s, sweep_variables *v, const char *run, const char *r
     ARES_TRY(name(v, "name", s->o.name, &sweep_name));
     ARES_TRY(name(v, "dir", s->o.dir, &dir));
     ARES_TRY(name(v, "summary", s->o.summary, &summary));
+    /* from the second run on, they are compared with those of the first */
     if (s->dir && (strcmp(s->name, sweep_name) != 0 || strcmp(s->dir, dir) != 0 ||
                    strcmp(s->summary, summary) != 0))
         return ares_fail(ARES_ECONFIG,
@@ -433,6 +449,7 @@ static int name_run(sweep *s, sweep_variables *v, const char *run, const char *r
     ARES_TRY(name(v, "run", run, &r->name));
     ARES_TRY(name(v, "run_dir", s->o.run_dir, &r->run_dir));
     ARES_TRY(name(v, "log", s->o.log, &r->log));
+    /* logs/a.log has its result in logs/a.result */
     size_t length = strlen(r->log);
     if (length > 4 && strcmp(r->log + length - 4, ".log") == 0) length -= 4;
     r->result = ares_arena_printf(&s->arena, "%.*s.result", (int)length, r->log);
@@ -450,6 +467,7 @@ static void add_word(sweep *s, sweep_run *r, const char *word)
     r->words[r->n_words++] = word;
 }
 
+/* key=value */
 static void add_option(sweep *s, sweep_run *r, const char *option, const char *value)
 {
     add_word(s, r, ares_arena_printf(&s->arena, "%s=%s", option, value));
@@ -470,6 +488,7 @@ static int add_words(sweep *s, const sweep_words *w, sweep_variables *v, sweep_r
         ARES_TRY(sweep_check_override(word));
         add_word(s, r, word);
     }
+    /* words of the sweep itself are none of a run */
     for (int i = 0; i < w->n; i++) {
         skipped = i;
         if (sweep_value_of(w, "--over", &skipped) || sweep_value_of(w, "--let", &skipped))
@@ -542,6 +561,7 @@ static int sweep_make_runs(sweep *s, const sweep_words *w)
     s->runs = ares_arena_calloc(&s->arena, (size_t)(grid * seeds), sizeof *s->runs);
     for (int64_t i = 0; i < grid * seeds; i++) {
         sweep_run *r = &s->runs[i];
+        /* by seed: the whole grid with the first seed, then with the second */
         int64_t seed = by_seed ? i / grid : i % seeds, at = by_seed ? i % grid : i / seeds;
         const char **values =
             ares_arena_calloc(&s->arena, (size_t)s->n_parameters + 1, sizeof *values);
@@ -564,6 +584,7 @@ static int sweep_make_runs(sweep *s, const sweep_words *w)
     return check_names(s);
 }
 
+/* Reads file and command line, checks both, and makes the list of runs. */
 int sweep_read(sweep *s, const sweep_words *w)
 {
     s->lock = -1;

@@ -24,6 +24,7 @@
 /* A folder per card, named by its bus address. */
 static const char *const driver = "/proc/driver/nvidia/gpus";
 
+/* For scandir: not "." and "..". */
 static int is_entry(const struct dirent *e)
 {
     return e->d_name[0] != '.';
@@ -42,6 +43,7 @@ static void free_list(struct dirent **entries, int n)
     if (n) free(entries);
 }
 
+/* Numbers must be of cards that are there; names (UUIDs) and n = 0, no driver, are not checked. */
 int sweep_check_cards(const ares_texts *cards, int n)
 {
     for (int64_t i = 0; n && i < cards->count; i++) {
@@ -139,6 +141,7 @@ static bool card_name(int64_t index, ares_str *out)
     return found;
 }
 
+/* "2xH100", "4xmixed", "1xCPU": the hardware that a result was made on. */
 const char *sweep_card_label(ares_arena *arena, const char *cards, int64_t ranks)
 {
     if (!cards) return ares_arena_printf(arena, "%lldxCPU", (long long)ranks);
@@ -180,6 +183,7 @@ typedef struct sweep_worker {
     double first_seen;
 } sweep_worker;
 
+/* The list of runs, the workers, and how far they are. */
 typedef struct sweep_queue {
     sweep *s;
     sweep_worker *workers;
@@ -317,6 +321,7 @@ static void print_word(const char *word)
     }
 }
 
+/* What would be started, in order, with the commands as a user would type them. */
 int sweep_print(sweep *s)
 {
     sweep_queue q;
@@ -346,6 +351,7 @@ int sweep_print(sweep *s)
  */
 
 /* ---------------------------------------------------------------- beginning and end of a run */
+/* "[3/6] starts: lr_1e-5-seed_1" */
 static void say(const sweep_queue *q, const sweep_run *r, const char *what)
 {
     ares_say("[%d/%d] %s %s\n", (int)(r - q->s->runs) + 1, q->s->n, what, r->name);
@@ -421,6 +427,7 @@ static int end(sweep_queue *q, sweep_worker *w, int status)
 }
 
 /* ---------------------------------------------------------------- the loop */
+/* Workers with a child. */
 static int running(const sweep_queue *q)
 {
     int n = 0;
@@ -541,6 +548,7 @@ static int start_idle(sweep_queue *q)
     return ARES_OK;
 }
 
+/* Until the list is empty and all children have ended. */
 static int loop(sweep_queue *q, const sigset_t *set)
 {
     ARES_TRY(start_idle(q));
@@ -557,6 +565,7 @@ static int loop(sweep_queue *q, const sigset_t *set)
     return ARES_OK;
 }
 
+/* *signal: the one that stopped it; 0: none did. */
 int sweep_work(sweep *s, int *signal)
 {
     sweep_queue q;

@@ -8,12 +8,14 @@
  * ares-train tokenize: text to token ids.
  */
 
+/* What all lines are tokenized with. */
 typedef struct tokenize_job {
     ares_tokenizer *tokenizer;
     ares_ids ids;
-    bool special_tokens;
+    bool special_tokens; /* bos and eos, where the tokenizer adds them */
 } tokenize_job;
 
+/* "text" gives {"ids":[..]}, with {"offsets":[[a,b],..]} where asked. */
 static int tokenize_line(void *ctx, const ares_json *line, ares_str *out)
 {
     tokenize_job *j = ctx;
@@ -23,6 +25,7 @@ static int tokenize_line(void *ctx, const ares_json *line, ares_str *out)
     ARES_TRY(ares_tokenizer_encode(j->tokenizer, line->text, j->special_tokens, &j->ids));
     ares_json_begin(out, '{');
     cli_write_ids(ares_json_key(out, "ids"), j->ids.ids, j->ids.n);
+    /* [begin, end) in code points */
     if (j->ids.want_offsets) {
         ares_json_begin(ares_json_key(out, "offsets"), '[');
         for (int64_t i = 0; i < j->ids.n; i++)
@@ -60,6 +63,7 @@ int ares_cli_tokenize(int argc, char **argv)
     };
     ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
+    /* the option says what is left out */
     j.special_tokens = !no_special_tokens;
     ARES_TRY(ares_tokenizer_load(model, &j.tokenizer));
     int rc = cli_each_line("tokenize", input, tokenize_line, &j);
@@ -72,12 +76,14 @@ int ares_cli_tokenize(int argc, char **argv)
  * ares-train detokenize: token ids to text.
  */
 
+/* What all lines are decoded with. */
 typedef struct detokenize_job {
     ares_tokenizer *tokenizer;
     ares_ids ids;
     ares_str text;
 } detokenize_job;
 
+/* {"ids":[..]} gives {"text":".."}. */
 static int detokenize_line(void *ctx, const ares_json *line, ares_str *out)
 {
     detokenize_job *j = ctx;
@@ -127,15 +133,17 @@ int ares_cli_detokenize(int argc, char **argv)
  * format prompt.
  */
 
+/* What all lines are rendered with; one of chat and prompt. */
 typedef struct render_job {
     ares_chat *chat;
     ares_template *prompt;
-    bool want_spans;
+    bool want_spans; /* --spans */
     ares_text_spans spans;
     ares_str text;
-    ares_arena arena;
+    ares_arena arena; /* of one line */
 } render_job;
 
+/* {"messages":[..]} gives {"text":".."}; of a format prompt {"content":".."}. */
 static int render_line(void *ctx, const ares_json *line, ares_str *out)
 {
     render_job *j = ctx;
@@ -156,6 +164,7 @@ static int render_line(void *ctx, const ares_json *line, ares_str *out)
     else ARES_TRY(ares_chat_render(j->chat, line, NULL, &j->text));
     ares_json_begin(out, '{');
     ares_json_write_string(ares_json_key(out, "text"), ares_str_view(&j->text));
+    /* what the assistant wrote, [begin, end) in code points */
     if (j->want_spans) {
         ares_json_begin(ares_json_key(out, "assistant_spans"), '[');
         for (int64_t i = 0; i < j->spans.n; i++)
@@ -207,6 +216,7 @@ int ares_cli_render(int argc, char **argv)
             "render: give --model or --template, one of the two (see ares-train render --help)");
     if (prompt && (name || j.want_spans))
         return ares_fail(ARES_EUSE, "render: --template-name and --spans go with --model");
+    /* a format prompt has one question, a chat template a conversation */
     if (prompt) ARES_TRY(ares_format_prompt_load(prompt, &j.prompt));
     else ARES_TRY(ares_chat_load(model, name, &j.chat));
     int rc = cli_each_line("render", input, render_line, &j);

@@ -7,6 +7,7 @@
 
 #include "ares/train.h"
 
+/* Runs a checked configuration; output: where eval writes its answers, or NULL. */
 typedef int config_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                        const char *output);
 /* What train, eval and sft differ in. */
@@ -19,7 +20,7 @@ typedef struct config_verb {
     void (*declare)(ares_config *cfg, ares_train_config *c);
     int (*check)(ares_config *cfg, const ares_train_config *c, int world);
     int (*check_files)(ares_config *cfg, const ares_train_config *c); /* with --check */
-    const char *preset; /* an override that comes first; NULL */
+    const char *preset; /* an override that comes first; NULL: none */
 } config_verb;
 
 /* The options of the verb itself; every other word is the configuration's. */
@@ -33,6 +34,7 @@ typedef struct own_options {
     int n_words;
 } own_options;
 
+/* train and sft write no answers. */
 static int run_train(ares_config *cfg, const ares_train_config *c, ares_world *world,
                      const char *output)
 {
@@ -65,6 +67,7 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
     int rc = v->check(cfg, c, ranks);
     if (rc == ARES_OK && !o->print)
         rc = ares_train_plan_check(cfg, c, ranks, local, v->reinforcement, !o->check, &needs);
+    /* then what costs time: the files that the configuration names, and the user's programs */
     if (rc == ARES_OK && o->check && !o->print) rc = v->check_files(cfg, c);
     if (rc == ARES_OK && o->check && !o->print && !o->no_programs && v->reinforcement &&
         ares_world_rank(world) == 0 && (rc = ares_train_try_programs(cfg, c)) != ARES_OK)
@@ -100,6 +103,7 @@ static bool read_configuration(const config_verb *v, ares_config *cfg, const own
 {
     if (v->preset) ares_config_override(cfg, v->preset);
     ares_config_read_args(cfg, o->n_words, o->words);
+    /* last: it wins over the files */
     if (o->force) ares_config_override(cfg, "trainer.force=true");
     bool good = ares_config_fault_count(cfg) == 0;
     ares_config_resolve(cfg);
@@ -113,6 +117,7 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     /* relations between options say nothing new while a file that sets them cannot be read */
     bool unread = !read_configuration(v, cfg, o);
     if (unread) return ares_config_finish(cfg);
+    /* before the first message between ranks */
     double timeout = c->trainer.comm_timeout;
     ares_world_set_timeout(world, ares_is_null_f64(timeout) ? 0 : timeout);
     ares_world_set_transport(world, c->trainer.comm_transport);
@@ -129,11 +134,13 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     return rc;
 }
 
+/* train, eval and sft: help, a check, or the run. */
 static int run_words(const config_verb *v, const cli_command *command, const own_options *o,
                      ares_str *unused)
 {
     (void)unused;
     ares_str text = { 0 };
+    /* a text alone: needs no configuration and no other ranks */
     if (o->algorithms) {
         ares_algo_tables(&text);
         int printed = cli_print(v->name, &text);
@@ -160,6 +167,7 @@ static int run_words(const config_verb *v, const cli_command *command, const own
         if (ares_world_rank(world) != 0) nanosleep(&(struct timespec){ 0, 300000000 }, NULL);
         ares_world_abort(world, rc);
     }
+    /* the interruption is reported once, by rank 0 */
     if (rc == ARES_EINTERRUPTED && ares_world_rank(world) != 0) (void)ares_fail(rc, "%s", "");
     ares_config_free(cfg);
     if (world) ares_world_close(world);
@@ -221,6 +229,7 @@ static int with_words(const config_verb *v, int argc, char **argv, words_fn *run
     return helped ? ARES_OK : run(v, &command, &o, out);
 }
 
+/* cli_latest_checkpoint looks verbs up here, too */
 static const config_verb config_verbs[] = {
     {
         .name = "train",
@@ -307,8 +316,10 @@ static int latest_of_words(const config_verb *v, const cli_command *command, con
     return rc;
 }
 
+/* Where a restart would go on from: RUN_DIR/checkpoints/latest. Empty after --help. */
 int cli_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path)
 {
+    /* main has looked the verb up: it is one of these */
     const config_verb *v = config_verbs;
     while (strcmp(v->name, verb) != 0) v++;
     char **words = ares_calloc((size_t)argc + 1, sizeof *words); /* reading takes options out */
@@ -321,9 +332,10 @@ int cli_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_st
 
 /* ares-train plan: what a run would hold and send, from its configuration and config.json alone. */
 
+/* The options of plan; 0: not given. */
 typedef struct job {
     int64_t ranks;
-    double memory, tflops, link;
+    double memory, tflops, link; /* bytes, 1e12 operations per second, 1e9 bytes per second */
     bool json;
 } job;
 
@@ -333,6 +345,7 @@ static int print_plan(const job *j, ares_config *cfg, const ares_train_config *c
     ares_plan_options o = {
         .memory = j->memory, .flops = j->tflops * 1e12, .link = j->link * 1e9, .json = j->json
     };
+    /* --ranks, else what the files name; a machine has its share of them */
     o.ranks = j->ranks ? (int)j->ranks : ares_train_named_ranks(c);
     o.local_ranks = o.ranks;
     if (c->published.nnodes != ARES_NULL_I64)
@@ -388,6 +401,7 @@ int ares_cli_plan(int argc, char **argv)
     ares_config *cfg = ares_config_new();
     ares_train_config_declare(cfg, &c);
     ares_config_read_args(cfg, argc - 1, (const char *const *)argv + 1);
+    /* as in `configured`: a file that cannot be read is the only fault that matters */
     bool unread = ares_config_fault_count(cfg) > 0;
     ares_config_resolve(cfg);
     int rc = unread ? ares_config_finish(cfg) : print_plan(&j, cfg, &c);

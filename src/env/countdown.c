@@ -207,23 +207,6 @@ static int load(const void *options, void **shared)
                      o->path);
 }
 
-/* Draws three or four numbers below 100; the target is their sum under random signs, 1 or more. */
-static countdown_problem make_problem(uint64_t seed)
-{
-    /* a stream of CPython, so that a seed gives the same problem everywhere */
-    ares_mt19937 py;
-    countdown_problem p;
-    ares_py_seed(&py, seed);
-    do {
-        p = (countdown_problem){ .n = (int)ares_py_randint(&py, 3, 4) };
-        for (int i = 0; i < p.n; i++) {
-            p.number[i] = ares_py_randint(&py, 1, 99);
-            p.target += (double)(ares_py_below(&py, 2) ? -p.number[i] : p.number[i]);
-        }
-    } while (p.target < 1);
-    return p;
-}
-
 /* ---------------- the environment */
 typedef struct countdown {
     const countdown_options *o;
@@ -245,9 +228,22 @@ static int open_countdown(const void *options, const void *shared, void **env)
 static int reset(void *env, const ares_env_start *start)
 {
     countdown *c = env;
-    c->problem =
-        c->all ? c->all->items[start->seed % (uint64_t)c->all->n] : make_problem(start->seed);
+    countdown_problem p;
+    ares_mt19937 py; /* CPython's stream, so that a seed gives the same problem everywhere */
     c->answered = false;
+    if (c->all) {
+        c->problem = c->all->items[start->seed % (uint64_t)c->all->n];
+        return ARES_OK;
+    }
+    ares_py_seed(&py, start->seed);
+    do { /* three or four numbers below 100; the target is their sum under random signs */
+        p = (countdown_problem){ .n = (int)ares_py_randint(&py, 3, 4) };
+        for (int i = 0; i < p.n; i++) {
+            p.number[i] = ares_py_randint(&py, 1, 99);
+            p.target += (double)(ares_py_below(&py, 2) ? -p.number[i] : p.number[i]);
+        }
+    } while (p.target < 1);
+    c->problem = p;
     return ARES_OK;
 }
 

@@ -418,27 +418,21 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
-/* Pushes or moves; false: nothing does. */
-static bool act(sokoban *s, int direction)
-{
-    uint8_t *state = s->room.state;
-    int there = sokoban_beside(s->size.cols, s->player, direction), code = state[there];
-    if (code == SOKOBAN_BOX || code == SOKOBAN_BOX_ON_TARGET) {
-        int beyond = 2 * there - s->player;
-        if (!is_free(state[beyond])) return false;
-        state[beyond] =
-            s->room.fixed[beyond] == SOKOBAN_TARGET ? SOKOBAN_BOX_ON_TARGET : SOKOBAN_BOX;
-    } else if (!is_free(code)) return false;
-    state[s->player] = s->room.fixed[s->player];
-    state[there] = SOKOBAN_PLAYER;
-    s->player = there;
-    return true;
-}
-
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     sokoban *s = env;
-    bool moved = act(s, action.id);
+    uint8_t *state = s->room.state;
+    int there = sokoban_beside(s->size.cols, s->player, action.id), beyond = 2 * there - s->player;
+    bool box = state[there] == SOKOBAN_BOX || state[there] == SOKOBAN_BOX_ON_TARGET;
+    bool moved = is_free(box ? state[beyond] : state[there]);
+    if (moved && box)
+        state[beyond] =
+            s->room.fixed[beyond] == SOKOBAN_TARGET ? SOKOBAN_BOX_ON_TARGET : SOKOBAN_BOX;
+    if (moved) {
+        state[s->player] = s->room.fixed[s->player];
+        state[there] = SOKOBAN_PLAYER;
+        s->player = there;
+    }
     int64_t left = s->room.fixed[s->player] == SOKOBAN_TARGET; /* the player may stand on one */
     for (int i = 0; i < s->size.rows * s->size.cols; i++)
         left += s->room.state[i] == SOKOBAN_TARGET;

@@ -158,50 +158,36 @@ static const char *option_of(char text[128], const char *path, const char *name)
     return text;
 }
 
-static void advantages(ares_str *out)
-{
-    int count;
-    const ares_adv *const *list = adv_list(&count);
-    head(out, "Advantages", "of a token");
-    for (int i = 0; i < count; i++) {
-        char option[128];
-        const char *needs = list[i]->needs & ARES_NEEDS_VALUES ? "a critic"
-                            : list[i]->needs & ARES_NEEDS_BASELINE
-                                ? "a greedy answer to each prompt"
-                            : list[i]->needs & ARES_NEEDS_GROUPS ? "groups (rollout.n of 2 or more)"
-                                                                 : "";
-        row(out, list[i]->name,
-            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
-                     option_of(option, "algorithm.adv_estimator", list[i]->name) });
-    }
-}
-
-static void losses(ares_str *out)
-{
-    int count;
-    const ares_loss *const *list = loss_list(&count);
-    head(out, "Policy losses", "of a token");
-    for (int i = 0; i < count; i++) {
-        unsigned f = list[i]->flags;
-        char option[128];
-        const char *needs = f & ARES_LOSS_LOCAL   ? "the token alone"
-                            : f & ARES_LOSS_ROWS  ? "whole rows"
-                            : f & ARES_LOSS_BATCH ? "the whole mini-batch, on all ranks"
-                                                  : "stored answers beside the completions";
-        option_of(option, "worker.actor.loss_type", list[i]->name);
-        row(out, list[i]->words,
-            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
-                     option });
-    }
-    notes(out, critic, ARES_COUNT(critic));
-}
-
 void ares_algo_tables(ares_str *out)
 {
     char option[128];
     int count;
-    advantages(out);
-    losses(out);
+    head(out, "Advantages", "of a token");
+    const ares_adv *const *adv = adv_list(&count);
+    for (int i = 0; i < count; i++) {
+        unsigned f = adv[i]->needs;
+        const char *needs = f & ARES_NEEDS_VALUES     ? "a critic"
+                            : f & ARES_NEEDS_BASELINE ? "a greedy answer to each prompt"
+                            : f & ARES_NEEDS_GROUPS   ? "groups (rollout.n of 2 or more)"
+                                                      : "";
+        row(out, adv[i]->name,
+            &(note){ adv[i]->name, adv[i]->doc, adv[i]->formula, adv[i]->paper, needs,
+                     option_of(option, "algorithm.adv_estimator", adv[i]->name) });
+    }
+
+    head(out, "Policy losses", "of a token");
+    const ares_loss *const *loss = loss_list(&count);
+    for (int i = 0; i < count; i++) {
+        unsigned f = loss[i]->flags;
+        const char *needs = f & ARES_LOSS_LOCAL   ? "the token alone"
+                            : f & ARES_LOSS_ROWS  ? "whole rows"
+                            : f & ARES_LOSS_BATCH ? "the whole mini-batch, on all ranks"
+                                                  : "stored answers beside the completions";
+        row(out, loss[i]->words, /* all words of the option, aliases included */
+            &(note){ loss[i]->name, loss[i]->doc, loss[i]->formula, loss[i]->paper, needs,
+                     option_of(option, "worker.actor.loss_type", loss[i]->name) });
+    }
+    notes(out, critic, ARES_COUNT(critic));
 
     head(out, "From token losses to one", "weight of a token");
     const agg_mode *agg = agg_list(&count);

@@ -321,27 +321,6 @@ static ares_view text_of(ares_dataset *d, const ares_json *v)
     return out;
 }
 
-/* JSON's null counts as no global_id. */
-static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_json *row,
-                  ares_row *out)
-{
-    const ares_json *id = ares_json_get(row, "global_id");
-    out->gid_given = id && id->type != ARES_JSON_NULL;
-    if (!out->gid_given) {
-        out->gid = ares_arena_printf(&d->arena, "example-%06lld", (long long)d->count);
-        return ARES_OK;
-    }
-    if (id->type != ARES_JSON_STRING && id->type != ARES_JSON_INT && id->type != ARES_JSON_FLOAT)
-        return ares_fail(ARES_EFORMAT,
-                         "data: %s:%lld: 'global_id' is neither a string nor a number", file,
-                         (long long)line);
-    if (memchr(id->text.data, 0, id->text.len) || !id->text.len)
-        return ares_fail(ARES_EFORMAT, "data: %s:%lld: 'global_id' is empty or holds a NUL", file,
-                         (long long)line);
-    out->gid = ares_arena_copy(&d->arena, id->text.data, id->text.len);
-    return ARES_OK;
-}
-
 /* Reads the rows of one path. */
 typedef struct reader {
     ares_dataset *d;
@@ -386,7 +365,7 @@ static int with_metadata(const reader *r, const char *file, int64_t line, const 
     bool own_key = strcmp(key, usual) != 0;
     const ares_json *own = ares_row_at(*row, key), *added = r->from->metadata;
     if (!own_key && !added) return ARES_OK;
-    if (own && own->type == ARES_JSON_NULL) own = NULL;
+    if (!is_there(own)) own = NULL;
     if (own && own->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT,
                          "data: %s:%lld: '%s' is no map, and data.metadata_key says that it holds "
@@ -429,7 +408,7 @@ static int adopt(reader *r, const char *file, int64_t line, const ares_json **ro
         int rc = ares_row_adopt(given, *keys, !keys[1], &r->d->arena, row);
         if (rc != ARES_OK) return ares_fail_in(rc, "data: %s:%lld", file, (long long)line);
         const ares_json *v = ares_row_at(*row, *keys);
-        if (v && v->type != ARES_JSON_NULL) break;
+        if (is_there(v)) break;
     }
     if (*row == given || !r->cfg) return ARES_OK;
     ares_json *list = (ares_json *)ares_json_get(*row, *own); /* made above */
@@ -476,10 +455,23 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
                            ? ares_arena_copy(&d->arena, source->text.data, source->text.len)
                            : file
     };
-    ARES_TRY(gid_of(d, file, line, row, &d->rows[d->count]));
+    ares_row *added = &d->rows[d->count];
+    const ares_json *id = ares_json_get(row, "global_id");
+    added->gid_given = is_there(id);
+    if (!added->gid_given) /* a name by place, the same in every run over these files */
+        added->gid = ares_arena_printf(&d->arena, "example-%06lld", (long long)d->count);
+    else if (id->type != ARES_JSON_STRING && id->type != ARES_JSON_INT &&
+             id->type != ARES_JSON_FLOAT)
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s:%lld: 'global_id' is neither a string nor a number", file,
+                         (long long)line);
+    else if (memchr(id->text.data, 0, id->text.len) || !id->text.len)
+        return ares_fail(ARES_EFORMAT, "data: %s:%lld: 'global_id' is empty or holds a NUL", file,
+                         (long long)line);
+    else added->gid = ares_arena_copy(&d->arena, id->text.data, id->text.len);
     const ares_json *verls = answer ? ares_row_at(row, ROW_VERL_ANSWER) : NULL;
     r->other += verls && verls != answer && strcmp(cfg->answer_key, "answer") == 0 &&
-                !ares_view_eq(text_of(d, verls), d->rows[d->count].ground_truth);
+                !ares_view_eq(text_of(d, verls), added->ground_truth);
     d->count++;
     return ARES_OK;
 }

@@ -103,6 +103,16 @@ void loader_skip(loader *l, int64_t row);
 /* Of a saved state: epoch is the last one that the row is part of. */
 void loader_restore(loader *l, int64_t row, int64_t epoch);
 
+/* What both kinds of sources have in their saved states (source.c). */
+
+/* A whole number of a saved state; any other value, or none, means that the state is damaged. */
+int source_load_count(const ares_json *json, const char *key, int64_t *out);
+/*
+ * Writes "skipped_rows": pairs [row, the last epoch that it is part of], of the rows that are not
+ * LOADER_KEPT. skipped [rows]
+ */
+void source_save_skipped(ares_str *json, const int64_t *skipped, int64_t rows);
+
 /* Weighted mixtures of data sets (mixture.c). */
 
 /*

@@ -171,11 +171,10 @@ typedef struct mixture {
     ares_order order;
     int n;
     part *parts;       /* [n] */
-    int64_t *skipped;  /* [rows] the last epoch that a row is part of; KEPT: of every one */
+    int64_t *skipped;  /* [rows] the last epoch that a row is part of; LOADER_KEPT: all */
     int64_t n_skipped; /* rows */
     int64_t fetches, next_draw, training_step;
 } mixture;
-#define KEPT INT64_MAX
 
 /* ---------------------------------------------------------------- shares and orders */
 int mixture_distribute(const double *weights, int parts, int64_t n, int64_t *counts)
@@ -317,7 +316,7 @@ static int64_t epoch_draws(const void *state)
 static void skip(void *state, int64_t id)
 {
     mixture *m = state;
-    if (m->skipped[id] != KEPT) return;
+    if (m->skipped[id] != LOADER_KEPT) return;
     m->skipped[id] = m->parts[row(m, id)->part].epoch;
     m->n_skipped++;
 }
@@ -353,29 +352,10 @@ static void save(const void *state, ares_str *json)
 #define WRITE(name) ares_json_write_i64(ares_json_key(json, #name), p->name);
         PART_COUNTS(WRITE)
 #undef WRITE
-        /* pairs: [row of the part, the last epoch that it is part of] */
-        ares_json_begin(ares_json_key(json, "skipped_rows"), '[');
-        for (int64_t k = 0; k < p->rows && m->n_skipped; k++) {
-            if (m->skipped[p->first + k] == KEPT) continue;
-            ares_json_begin(json, '[');
-            ares_json_write_i64(json, k);
-            ares_json_write_i64(json, m->skipped[p->first + k]);
-            ares_json_end(json, ']');
-        }
-        ares_json_end(json, ']');
+        source_save_skipped(json, m->skipped + p->first, m->n_skipped ? p->rows : 0);
         ares_json_end(json, '}');
     }
     ares_json_end(json, ']');
-}
-/* A count of a saved state; `ahead` alone may be below 0. */
-static int get_count(const ares_json *json, const char *key, int64_t *out)
-{
-    const ares_json *v = ares_json_get(json, key);
-    bool signed_one = strcmp(key, "ahead") == 0 && v && v->type == ARES_JSON_INT && !v->big;
-    if (!signed_one && !is_count(v, INT64_MAX / 2))
-        return ares_fail(ARES_EFORMAT, "no count '%s'; the checkpoint is damaged", key);
-    *out = v->integer;
-    return ARES_OK;
 }
 
 static ares_view name_of(const ares_json *saved)
@@ -428,7 +408,7 @@ static int read_part(const mixture *m, int i, const ares_json *json, bool other_
 {
     const ares_json *list = ares_json_get(json, "skipped_rows");
     int64_t rows = p->rows;
-#define READ(name) ARES_TRY(get_count(json, #name, &p->name));
+#define READ(name) ARES_TRY(source_load_count(json, #name, &p->name));
     PART_COUNTS(READ)
 #undef READ
     if (p->rows != rows && !other_rows)
@@ -459,14 +439,14 @@ static int load(void *state, const ares_json *json, bool other_rows)
     const ares_json *saved = ares_json_get(json, "parts");
     if (!saved || saved->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "no list 'parts'; the checkpoint is damaged");
-    ARES_TRY(get_count(json, "fetches", &loaded.fetches));
-    ARES_TRY(get_count(json, "next_draw", &loaded.next_draw));
+    ARES_TRY(source_load_count(json, "fetches", &loaded.fetches));
+    ARES_TRY(source_load_count(json, "next_draw", &loaded.next_draw));
     ARES_TRY(check_list(m, saved, other_rows));
     int64_t rows = count(m), *skips = ares_malloc(((size_t)rows + 1) * sizeof *skips);
     /* everything is read beside the present state, which a failure leaves as it is */
     part *parts = ares_malloc((size_t)m->n * sizeof *parts);
     int rc = ARES_OK;
-    for (int64_t i = 0; i < rows; i++) skips[i] = KEPT;
+    for (int64_t i = 0; i < rows; i++) skips[i] = LOADER_KEPT;
     for (int i = 0; i < m->n; i++) { /* parts that the state does not have begin anew */
         const part *p = &m->parts[i];
         parts[i] = (part){ p->first, p->rows, .order = p->order, .order_epoch = -1 };
@@ -478,7 +458,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
     }
     if (rc == ARES_OK) {
         loaded.n_skipped = 0;
-        for (int64_t i = 0; i < rows; i++) loaded.n_skipped += skips[i] != KEPT;
+        for (int64_t i = 0; i < rows; i++) loaded.n_skipped += skips[i] != LOADER_KEPT;
         memcpy(m->parts, parts, (size_t)m->n * sizeof *parts);
         memcpy(m->skipped, skips, (size_t)rows * sizeof *skips);
         m->fetches = loaded.fetches;
@@ -523,27 +503,6 @@ static const ares_source_kind kind = { .name = "mixture",
                                        .load = load,
                                        .close = close_mixture };
 
-/* Where each part lies in the data set: its rows are adjacent, because a file is read at once. */
-static int find_rows(mixture *m)
-{
-    for (int64_t i = 0; i < count(m); i++) {
-        part *p = &m->parts[row(m, i)->part];
-        ARES_ASSERT(row(m, i)->part < m->n);
-        if (!p->rows++) p->first = i;
-    }
-    for (int i = 0; i < m->n; i++) {
-        part *p = &m->parts[i];
-        if (!p->rows)
-            return ares_fail(ARES_ECONFIG,
-                             "data: curriculum: '%s' has no row left: their prompts are longer "
-                             "than data.max_prompt_length",
-                             m->curriculum->names[i]);
-        p->order = ares_malloc((size_t)p->rows * sizeof *p->order);
-        p->order_epoch = -1;
-    }
-    return ARES_OK;
-}
-
 int ares_source_of_mixture(ares_dataset *d, const ares_curriculum *c, const ares_order *order,
                            ares_source *out)
 {
@@ -551,8 +510,24 @@ int ares_source_of_mixture(ares_dataset *d, const ares_curriculum *c, const ares
     *m = (mixture){ .data = d, .curriculum = c, .order = *order, .n = (int)c->n };
     m->parts = ares_calloc((size_t)c->n, sizeof *m->parts);
     m->skipped = ares_malloc(((size_t)count(m) + 1) * sizeof *m->skipped);
-    for (int64_t i = 0; i < count(m); i++) m->skipped[i] = KEPT;
-    int rc = find_rows(m);
+    for (int64_t i = 0; i < count(m); i++) m->skipped[i] = LOADER_KEPT;
+    int rc = ARES_OK;
+    /* where each part lies: its rows are adjacent, because a file is read at once */
+    for (int64_t i = 0; i < count(m); i++) {
+        part *p = &m->parts[row(m, i)->part];
+        ARES_ASSERT(row(m, i)->part < m->n);
+        if (!p->rows++) p->first = i;
+    }
+    for (int i = 0; i < m->n && rc == ARES_OK; i++) {
+        part *p = &m->parts[i];
+        p->order_epoch = -1;
+        if (p->rows) p->order = ares_malloc((size_t)p->rows * sizeof *p->order);
+        else
+            rc = ares_fail(ARES_ECONFIG,
+                           "data: curriculum: '%s' has no row left: their prompts are longer "
+                           "than data.max_prompt_length",
+                           m->curriculum->names[i]);
+    }
     if (rc != ARES_OK) {
         m->data = NULL; /* the caller's */
         close_mixture(m);

@@ -373,19 +373,6 @@ static void put(builder *p, const int32_t *ids, int64_t n, const ares_row_media 
     }
 }
 
-/* A response that is masked as a whole: its head rows look at one token, and nobody at them. */
-static void put_masked(builder *p, const ares_batch *b, int64_t r)
-{
-    int64_t n = row_len(b, r);
-    if (!n) return;
-    open_segment(p, 0, 0, 1);
-    for (int64_t i = 0; i < n; i++) {
-        p->out_rows[p->n_out] = p->rows;
-        p->targets[p->n_out++] = b->responses[b->row_start[r] + i];
-    }
-    put(p, b->samples[r].prompt, 1, NULL, 0);
-}
-
 /* *at: the packed row where the prompt of row r begins; -1: it is put now, and *at is written. */
 static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t *at)
 {
@@ -421,35 +408,28 @@ static int32_t put_run(builder *p, const ares_batch *b, const ares_micro_batch *
         for (; r < next; r++) {
             int64_t alike = share && trains(b, r) ? first_alike(b, first, r) : r;
             at[r - m->row] = alike < r ? at[alike - m->row] : r == m->row ? begun : -1;
+            int64_t n = row_len(b, r);
             if (trains(b, r)) put_row(p, b, r, share, &at[r - m->row]);
-            else put_masked(p, b, r);
+            if (trains(b, r) || !n) continue;
+            /* a response that is masked as a whole: its head rows look at one token, and no loss
+             * reads what they find */
+            open_segment(p, 0, 0, 1);
+            for (int64_t i = 0; i < n; i++) {
+                p->out_rows[p->n_out] = p->rows;
+                p->targets[p->n_out++] = b->responses[b->row_start[r] + i];
+            }
+            put(p, b->samples[r].prompt, 1, NULL, 0);
         }
     }
     return m->row < m->end ? at[0] : -1;
-}
-
-/* Room for what rows with pictures need besides. */
-static void open_media(builder *p, const ares_batch *b, const ares_micro_set *m, ares_arena *arena)
-{
-    size_t places = 0, tokens = 0, rows = (size_t)m->tokens + 1;
-    for (int64_t i = 0; i < m->n; i++)
-        for (int64_t r = m->runs[i].row; r < m->runs[i].end; r++) {
-            const ares_row_media *s = b->samples[r].row_media;
-            /* one that begins in the prompt may end in the response */
-            for (int32_t k = 0; s && k < s->n_places; k++, places += 2)
-                tokens += (size_t)s->places[k].n;
-        }
-    if (!places) return;
-    p->by_row = ares_arena_alloc(arena, rows * sizeof *p->by_row);
-    p->by_column = ares_arena_alloc(arena, rows * sizeof *p->by_column);
-    p->shown = ares_arena_alloc(arena, places * sizeof *p->shown);
-    p->feature_rows = ares_arena_alloc(arena, tokens * sizeof *p->feature_rows);
 }
 
 void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, ares_arena *arena,
                      ares_packed *out, const int32_t **targets)
 {
     size_t rows = (size_t)m->tokens + 1, segments = 1, i32 = sizeof(int32_t);
+    size_t places = 0, of_places = 0; /* places of media, and tokens of these */
+    /* a row is at most two segments: its prompt and its response */
     for (int64_t i = 0; i < m->n; i++) segments += (size_t)(m->runs[i].end - m->runs[i].row) * 2;
     builder p = { .ids = ares_arena_alloc(arena, rows * i32),
                   .positions = ares_arena_alloc(arena, rows * i32),
@@ -459,8 +439,20 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
                   .prefix_row = ares_arena_alloc(arena, segments * i32),
                   .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32),
                   .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
-    int32_t at = -1;
-    open_media(&p, b, m, arena);
+    for (int64_t i = 0; i < m->n; i++)
+        for (int64_t r = m->runs[i].row; r < m->runs[i].end; r++) {
+            const ares_row_media *s = b->samples[r].row_media;
+            /* two: a place that begins in the prompt may end in the response */
+            for (int32_t k = 0; s && k < s->n_places; k++, places += 2)
+                of_places += (size_t)s->places[k].n;
+        }
+    if (places) {
+        p.by_row = ares_arena_alloc(arena, rows * i32);
+        p.by_column = ares_arena_alloc(arena, rows * i32);
+        p.shown = ares_arena_alloc(arena, places * sizeof *p.shown);
+        p.feature_rows = ares_arena_alloc(arena, of_places * i32);
+    }
+    int32_t at = -1; /* where the prompt of the run before begins */
     for (int64_t i = 0; i < m->n; i++)
         at = put_run(&p, b, &m->runs[i], share, share && shares_with_last(b, m->runs, i) ? at : -1,
                      arena);

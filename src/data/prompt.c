@@ -413,7 +413,7 @@ int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena
 {
     const ares_json *won = ares_row_at(row, o->chosen_key),
                     *lost = ares_row_at(row, o->rejected_key);
-    *there = won && lost && won->type != ARES_JSON_NULL && lost->type != ARES_JSON_NULL;
+    *there = is_there(won) && is_there(lost);
     if (!*there) return ARES_OK;
     ARES_TRY(messages_of(&won, o->chosen_key, arena));
     ARES_TRY(messages_of(&lost, o->rejected_key, arena));
@@ -496,22 +496,6 @@ typedef struct pair_encode_job {
     pair_slot *slots;
 } pair_encode_job;
 
-/* The text of the prompt with the answer. */
-static int render_answer(const pair_encode_job *j, const ares_row *row, ares_view answer,
-                         ares_arena *arena, ares_prompt_media *media, ares_str *text)
-{
-    const ares_json *prompt = ares_row_at(row->json, j->e->cfg->prompt_key), *variables;
-    if (!j->e->chat) {
-        ares_str_add_view(text, row->prompt_text);
-        ares_str_add_view(text, answer);
-        return ARES_OK;
-    }
-    ARES_TRY(ares_prompt_media_of(j->e->cfg, row->json,
-                                  prompt->type == ARES_JSON_ARRAY ? prompt : NULL, arena, media));
-    ARES_TRY(ares_prompt_conversation(j->e, row->json, prompt, &answer, arena, &variables));
-    variables = ares_prompt_place_media(variables, media, arena);
-    return ares_chat_render(j->e->chat, variables, NULL, text);
-}
 /* Encodes the prompt with the answer, cuts it at max_length, and finds what is compared. */
 static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_view answer, int which,
                          pair_slot *s)
@@ -521,8 +505,21 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     ares_ids *ids = &s->ids[which];
     ares_stored_answer *a = &s->at[which];
     ares_prompt_media media = { 0 };
-    const ares_row_media *row_media; /* that of the row says the same of the prompt */
-    int rc = render_answer(j, row, answer, &arena, &media, &text);
+    const ares_row_media *row_media; /* not kept: the row's own says the same of the prompt */
+    const ares_json *prompt = ares_row_at(row->json, j->e->cfg->prompt_key), *variables = NULL,
+                    *messages = prompt->type == ARES_JSON_ARRAY ? prompt : NULL;
+    int rc = ARES_OK;
+    if (!j->e->chat) { /* without a template the answer follows the prompt's text at once */
+        ares_str_add_view(&text, row->prompt_text);
+        ares_str_add_view(&text, answer);
+    } else {
+        rc = ares_prompt_media_of(j->e->cfg, row->json, messages, &arena, &media);
+        if (rc == ARES_OK)
+            rc = ares_prompt_conversation(j->e, row->json, prompt, &answer, &arena, &variables);
+        if (rc == ARES_OK)
+            rc = ares_chat_render(j->e->chat, ares_prompt_place_media(variables, &media, &arena),
+                                  NULL, &text);
+    }
     if (rc == ARES_OK)
         rc = ares_tokenizer_encode(j->e->tokenizer, ares_str_view(&text), !j->e->chat, ids);
     if (rc == ARES_OK) rc = ares_prompt_see(j->e, &media, &arena, ids, &row_media);

@@ -91,22 +91,19 @@ static int row_check_messages(const ares_json *messages, const char *key)
                            : ares_fail(ARES_EFORMAT, "'%s' is an empty list of messages", key);
 }
 
-/* NULL: the row has no answer; JSON's null counts as none. */
 const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row)
 {
     const ares_json *v = cfg->answer_key ? ares_row_at(row, cfg->answer_key) : NULL;
-    if (cfg->answer_key && (!v || v->type == ARES_JSON_NULL) &&
-        strcmp(cfg->answer_key, "answer") == 0)
+    if (cfg->answer_key && !is_there(v) && strcmp(cfg->answer_key, "answer") == 0)
         v = ares_row_at(row, ROW_VERL_ANSWER);
-    return v && v->type != ARES_JSON_NULL ? v : NULL;
+    return is_there(v) ? v : NULL;
 }
 
 /* Whether the row or its "metadata" has the key with a value other than null. */
 static bool has(const ares_json *row, const char *key)
 {
-    const ares_json *v = ares_json_get(row, key),
-                    *inner = ares_json_get(ares_json_get(row, "metadata"), key);
-    return (v && v->type != ARES_JSON_NULL) || (inner && inner->type != ARES_JSON_NULL);
+    return is_there(ares_json_get(row, key)) ||
+           is_there(ares_json_get(ares_json_get(row, "metadata"), key));
 }
 
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,

@@ -169,6 +169,31 @@ static bool read_bytes(ares_view text, ares_str *out)
     }
     return true;
 }
+
+/* `ahead` of a mixture's part alone may be below 0. */
+int source_load_count(const ares_json *json, const char *key, int64_t *out)
+{
+    const ares_json *v = ares_json_get(json, key);
+    bool signed_one = strcmp(key, "ahead") == 0 && v && v->type == ARES_JSON_INT && !v->big;
+    if (!signed_one && !is_count(v, INT64_MAX / 2))
+        return ares_fail(ARES_EFORMAT, "no count '%s'; the checkpoint is damaged", key);
+    *out = v->integer;
+    return ARES_OK;
+}
+
+void source_save_skipped(ares_str *json, const int64_t *skipped, int64_t rows)
+{
+    ares_json_begin(ares_json_key(json, "skipped_rows"), '[');
+    for (int64_t i = 0; i < rows; i++) {
+        if (skipped[i] == LOADER_KEPT) continue;
+        ares_json_begin(json, '[');
+        ares_json_write_i64(json, i);
+        ares_json_write_i64(json, skipped[i]);
+        ares_json_end(json, ']');
+    }
+    ares_json_end(json, ']');
+}
+
 void ares_source_take_snapshot(const ares_source *s, ares_source_snapshot *out)
 {
     *out = (ares_source_snapshot){ .n_returned = s->n_returned, .parts = s->kind->share != NULL };
@@ -537,24 +562,7 @@ static void save(const void *state, ares_str *json)
     const loader *l = &((const dataset_source *)state)->loader;
     ares_json_write_i64(ares_json_key(json, "prompts_drawn"), l->drawn);
     ares_json_write_i64(ares_json_key(json, "training_rows"), l->rows);
-    /* pairs: [row, the last epoch that it is part of] */
-    ares_json_begin(ares_json_key(json, "skipped_rows"), '[');
-    for (int64_t i = 0; i < l->rows && l->n_skipped; i++) {
-        if (l->skipped[i] == LOADER_KEPT) continue;
-        ares_json_begin(json, '[');
-        ares_json_write_i64(json, i);
-        ares_json_write_i64(json, l->skipped[i]);
-        ares_json_end(json, ']');
-    }
-    ares_json_end(json, ']');
-}
-static int load_count(const ares_json *json, const char *key, int64_t *out)
-{
-    const ares_json *v = ares_json_get(json, key);
-    if (!is_count(v, INT64_MAX / 2))
-        return ares_fail(ARES_EFORMAT, "no count '%s'; the checkpoint is damaged", key);
-    *out = v->integer;
-    return ARES_OK;
+    source_save_skipped(json, l->skipped, l->n_skipped ? l->rows : 0);
 }
 
 static int load(void *state, const ares_json *json, bool other_rows)
@@ -562,8 +570,8 @@ static int load(void *state, const ares_json *json, bool other_rows)
     loader *l = &((dataset_source *)state)->loader;
     const ares_json *skips = ares_json_get(json, "skipped_rows");
     int64_t drawn = 0, rows = 0;
-    ARES_TRY(load_count(json, "prompts_drawn", &drawn));
-    ARES_TRY(load_count(json, "training_rows", &rows));
+    ARES_TRY(source_load_count(json, "prompts_drawn", &drawn));
+    ARES_TRY(source_load_count(json, "training_rows", &rows));
     if (rows != l->rows && !other_rows)
         return ares_fail(ARES_ESTATE,
                          "the run had %lld training rows, the data set has %lld now; restore "

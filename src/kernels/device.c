@@ -126,28 +126,6 @@ const ares_kernels *kernels_cpu(const char *isa)
     return strcmp(isa, "plain") == 0 ? &kernels_table_plain : NULL;
 }
 
-/* The table that ARES_ISA names, or the best that the machine has. */
-static int choose_table(const ares_kernels **out)
-{
-    static const char *const names[] = { "avx512", "avx2", "plain" };
-    const char *wanted = getenv("ARES_ISA");
-    if (wanted && *wanted) {
-        int i;
-        ARES_TRY(
-            ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, names, ARES_COUNT(names), &i));
-        *out = kernels_cpu(wanted);
-        if (!*out)
-            return ares_fail(ARES_EDEVICE,
-                             "kernels: ARES_ISA = '%s': this machine lacks it; leave ARES_ISA "
-                             "unset to take the best it has",
-                             wanted);
-        return ARES_OK;
-    }
-    for (int i = 0; i < ARES_COUNT(names); i++)
-        if ((*out = kernels_cpu(names[i]))) return ARES_OK;
-    return ARES_OK;
-}
-
 /* ------------------------------------------------------------------ libtorch */
 
 typedef void aten_close_fn(ares_device *d);
@@ -310,7 +288,10 @@ int ares_device_full(const ares_device *d, const char *room, const char *what, s
 /* A device with our own table, by its name. */
 static int open_native(const char *name, ares_dtype act, int threads, ares_device *out)
 {
+    static const char *const sets[] = { "avx512", "avx2", "plain" }; /* the best first */
+    const char *wanted = getenv("ARES_ISA");
     int64_t index = 0;
+    int i;
     *out = (ares_device){ .index = -1 };
     if (strcmp(name, "cuda") == 0) return open_cuda(name, 0, act, threads, out);
     if (strncmp(name, "cuda:", 5) == 0) {
@@ -324,7 +305,17 @@ static int open_native(const char *name, ares_dtype act, int threads, ares_devic
     if (strcmp(name, "cpu") != 0)
         return ares_fail(ARES_ECONFIG,
                          "kernels: device = '%s': unknown (choices: cpu, cuda, cuda:N)", name);
-    ARES_TRY(choose_table(&out->k));
+    if (wanted && *wanted) {
+        ARES_TRY(
+            ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, sets, ARES_COUNT(sets), &i));
+        out->k = kernels_cpu(wanted);
+        if (!out->k)
+            return ares_fail(ARES_EDEVICE,
+                             "kernels: ARES_ISA = '%s': this machine lacks it; leave ARES_ISA "
+                             "unset to take the best it has",
+                             wanted);
+    }
+    for (i = 0; !out->k; i++) out->k = kernels_cpu(sets[i]); /* every machine has the last */
     out->pool = ares_pool_new(threads);
     kernels_scratch_new(out);
     return ARES_OK;

@@ -173,26 +173,6 @@ static int load_difficulty(aepo *s, const ares_json *json)
     return ARES_OK;
 }
 
-/* "kl_ema" is null until the first measurement. */
-static int load_beta(aepo *s, const ares_json *json)
-{
-    const ares_json *map, *one, *ema;
-    ARES_TRY(object(json, "kl_beta", &map));
-    ARES_TRY(control_integer(map, AEPO_WHO, "updates", &s->beta_updates));
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        ARES_TRY(object(map, ares_difficulty_names[d], &one));
-        ARES_TRY(control_number(one, AEPO_WHO, "beta", &s->beta[d].beta));
-        ARES_TRY(control_number(one, AEPO_WHO, "error_ema", &s->beta[d].error_ema));
-        ARES_TRY(control_member(one, AEPO_WHO, "kl_ema", &ema));
-        s->beta[d].started = ema->type != ARES_JSON_NULL;
-        s->beta[d].kl_ema = 0;
-        if (s->beta[d].started)
-            ARES_TRY(control_number(one, AEPO_WHO, "kl_ema", &s->beta[d].kl_ema));
-        if (s->beta[d].beta <= 0) return misfit("kl_beta", "is not above 0");
-    }
-    return ARES_OK;
-}
-
 aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid)
 {
     int64_t at;
@@ -245,7 +225,7 @@ static int load_bootstrap(aepo *s, const ares_json *json)
 int aepo_load(void *state, const ares_json *json)
 {
     aepo *s = state;
-    const ares_json *tau, *skip, *baseline;
+    const ares_json *tau, *betas, *skip, *baseline;
     double target[ARES_DIFFICULTIES] = { 0 };
     ARES_TRY(control_member(json, AEPO_WHO, "tau", &tau));
     s->tau_known = tau->type != ARES_JSON_NULL;
@@ -258,7 +238,20 @@ int aepo_load(void *state, const ares_json *json)
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->aims.target[d] = (int64_t)target[d];
     ARES_TRY(numbers(json, "alpha", s->aims.alpha, NULL));
     ARES_TRY(numbers(json, "kl_lambda", s->lambda, NULL));
-    ARES_TRY(load_beta(s, json));
+    ARES_TRY(object(json, "kl_beta", &betas));
+    ARES_TRY(control_integer(betas, AEPO_WHO, "updates", &s->beta_updates));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        const ares_json *one, *ema;
+        ARES_TRY(object(betas, ares_difficulty_names[d], &one));
+        ARES_TRY(control_number(one, AEPO_WHO, "beta", &s->beta[d].beta));
+        ARES_TRY(control_number(one, AEPO_WHO, "error_ema", &s->beta[d].error_ema));
+        ARES_TRY(control_member(one, AEPO_WHO, "kl_ema", &ema));
+        s->beta[d].started = ema->type != ARES_JSON_NULL; /* null until the first measurement */
+        s->beta[d].kl_ema = 0;
+        if (s->beta[d].started)
+            ARES_TRY(control_number(one, AEPO_WHO, "kl_ema", &s->beta[d].kl_ema));
+        if (s->beta[d].beta <= 0) return misfit("kl_beta", "is not above 0");
+    }
     ARES_TRY(load_difficulty(s, json));
     ARES_TRY(control_member(json, AEPO_WHO, "skip_gid", &skip));
     if (skip->type != ARES_JSON_ARRAY) return misfit("skip_gid", "is no list");
@@ -353,29 +346,6 @@ static void report_bins(const control_gathered *all, int difficulty, int64_t n, 
     ares_arena_fini(&arena);
 }
 
-/* The metrics of one difficulty, from its sums. The baseline is that of the bootstrap pass. */
-static void report_difficulty(const aepo *s, const control_gathered *all, int d, const sums *y,
-                              ares_metrics *m)
-{
-    double n = (double)y->n, accuracy = y->accuracy / n, length = y->length / n;
-    aepo_metric(m, "reward", d, "/accuracy", accuracy);
-    aepo_metric(m, "reward", d, "/count", n);
-    aepo_metric(m, "train", d, "/acc_mean", accuracy);
-    aepo_metric(m, "train", d, "/len_mean", length);
-    if (s->baseline_known[d] && s->steps % 10 == 0) {
-        aepo_metric(m, "progress", d, "/dacc", accuracy - s->baseline_accuracy[d]);
-        aepo_metric(m, "progress", d, "/dlen", length - s->baseline_length[d]);
-    }
-    aepo_metric(m, "response_length", d, "/mean", length);
-    aepo_metric(m, "response_length", d, "/max", y->longest);
-    aepo_metric(m, "response_length", d, "/min", y->shortest);
-    aepo_metric(m, "response_length", d, "/count", n);
-    aepo_metric(m, "reasoning_tokens_statistics", d, "/valid_mean", y->hwe / n);
-    aepo_metric(m, "reasoning_tokens_statistics", d, "/invalid_mean", y->invalid / n);
-    aepo_metric(m, "reasoning_tokens_statistics", d, "/count", n);
-    report_bins(all, d, y->n, m);
-}
-
 void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics *m)
 {
     sums by[ARES_DIFFICULTIES] = { 0 };
@@ -394,8 +364,28 @@ void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics 
         tokens += length;
         hwe += x->hwe;
     }
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (by[d].n) report_difficulty(s, all, d, &by[d], m);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        const sums *y = &by[d];
+        if (!y->n) continue;
+        double n = (double)y->n, accuracy = y->accuracy / n, length = y->length / n;
+        aepo_metric(m, "reward", d, "/accuracy", accuracy);
+        aepo_metric(m, "reward", d, "/count", n);
+        aepo_metric(m, "train", d, "/acc_mean", accuracy);
+        aepo_metric(m, "train", d, "/len_mean", length);
+        /* the gain since the bootstrap pass, at every tenth step as ARES has it */
+        if (s->baseline_known[d] && s->steps % 10 == 0) {
+            aepo_metric(m, "progress", d, "/dacc", accuracy - s->baseline_accuracy[d]);
+            aepo_metric(m, "progress", d, "/dlen", length - s->baseline_length[d]);
+        }
+        aepo_metric(m, "response_length", d, "/mean", length);
+        aepo_metric(m, "response_length", d, "/max", y->longest);
+        aepo_metric(m, "response_length", d, "/min", y->shortest);
+        aepo_metric(m, "response_length", d, "/count", n);
+        aepo_metric(m, "reasoning_tokens_statistics", d, "/valid_mean", y->hwe / n);
+        aepo_metric(m, "reasoning_tokens_statistics", d, "/invalid_mean", y->invalid / n);
+        aepo_metric(m, "reasoning_tokens_statistics", d, "/count", n);
+        report_bins(all, d, y->n, m);
+    }
     aepo_report_state(s, m, "aepo");
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         aepo_metric(m, "aepo/alpha", d, "", s->aims.alpha[d]);

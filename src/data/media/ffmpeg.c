@@ -71,9 +71,11 @@ static int refuse_to_open(AVFormatContext *s, AVIOContext **pb, const char *url,
     return AVERROR(EPERM);
 }
 
-/* The container, read through read_bytes alone: no other file or network can be reached. */
-static int open_format(reader *r)
+/* Opens the container and the codec of its best video stream. */
+static int open_reader(reader *r, int64_t most_pixels)
 {
+    const AVCodec *codec = NULL;
+    /* the container is read through read_bytes alone: no other file or network can be reached */
     uint8_t *buffer = av_malloc(IO_BYTES);
     r->format = avformat_alloc_context();
     r->io = buffer ? avio_alloc_context(buffer, IO_BYTES, 0, r, read_bytes, NULL, seek) : NULL;
@@ -90,15 +92,8 @@ static int open_format(reader *r)
     av_dict_free(&options);
     if (rc < 0) return fail(r, "not a video that FFmpeg reads", rc);
     rc = avformat_find_stream_info(r->format, NULL);
-    return rc < 0 ? fail(r, "no streams", rc) : 0;
-}
-
-/* Opens the container and the codec of its best video stream. */
-static int open_reader(reader *r, int64_t most_pixels)
-{
-    const AVCodec *codec = NULL;
-    if (open_format(r) != 0) return -1;
-    int rc = av_find_best_stream(r->format, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
+    if (rc < 0) return fail(r, "no streams", rc);
+    rc = av_find_best_stream(r->format, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
     if (rc < 0 || !codec) return fail(r, "no video in it that FFmpeg decodes", rc);
     r->stream = rc;
     r->codec = avcodec_alloc_context3(codec);

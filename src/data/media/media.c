@@ -37,38 +37,33 @@ int media_input_file(const char *path, int64_t most, media_input *out)
     return rc;
 }
 
-/* The value of a digit; 64: white space, 65: padding, 66: neither. */
-static int digit(unsigned char c)
-{
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    if (c == '+') return 62;
-    if (c == '/') return 63;
-    if (c == ' ' || c == '\t' || c == '\r' || c == '\n') return 64;
-    return c == '=' ? 65 : 66;
-}
-
 int media_input_base64(ares_view text, int64_t most, media_input *out)
 {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+                      blanks[] = " \t\r\n";
+    enum { BLANK = 64, PADDING, NEITHER }; /* what a character may be beside a digit's 0 to 63 */
     uint32_t bits = 0;
     int n = 0, padding = 0; /* of the group of four at hand */
     *out = (media_input){ .fd = -1 };
     if (text.len > (uint64_t)most / 3 * 4 + 4) return too_large((int64_t)(text.len / 4 * 3), most);
     /* three bytes per group of four characters, and less at the end */
     uint8_t value[256], *data = ares_malloc(text.len / 4 * 3 + 3), *to = data;
-    for (int c = 0; c < 256; c++) value[c] = (uint8_t)digit((unsigned char)c);
+    memset(value, NEITHER, sizeof value);
+    for (int k = 0; digits[k]; k++) value[(unsigned char)digits[k]] = (uint8_t)k;
+    for (int k = 0; blanks[k]; k++) value[(unsigned char)blanks[k]] = BLANK;
+    value['='] = PADDING;
     for (size_t i = 0; i < text.len; i++) {
         uint8_t v = value[(unsigned char)text.data[i]];
-        if (v == 64) continue;
+        if (v == BLANK) continue; /* lines of MIME */
         /* padding: one or two signs, only after two or three characters of the last group */
-        bool right = v < 64 ? padding == 0 : v == 65 && n + padding >= 2 && padding < 2 && n;
+        bool right =
+            v < BLANK ? padding == 0 : v == PADDING && n + padding >= 2 && padding < 2 && n;
         if (!right) {
             ares_free(data);
             return ares_fail(ARES_EFORMAT, "not base64: byte 0x%02x at character %zu",
                              (unsigned char)text.data[i], i + 1);
         }
-        if (v == 65) padding++;
+        if (v == PADDING) padding++;
         else bits = bits << 6 | v, n++;
         if (n == 4) {
             *to++ = (uint8_t)(bits >> 16);
@@ -81,6 +76,7 @@ int media_input_base64(ares_view text, int64_t most, media_input *out)
         ares_free(data);
         return ares_fail(ARES_EFORMAT, "not base64: it ends within a group of four characters");
     }
+    /* a last group of 2 or 3 characters, with or without its padding, is 1 or 2 bytes */
     if (n >= 2) *to++ = (uint8_t)(n == 2 ? bits >> 4 : bits >> 10);
     if (n == 3) *to++ = (uint8_t)(bits >> 2);
     *out = (media_input){ .data = data, .owned = data, .size = to - data, .fd = -1 };
@@ -331,42 +327,6 @@ static int open_input(const media_entry *e, media_input *in)
     return media_entry_open(e, e->path ? INT64_MAX : MEDIA_MOST_FILE, in);
 }
 
-/* What a video's file holds: the number and the size of its frames, and their rate. */
-static int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size)
-{
-    media_video_count_fn *count;
-    media_video_facts facts;
-    media_input in;
-    char why[256] = "";
-    ARES_TRY(open_input(e, &in));
-    int rc = find("ares_video_count", (void **)&count);
-    if (rc == ARES_OK) rc = media_container_check(&in);
-    if (rc == ARES_OK && count(&in, MEDIA_MOST_PIXELS, &facts, why, sizeof why) != 0)
-        rc = ares_fail(ARES_EFORMAT, "%s", why);
-    media_input_close(&in);
-    if (rc != ARES_OK) return rc;
-    *frames = facts.frames;
-    *rate = facts.rate;
-    *size = (media_size){ facts.w, facts.h };
-    return ARES_OK;
-}
-
-/* Hands over the chosen frames one by one. rgb: room for one frame */
-static int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,
-                            uint8_t *rgb, media_frame_fn *take, void *ctx)
-{
-    media_video_frames_fn *read;
-    media_input in;
-    char why[256] = "";
-    ARES_TRY(open_input(e, &in));
-    int rc = find("ares_video_frames", (void **)&read);
-    if (rc == ARES_OK &&
-        read(&in, chosen->index, chosen->n, size.w, size.h, rgb, take, ctx, why, sizeof why) != 0)
-        rc = ares_fail(ARES_EFORMAT, "%s", why);
-    media_input_close(&in);
-    return rc;
-}
-
 /* The pass over headers: sizes of a row's images and videos, and what is too large. */
 
 typedef struct opener {
@@ -489,16 +449,28 @@ static int open_frames(const opener *a, const ares_json *list, double fps, const
     return rc == ARES_OK ? rc : ares_fail_in(rc, "media: %s", where);
 }
 
+/* A video's file is decoded once to count its frames: what its header says need not be true. */
 static int open_file(const opener *a, const ares_json *entry, const char *where, media_source *s,
                      ares_medium *m)
 {
-    int64_t total = 0;
-    double rate = 0;
+    media_video_count_fn *count;
+    media_video_facts facts = { 0 };
+    media_input in;
+    char why[256] = "";
     media_entry *e = ares_arena_calloc(a->arena, 1, sizeof *e);
     ARES_TRY(media_entry_read(entry, where, a->o->image_dir, a->arena, e));
     *s = (media_source){ .entries = e, .n = 1, .file = true };
-    int rc = media_video_open(e, &total, &rate, &s->size);
-    if (rc == ARES_OK) rc = media_video_frames(total, rate, a->o->video_fps, a->arena, &s->chosen);
+    int rc = open_input(e, &in);
+    if (rc == ARES_OK) {
+        rc = find("ares_video_count", (void **)&count);
+        if (rc == ARES_OK) rc = media_container_check(&in);
+        if (rc == ARES_OK && count(&in, MEDIA_MOST_PIXELS, &facts, why, sizeof why) != 0)
+            rc = ares_fail(ARES_EFORMAT, "%s", why);
+        media_input_close(&in);
+    }
+    s->size = (media_size){ facts.w, facts.h };
+    if (rc == ARES_OK)
+        rc = media_video_frames(facts.frames, facts.rate, a->o->video_fps, a->arena, &s->chosen);
     if (rc == ARES_OK) rc = size_video(a, s, s->chosen.n, m);
     if (rc == ARES_OK) rc = set_seconds(a, s->chosen.sample_fps, m);
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", e->place);
@@ -641,7 +613,17 @@ int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pi
     reading r = { s, to, first ? room(s->sized, 1) : NULL, room(to, m->frames) };
     int rc = ARES_OK;
     if (s->file) {
-        rc = media_video_read(s->entries, &s->chosen, s->size, rgb, take_frame, &r);
+        media_video_frames_fn *read;
+        media_input in;
+        char why[256] = "";
+        rc = open_input(s->entries, &in);
+        if (rc == ARES_OK) {
+            rc = find("ares_video_frames", (void **)&read);
+            if (rc == ARES_OK && read(&in, s->chosen.index, s->chosen.n, s->size.w, s->size.h, rgb,
+                                      take_frame, &r, why, sizeof why) != 0)
+                rc = ares_fail(ARES_EFORMAT, "%s", why);
+            media_input_close(&in);
+        }
         if (rc != ARES_OK) rc = ares_fail_in(rc, "%s", s->entries->place);
     }
     for (int32_t i = 0; i < m->frames && !s->file && rc == ARES_OK; i++) {

@@ -53,45 +53,42 @@ static at_tensor rows_of(const ares_device *d, const ares_attention_args *a, con
                    (const int64_t[]){ ld, a->head_dim, 1 }, 3);
 }
 
-static void attend(ares_device *d, const ares_attention_args *a, const pieces *p,
-                   aten_gather_fn *gather)
-{
-    at_scope *s = aten_enter(d, "attention");
-    if (!s) return;
-    at_tensor q = rows_of(d, a, p, a->q, a->ldq), kv[2], start[2], lse;
-    for (int i = 0; i < 2; i++) {
-        kv[i] =
-            at_empty_beside(q, aten_type(d->k->act), AT_DIMS(p->keys, a->n_kv_heads, a->head_dim));
-        start[i] = at_empty_beside(q, AT_I32, AT_DIMS(p->n + 1));
-    }
-    ares_gather_args of = { .seg = a->seg,
-                            .first = p->first,
-                            .n = p->n,
-                            .most_keys = (int32_t)p->most_keys,
-                            .window = a->window,
-                            .n_kv_heads = a->n_kv_heads,
-                            .head_dim = a->head_dim,
-                            .cache = a->cache,
-                            .k = at_data(kv[0]),
-                            .v = at_data(kv[1]),
-                            .q_start = at_data(start[0]),
-                            .k_start = at_data(start[1]) };
-    at_varlen lengths = { .q_start = start[0],
-                          .k_start = start[1],
-                          .most_q = p->most_rows,
-                          .most_k = p->most_keys,
-                          .causal = a->causal,
-                          .window = a->window,
-                          .scale = a->scale };
-    if (of.k_start) gather(d, &of); /* the last of them: there is memory for all */
-    at_copy_(rows_of(d, a, p, a->out, a->ldo), at_attend_varlen(q, kv[0], kv[1], &lengths, &lse));
-    aten_leave(d, s);
-}
-
 void aten_attend_pieces(ares_device *d, const ares_attention_args *a, aten_gather_fn *gather)
 {
     pieces p = { 0 };
-    while ((p = next_pieces(a, p.first + p.n)).n) attend(d, a, &p, gather);
+    while ((p = next_pieces(a, p.first + p.n)).n) {
+        at_scope *s = aten_enter(d, "attention");
+        if (!s) return;
+        at_tensor q = rows_of(d, a, &p, a->q, a->ldq), kv[2], start[2], lse;
+        for (int i = 0; i < 2; i++) {
+            kv[i] = at_empty_beside(q, aten_type(d->k->act),
+                                    AT_DIMS(p.keys, a->n_kv_heads, a->head_dim));
+            start[i] = at_empty_beside(q, AT_I32, AT_DIMS(p.n + 1));
+        }
+        ares_gather_args of = { .seg = a->seg,
+                                .first = p.first,
+                                .n = p.n,
+                                .most_keys = (int32_t)p.most_keys,
+                                .window = a->window,
+                                .n_kv_heads = a->n_kv_heads,
+                                .head_dim = a->head_dim,
+                                .cache = a->cache,
+                                .k = at_data(kv[0]),
+                                .v = at_data(kv[1]),
+                                .q_start = at_data(start[0]),
+                                .k_start = at_data(start[1]) };
+        at_varlen lengths = { .q_start = start[0],
+                              .k_start = start[1],
+                              .most_q = p.most_rows,
+                              .most_k = p.most_keys,
+                              .causal = a->causal,
+                              .window = a->window,
+                              .scale = a->scale };
+        if (of.k_start) gather(d, &of); /* the last of them: there is memory for all */
+        at_copy_(rows_of(d, a, &p, a->out, a->ldo),
+                 at_attend_varlen(q, kv[0], kv[1], &lengths, &lse));
+        aten_leave(d, s);
+    }
 }
 
 /*

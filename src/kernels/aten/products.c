@@ -269,30 +269,6 @@ void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_
 
 static const int64_t SAMPLE_LOGITS = 1 << 24;
 
-/* The arguments of rows [row, row + n), whose logits are z. */
-static ares_sample_args rows_of(const ares_sample_args *a, int32_t row, int32_t n, const float *z)
-{
-    ares_sample_args b = *a;
-    b.rows = n;
-    b.logits = z;
-    b.temperature += row;
-    if (a->top_p) b.top_p += row;
-    if (a->top_k) b.top_k += row;
-    if (a->key) b.key += row;
-    b.token += row;
-    b.log_prob += row;
-    b.entropy += row;
-    if (a->log_prob_1) {
-        b.log_prob_1 += row;
-        b.entropy_1 += row;
-    }
-    if (a->n_likely) {
-        b.likely_token += (int64_t)row * a->n_likely;
-        b.likely_log_prob += (int64_t)row * a->n_likely;
-    }
-    return b;
-}
-
 void aten_sample(ares_device *d, const ares_sample_args *a)
 {
     int32_t most = (int32_t)ARES_MIN((int64_t)a->rows, ARES_MAX(1, SAMPLE_LOGITS / a->vocab));
@@ -311,7 +287,25 @@ void aten_sample(ares_device *d, const ares_sample_args *a)
         bool failed = at_scope_failed();
         aten_leave(d, s);
         if (failed) return;
-        ares_sample_args part = rows_of(a, row, n, logits);
-        aten_under(d)->sample(d, &part);
+        /* the same arguments from this row on */
+        ares_sample_args b = *a;
+        b.rows = n;
+        b.logits = logits;
+        b.temperature += row;
+        if (a->top_p) b.top_p += row;
+        if (a->top_k) b.top_k += row;
+        if (a->key) b.key += row;
+        b.token += row;
+        b.log_prob += row;
+        b.entropy += row;
+        if (a->log_prob_1) {
+            b.log_prob_1 += row;
+            b.entropy_1 += row;
+        }
+        if (a->n_likely) {
+            b.likely_token += (int64_t)row * a->n_likely;
+            b.likely_log_prob += (int64_t)row * a->n_likely;
+        }
+        aten_under(d)->sample(d, &b);
     }
 }

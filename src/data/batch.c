@@ -41,6 +41,7 @@ void ares_batch_fini(ares_batch *b)
     *b = (ares_batch){ 0 };
 }
 
+/* An empty row counts: it is an answer, though no token of it trains. */
 bool ares_batch_row_counts(const ares_batch *b, int64_t row)
 {
     int64_t at = b->row_start[row], n = b->row_start[row + 1] - at;
@@ -96,6 +97,7 @@ void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char
         (void)snprintf(what, sizeof what, "that column '%s' is written once", name);
         ares_abort(__FILE__, __LINE__, what);
     }
+    /* zeros: what a stage leaves out (masked tokens) reads as 0 */
     return ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, size); /* not NULL without a token */
 }
 
@@ -120,6 +122,7 @@ int ares_batch_need(const char *stage, const char *column, const void *present)
 int64_t ares_batch_last_token(const ares_batch *b, int64_t row)
 {
     int64_t first = b->row_start[row], end = b->row_start[row + 1];
+    /* a row may end on the environment's tokens, which the policy did not write */
     for (int64_t t = end - 1; t >= first; t--)
         if (b->response_mask[t]) return t;
     return end > first ? end - 1 : -1;
@@ -157,6 +160,7 @@ static void take_from(ares_batch *b, const ares_batch *from, const int64_t *orde
 #undef TAKE
 }
 
+/* n items; room for one more keeps the result from being NULL where n is 0. */
 static void *arena_copy(ares_arena *arena, const void *x, int64_t n, size_t size)
 {
     void *out = ares_arena_alloc(arena, ((size_t)n + 1) * size);
@@ -206,6 +210,7 @@ void ares_trajectory_row_init(ares_trajectory_row *row, const int32_t *prompt, i
 #undef ALLOCATE
 }
 
+/* Of all its rows; prompts do not count. */
 int64_t ares_trajectory_tokens(const ares_trajectory *y)
 {
     int64_t tokens = 0;
@@ -285,6 +290,7 @@ void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count)
     ARES_BATCH_MARKED(PUT_MARKED)
 #undef PUT_RECORDED
 #undef PUT_MARKED
+    /* the second walk copies into the columns that the first row said are there */
     w = (walk){ .groups = groups, .count = count };
     for (int64_t at = 0; (row = next_row(&w, &g, &y)); at += row->n_tokens) {
         size_t n = (size_t)row->n_tokens;
@@ -314,6 +320,7 @@ static uint64_t layout(void)
     return ares_fnv1a(ARES_FNV1A, names, sizeof names);
 }
 
+/* Bytes as they lie in memory: ranks of a run, and a run that goes on, are of one machine type. */
 static void put(ares_str *out, const void *data, size_t bytes)
 {
     if (bytes) ares_str_add(out, data, bytes);
@@ -331,6 +338,7 @@ static void write_trajectory(const ares_trajectory *x, const ares_row *data_row,
     put(out, x->details.data, x->details.len);
     for (int32_t r = 0; r < x->n_rows; r++) {
         const ares_trajectory_row *y = &x->rows[r];
+        /* the data row's prompt is known to the reader by its id and is not written again */
         bool own = data_row && y->prompt == data_row->prompt;
         int32_t of_row[2] = { own ? OWN_PROMPT : y->prompt_len, y->n_tokens };
         put(out, of_row, sizeof of_row);
@@ -359,6 +367,7 @@ typedef struct reader {
     bool bad;
 } reader;
 
+/* The next bytes, checked against the end: they may come from a damaged file. */
 static void take(reader *r, void *out, size_t bytes)
 {
     r->bad = r->bad || bytes > r->in.len;
@@ -415,6 +424,7 @@ static void read_trajectory(reader *r, ares_trajectory *x)
 #define TAKE_COLUMN(type, name, stage, doc) \
     take(r, &present, 1);                   \
     if (present) y->name = take_array(r, y->n_tokens, sizeof *y->name);
+/* columns that every answer has, where ares_batch_fill reads without asking */
 #define IS_RECORDED(type, name, stage, doc) r->bad = r->bad || !y->name;
         ARES_BATCH_SAMPLED(TAKE_COLUMN)
         ARES_BATCH_RECORDED(IS_RECORDED)
@@ -430,6 +440,7 @@ int ares_group_read(ares_view *in, ares_arena *arena, ares_group *x, int64_t *ro
     int64_t head[2];
     *x = (ares_group){ 0 };
     take(r, &made_by, sizeof made_by);
+    /* another list of fields would shift all that follows, and most bytes would still "fit" */
     if (!r->bad && made_by != layout())
         return ares_fail(ARES_EFORMAT, "data: an answered prompt was written with other fields; it "
                                        "is of another version of this program");

@@ -23,6 +23,7 @@ static const char *digits_back(const char *text, const char *end, char stop)
     return end > text && end[-1] == stop ? end : NULL;
 }
 
+/* "a.jsonl@[5:10]" -> 5, 10 and the length of "a.jsonl"; "a.jsonl@[:10]" has no first. */
 path_rows path_slice(const char *path, size_t *length)
 {
     const char *end = path + strlen(path), *last, *first;
@@ -38,6 +39,7 @@ path_rows path_slice(const char *path, size_t *length)
     return s;
 }
 
+/* "data/math.train.jsonl.gz@[:100]" -> "math.train" */
 ares_view path_name(const char *path)
 {
     size_t length;
@@ -53,6 +55,7 @@ ares_view path_name(const char *path)
     return name;
 }
 
+/* An ending alone (".json") is no name: something must stand before it. */
 static bool path_ends(const char *path, const char *end)
 {
     size_t n = strlen(path), m = strlen(end);
@@ -90,6 +93,7 @@ static size_t shard_number(const char *s)
 static ares_view split_in(ares_view part)
 {
     ares_view found = { NULL, 0 };
+    /* words are runs of letters: "my_test-v2" -> my, test, v */
     for (size_t i = 0; i < part.len;) {
         size_t n = 0;
         while (i + n < part.len && isalpha((unsigned char)part.data[i + n])) n++;
@@ -104,6 +108,7 @@ static ares_view split_in(ares_view part)
 static ares_view split_of(const char *file)
 {
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    /* "train-00000-of-00003.parquet" -> "train"; a split with any name may have shards */
     for (const char *p = name; (p = strchr(p, '-')); p++)
         if (p > name && shard_number(p))
             return split_called((ares_view){ name, (size_t)(p - name) });
@@ -143,6 +148,7 @@ static void list_folder(const char *folder, const char *inside, int depth, listi
     ares_str path = { 0 }, name = { 0 };
     DIR *dir = opendir(*inside ? ares_path_join(&path, folder, inside) : folder);
     for (struct dirent *e; dir && (e = readdir(dir));) {
+        /* hidden files, and .cache of downloads */
         if (e->d_name[0] == '.') continue;
         ares_str_clear(&name);
         ares_str_addf(&name, "%s%s%s", inside, *inside ? "/" : "", e->d_name);
@@ -172,6 +178,7 @@ static bool has_configurations(const char *folder)
     if (ares_file_exists(path.data) && ares_file_read(path.data, &text) == ARES_OK) {
         ares_view card = ares_str_view(&text);
         int64_t end = ares_view_find(card, ARES_VIEW("\n---"), 3), at;
+        /* only the YAML header, between lines of "---", counts */
         card.len = card.len > 3 && !memcmp(card.data, "---", 3) && end > 0 ? (size_t)end : 0;
         several = (at = ares_view_find(card, key, 0)) >= 0 &&
                   ares_view_find(card, key, (size_t)at + key.len) >= 0;
@@ -218,6 +225,7 @@ static int each_of_folder(const char *path, const char *split, path_file *f, voi
         ares_str_add_z(&splits, n++ ? ", " : "");
         ares_str_add_view(&splits, own);
     }
+    /* what an error offers as an example: train where there is one */
     const char *train = n > 1 ? strstr(splits.data, "train") : NULL,
                *one = train ? train : splits.data;
     if (!l.n)
@@ -230,11 +238,13 @@ static int each_of_folder(const char *path, const char *split, path_file *f, voi
                        "data: %s: the data set has several configurations, each in a folder; name "
                        "one of them, as in %s/%.*s",
                        path, path, (int)strcspn(l.names[0], "/"), l.names[0]);
+    /* training on a test split by mistake is worse than having to name one */
     else if (!split && n > 1)
         rc = ares_fail(ARES_ECONFIG,
                        "data: %s: the folder has several splits (%s); name one: %s@%.*s", path,
                        splits.data, path, (int)strcspn(one, ","), one);
     for (int i = 0; i < l.n && rc == ARES_OK; i++) {
+        /* in a folder where no file names a split, all of them are train */
         ares_view own = named ? split_of(l.names[i]) : ARES_VIEW("train");
         if (split && !ares_view_eq(own, split_called(ares_view_of(split)))) continue;
         read++;
@@ -335,6 +345,7 @@ typedef struct reader {
     int64_t answered; /* rows whose conversation ended with an answer */
 } reader;
 
+/* Whether the slice leaves out row number `at` of the path, counted over all its files. */
 static bool is_left_out(const path_rows *s, int64_t at)
 {
     return (s->has_first && at < s->first) || (s->has_end && at >= s->end);
@@ -530,6 +541,7 @@ static int read_file(ares_dataset *d, const ares_row_file *file, int32_t part,
     ares_row_file own = *file; /* of the data set's life */
     if (own.source) own.source = ares_arena_copy(&d->arena, own.source, strlen(own.source));
     r.from = &own;
+    /* the limit is per path, the count is of the whole data set */
     r.last = file->limit ? before + file->limit : INT64_MAX;
     r.slice = path_slice(file->path, &length);
     const char *path = ares_arena_copy(&d->arena, file->path, length);
@@ -580,6 +592,7 @@ int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need
     return load(files, cfg, NULL, need_answer, out);
 }
 
+/* A path_file: mixes a file's name and bytes into the hash. Folders do not count: data may move. */
 static int add_file(void *ctx, const char *path)
 {
     uint64_t *h = ctx;
@@ -605,6 +618,7 @@ int ares_dataset_load_rows(const ares_texts *files, const char *const *keys, are
     return load(files, NULL, keys, false, out);
 }
 
+/* Arenas that already exist stay: rows point into them. */
 ares_arena *ares_dataset_arenas(ares_dataset *d, const ares_pool *pool)
 {
     int n = ares_pool_threads(pool);
@@ -633,6 +647,7 @@ const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i)
     return &d->rows[i];
 }
 
+/* Ids are places in the list, so the rows that stay get new ones. */
 void ares_dataset_keep(ares_dataset *d, const bool *keep)
 {
     int64_t kept = 0;

@@ -34,6 +34,7 @@ static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t ste
 {
     *weight = 1;
     if (!c->weights) return ARES_OK;
+    /* a constant, or a schedule of the step */
     int rc = ares_scheduled_at(c->weights[part], step, weight);
     if (rc != ARES_OK) return ares_fail_in(rc, "weight of '%s'", c->names[part]);
     if (isfinite(*weight)) return ARES_OK;
@@ -59,6 +60,7 @@ static int check_weights(const ares_curriculum *c, int64_t step)
                      "at step %lld no data set has a weight above 0; let one be positive",
                      (long long)step);
 }
+/* Tries the schedules before a run begins: a weight that fails at step 9,000 fails now. */
 static void check_steps(ares_config *cfg, const ares_curriculum *c, int64_t steps)
 {
     bool weights = c->weights, caps = c->caps;
@@ -89,6 +91,7 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
     int64_t n;
     *out = (ares_curriculum){ .by_rollout = strcmp(o->step_unit, "rollout") == 0 };
     ares_config_check_schedules(cfg, schedules);
+    /* no option of the curriculum is set: the run draws from a plain data set */
     if (!o->names.count && o->weights->type == ARES_JSON_NULL &&
         o->reward_caps->type == ARES_JSON_NULL)
         return;
@@ -101,6 +104,7 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
         return;
     }
     out->names = o->names.items;
+    /* without names, those of the files */
     if (!o->names.count) {
         const char **names = ares_config_alloc(cfg, (size_t)files->count * sizeof *names);
         for (int64_t i = 0; i < files->count; i++) {
@@ -136,6 +140,7 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
 int ares_curriculum_caps(const ares_curriculum *c, int64_t step, double *caps)
 {
     for (int64_t i = 0; i < c->n; i++) {
+        /* NaN: no cap */
         caps[i] = NAN;
         int rc = c->caps ? ares_scheduled_at(c->caps[i], step, &caps[i]) : ARES_OK;
         if (rc != ARES_OK)
@@ -191,6 +196,7 @@ int mixture_distribute(const double *weights, int parts, int64_t n, int64_t *cou
         left -= counts[i];
     }
     counts[parts - 1] = ARES_MAX(left, 0);
+    /* shares that round up may be too much: 3 prompts by 1:1:0 are 2 + 2 + 0 */
     for (int i = parts - 2; i >= 0 && left < 0; i--) {
         int64_t taken = ARES_MIN(counts[i], -left);
         counts[i] -= taken;
@@ -232,6 +238,7 @@ static int share(void *state, int64_t n, int64_t *step, ares_share *out)
 {
     mixture *m = state;
     const ares_curriculum *c = m->curriculum;
+    /* curriculum.step_unit: a step may fetch several times, where groups are filtered */
     *step = c->by_rollout ? m->training_step : m->fetches;
     double *weights = ares_malloc((size_t)m->n * sizeof *weights);
     int64_t *counts = ares_malloc((size_t)m->n * sizeof *counts);
@@ -259,6 +266,7 @@ static int next_of(void *state, int which, int64_t n, ares_drawn *out)
     if (n) p->ahead = m->next_draw - p->drawn;
     for (int64_t i = 0; i < n; i++) {
         make_order(m, p);
+        /* the epoch of this part is over; the other parts are in epochs of their own */
         if (p->offset >= p->order_rows) {
             p->epoch++;
             p->offset = 0;
@@ -307,6 +315,7 @@ static int64_t epoch(const void *state)
     return drawn / count(state);
 }
 
+/* Draws of an epoch: the rows that are left by the prompts of a draw. */
 static int64_t epoch_draws(const void *state)
 {
     const mixture *m = state;
@@ -317,6 +326,7 @@ static void skip(void *state, int64_t id)
 {
     mixture *m = state;
     if (m->skipped[id] != LOADER_KEPT) return;
+    /* out of the next epoch on, so that the order of this one stays */
     m->skipped[id] = m->parts[row(m, id)->part].epoch;
     m->n_skipped++;
 }
@@ -358,6 +368,7 @@ static void save(const void *state, ares_str *json)
     ares_json_end(json, ']');
 }
 
+/* Parts are told apart by name: with --force their files may be listed in another order. */
 static ares_view name_of(const ares_json *saved)
 {
     const ares_json *name = ares_json_get(saved, "name");
@@ -424,6 +435,7 @@ static int read_part(const mixture *m, int i, const ares_json *json, bool other_
         if (good && pair->items[0].integer < rows)
             skips[pair->items[0].integer] = pair->items[1].integer;
     }
+    /* with --force the files may have changed: the place stays as far as there are rows */
     p->rows = rows;
     p->offset = ARES_MIN(p->offset, rows);
     return good ? ARES_OK

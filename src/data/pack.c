@@ -32,6 +32,7 @@ typedef struct work {
     int64_t k;
 } work;
 
+/* Ascending; equal weights by index, so that every rank sorts alike. */
 static int by_weight(const void *a, const void *b)
 {
     const item *x = a, *y = b;
@@ -67,6 +68,7 @@ static bool wider(const work *w, int64_t a, int64_t b)
     return dx != dy ? dx > dy : compare_sets(w, &x[0], &y[0]) > 0;
 }
 
+/* Restores a binary heap of state numbers with the widest state at 0. */
 static void sift_down(const work *w, int64_t *heap, int64_t n, int64_t at)
 {
     for (;;) {
@@ -98,6 +100,7 @@ static void difference(work *w, int64_t *heap, int64_t states)
             a[i].count += from->count;
             a[i].sum += from->sum;
         }
+        /* the merged state goes back into the heap by its new width */
         sort_sets(w, a);
         heap[0] = first;
         sift_down(w, heap, states, 0);
@@ -118,6 +121,7 @@ int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_s
         if (weight[i] < 0)
             return ares_fail(ARES_EFORMAT, "data: balance: row %lld: length = %lld: below 0",
                              (long long)i, (long long)weight[i]);
+    /* equal_size: a state begins with k items, one per set, and merging keeps sizes equal */
     int64_t states = equal_size ? n / k : n, *heap = ares_malloc((size_t)states * sizeof *heap);
     item *items = ares_malloc((size_t)n * sizeof *items);
     work w = { .items = items,
@@ -162,6 +166,7 @@ void ares_balance_order(const int64_t *length, int64_t n, int64_t *order)
     item *items = ares_malloc((size_t)(n + 1) * sizeof *items);
     for (int64_t i = 0; i < n; i++) items[i] = (item){ i, length[i] };
     qsort(items, (size_t)n, sizeof *items, by_weight);
+    /* weights 1 2 3 4 5 6 -> 1 3 5 6 4 2: long rows in the middle, neighbours alike */
     for (int64_t i = 0; i < n; i++) order[i % 2 ? n - 1 - i / 2 : i / 2] = items[i].index;
     ares_free(items);
 }
@@ -171,6 +176,7 @@ void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int6
 {
     int64_t *sums = ares_calloc((size_t)k * 2, sizeof *sums), *parts = sums + k, total = 0;
     for (int64_t i = 0; i < n; i++) {
+        /* what a division in order would give, to compare with */
         sums[i * k / n] += length[i];
         parts[part[i]] += length[i];
         total += length[i];
@@ -206,6 +212,7 @@ typedef struct part_cost {
     int64_t part;
 } part_cost;
 
+/* Descending by attention's work; of equal ones the larger first index comes first. */
 static int by_cost(const void *a, const void *b)
 {
     const part_cost *x = a, *y = b;
@@ -270,6 +277,7 @@ static int64_t own_tokens(const ares_batch *b, int64_t r)
     return trains(b, r) ? row_len(b, r) - 1 : row_len(b, r) > 0;
 }
 
+/* The end of the group that the row is in, by bisection. */
 static int64_t group_end(const ares_batch *b, int64_t row)
 {
     int64_t lo = 0, hi = b->groups;
@@ -284,6 +292,7 @@ static int64_t group_end(const ares_batch *b, int64_t row)
 static bool same_prompt(const ares_batch *b, int64_t row, int64_t other)
 {
     const ares_sample *x = &b->samples[row], *y = &b->samples[other];
+    /* equal ids with other pictures are other prompts, since placeholders look alike */
     return x->prompt_len == y->prompt_len && x->row_media == y->row_media &&
            (x->prompt == y->prompt ||
             memcmp(x->prompt, y->prompt, (size_t)x->prompt_len * sizeof *x->prompt) == 0);
@@ -315,6 +324,7 @@ int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t ma
             tokens += own_tokens(b, r) + (fed ? b->samples[r].prompt_len : 0);
         }
         int64_t outs = b->row_start[next] - b->row_start[row];
+        /* a unit that does not fit begins a new micro-batch, even where it is too large alone */
         if (n && out[n - 1].tokens + tokens <= max_tokens) {
             out[n - 1].end = next;
             out[n - 1].tokens += tokens;
@@ -456,6 +466,7 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
     for (int64_t i = 0; i < m->n; i++)
         at = put_run(&p, b, &m->runs[i], share, share && shares_with_last(b, m->runs, i) ? at : -1,
                      arena);
+    /* segment i is [start[i], start[i + 1]) */
     p.start[p.n_seg] = p.rows;
     ARES_ASSERT(p.rows == m->tokens && p.n_out == m->out);
     *out = (ares_packed){ .rows = p.rows,
@@ -526,6 +537,7 @@ static int even_parts(const int64_t *tokens, int64_t n, int64_t max_tokens, int6
         length += tokens[i];
         cut[i] = cuts - 1;
     }
+    /* a quarter of the parts that are missing at a time: few tries, and seldom one too many */
     for (; cuts < n && least < cuts; least = *k + ARES_MAX((cuts - *k) / 4, 1)) {
         ARES_TRY(balance_micro_batches(tokens, n, max_tokens, least, k, part));
         if (*k > cuts) break;

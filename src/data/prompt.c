@@ -26,6 +26,7 @@ int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int
                           const char *message, ares_unseen *n)
 {
     enum { SHOWN = 5 }; /* unreadable rows that are named in the log; the rest is counted */
+    /* an image of a side of 200 times the other is dropped as prompts that are too long are */
     if (rc == ARES_ELIMIT && e->cfg->filter_overlong_prompts) return n->thin++, ARES_OK;
     if (!e->cfg->filter_unreadable_media)
         return ares_fail(rc, "data: %s:%lld: %s", row->file, (long long)row->line, message);
@@ -85,6 +86,7 @@ int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **
         }
     }
     for (int64_t i = 0; e->chat && more && i < kwargs->count; i++)
+        /* Jinja itself is silent about variables that nothing reads: a typo would go unseen */
         if (!ares_chat_reads(e->chat, kwargs->members[i].key))
             ares_warn("data: data.chat_template_kwargs: the chat template reads no '%.*s'; it has "
                       "no effect",
@@ -111,6 +113,7 @@ const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e)
     return e->chat;
 }
 
+/* data.format_prompt applied to a string prompt; the text itself where there is none. */
 int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out)
 {
     if (e->format) return ares_format_prompt_render(e->format, text, out);
@@ -135,6 +138,7 @@ static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view 
     if (answer.len) memcpy(text + before, answer.data, answer.len);
     text[before + answer.len] = 0;
     *joined = (ares_json){ .type = ARES_JSON_STRING, .text = { text, before + answer.len } };
+    /* members may be shared with the row, which other answers read: they are copied */
     ares_json_member *members = ares_arena_alloc(arena, (size_t)message->count * sizeof *members);
     for (int64_t i = 0; i < message->count; i++) {
         members[i] = message->members[i];
@@ -156,6 +160,7 @@ const ares_json *ares_prompt_variables(const ares_json *row, const ares_json *me
     out->members = m;
     m[out->count++] = (ares_json_member){ ARES_VIEW("messages"), messages };
     if (ready.data) m[out->count++] = (ares_json_member){ ready, &yes };
+    /* the row's own keys (tools, documents ..) are variables of the template, too */
     for (int64_t i = 0; i < row->count; i++) {
         bool kept = true;
         for (int k = 0; k < ARES_COUNT(own); k++)
@@ -175,6 +180,7 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
         (ares_json){ .type = ARES_JSON_ARRAY,
                      .items = ares_arena_calloc(arena, (size_t)(given ? prompt->count : 2) + 1,
                                                 sizeof *messages) };
+    /* a list is taken as it is; a string becomes a message of the user */
     if (given) {
         memcpy((ares_json *)messages->items, prompt->items, (size_t)prompt->count * sizeof *prompt);
         messages->count = prompt->count;
@@ -189,6 +195,7 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
             row_add_message(messages, "system", ares_view_of(e->cfg->system_prompt), arena);
         row_add_message(messages, "user", kept, arena);
     }
+    /* where the last message is the assistant's, the answer continues it */
     ares_view ready = ares_chat_prompt_variable(messages);
     if (answer && ares_view_is(ready, "continue_final_message"))
         ARES_TRY(extend_last(e, messages, *answer, arena));
@@ -235,6 +242,7 @@ static int encode(const encode_job *j, int64_t i, int worker, ares_arena *arena,
         ares_tokenizer_encode(e->tokenizer, ares_str_view(&s->text), e->chat == NULL, &s->ids));
     int rc = ares_prompt_see(e, &media, &j->arenas[worker], &s->ids, &s->row_media);
     if (rc == ARES_OK) rc = ares_prompt_try_media(e, s->row_media);
+    /* faults of media alone may be forgiven (data.filter_unreadable_media) */
     s->unseen = rc != ARES_OK;
     ARES_TRY(rc);
     return s->ids.n ? ARES_OK : ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
@@ -256,6 +264,7 @@ static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, i
     const ares_data_config *cfg = e->cfg;
     int64_t kept = 0, longest = 0, turned = 0;
     ares_unseen left_out = { 0 };
+    /* in the order of rows, so that the first fault is the same for any number of threads */
     *dropped = 0;
     for (int64_t i = 0; i < d->count; i++) {
         ares_row *row = &d->rows[i];
@@ -295,6 +304,7 @@ static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, i
     if (turned)
         ares_warn("data: %lld images have EXIF data that ask for a turn; they are read as stored",
                   (long long)turned);
+    /* no prompt was measured: each row went for its media */
     if (kept == 0 && !longest)
         return ares_fail(ARES_EFORMAT,
                          "data: %s: no row is left of %lld, because of their images "
@@ -317,6 +327,7 @@ static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, i
 void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
                              const char *messages_key)
 {
+    /* keys that people put beside messages and expect the model to see */
     static const char *const offered[] = { "tools", "documents", "system" };
     int64_t of_messages = 0;
     for (int k = 0; k < ARES_COUNT(offered); k++) {
@@ -367,6 +378,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
     encode_job job = { e, d, ares_dataset_arenas(d, pool), slots };
     ares_pool_run(pool, n, encode_row, &job);
     int rc = collect(d, e, slots, dropped);
+    /* also after a failure: other rows may have been encoded */
     for (int64_t i = 0; i < n; i++) {
         ares_str_fini(&slots[i].text);
         ares_ids_fini(&slots[i].ids);
@@ -391,6 +403,7 @@ static int messages_of(const ares_json **v, const char *key, ares_arena *arena)
     return ares_row_messages(list, key, arena, v);
 }
 
+/* "4" -> "4"; [.., {"role": "assistant", "content": "4"}] -> "4" */
 static int text_of_answer(const ares_json *v, const char *key, ares_view *out)
 {
     const ares_json *last = v->type == ARES_JSON_ARRAY && v->count ? &v->items[v->count - 1] : v;
@@ -413,6 +426,7 @@ int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena
 {
     const ares_json *won = ares_row_at(row, o->chosen_key),
                     *lost = ares_row_at(row, o->rejected_key);
+    /* a row with one of the two compares nothing, and is counted as absent */
     *there = is_there(won) && is_there(lost);
     if (!*there) return ARES_OK;
     ARES_TRY(messages_of(&won, o->chosen_key, arena));
@@ -458,6 +472,7 @@ static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, cons
     const ares_json *list = ares_row_at(row, key), *prompt = ares_row_at(row, e->cfg->prompt_key);
     const char *system = e->cfg->system_prompt;
     ARES_TRY(messages_of(&list, key, arena));
+    /* n: messages before the answer */
     int64_t n = list->count - 1, i = 0;
     if (list->type != ARES_JSON_ARRAY || n < 1) return ARES_OK;
     bool same; /* i: the first message that differs */
@@ -526,6 +541,7 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     ares_arena_fini(&arena);
     ares_str_fini(&text);
     if (rc != ARES_OK) return rc;
+    /* a chat template writes the end itself; plain text needs it, as sampled answers have it */
     int32_t eos = j->o->eos;
     if (ids->n && !j->e->chat && eos >= 0 && ids->ids[ids->n - 1] != eos) {
         ids->ids = ares_realloc(ids->ids, (size_t)(ids->n + 1) * sizeof *ids->ids);
@@ -535,6 +551,7 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     /* the prompt's ids change where its end and the answer's beginning become one token */
     s->merged |= ids->n < row->prompt_len ||
                  memcmp(ids->ids, row->prompt, (size_t)row->prompt_len * sizeof *ids->ids) != 0;
+    /* cut at the end, as a sampled answer is */
     s->shortened |= ids->n > j->o->max_length;
     ids->n = ARES_MIN(ids->n, j->o->max_length);
     a->prompt_len = row->prompt_len;
@@ -586,6 +603,7 @@ static void keep(ares_pairs *out, int64_t i, const pair_slot *s, bool without_sp
      */
     bool equal = !s->no_room && s->ids[0].n == s->ids[1].n &&
                  memcmp(s->ids[0].ids, s->ids[1].ids, (size_t)s->ids[0].n * sizeof(int32_t)) == 0;
+    /* VAPOR compares only what lies between the tags, so both answers need them */
     bool spans = s->at[0].span_end > s->at[0].span && s->at[1].span_end > s->at[1].span;
     c->equal += equal;
     c->without_span += !s->no_room && !equal && !spans;

@@ -10,6 +10,7 @@
 
 /* What a row must have. A fault names its file and line, and the option that names the key. */
 
+/* "extra.choices[-1].text" -> the text of the last choice; NULL where a step leads nowhere. */
 const ares_json *ares_row_at(const ares_json *row, const char *path)
 {
     const ares_json *v = ares_json_get(row, path); /* a key may hold dots itself */
@@ -24,11 +25,11 @@ const ares_json *ares_row_at(const ares_json *row, const char *path)
             char *end = NULL;
             long long i = *p == '[' ? strtoll(p + 1, &end, 10) : 0;
             if (*p != '[' || end == p + 1 || *end != ']' || v->type != ARES_JSON_ARRAY) return NULL;
-            if (i < 0) i += v->count;
+            if (i < 0) i += v->count; /* as in Python: -1 is the last */
             v = i >= 0 && i < v->count ? &v->items[i] : NULL;
             p = end + 1;
         }
-        if (*p == '.' && !*++p) return NULL;
+        if (*p == '.' && !*++p) return NULL; /* "a." names nothing */
     }
     return v;
 }
@@ -49,6 +50,7 @@ static void add_keys(const ares_json *object, const char *before, int *n, ares_s
     }
 }
 
+/* Names the keys that the row has, since most such faults are a key under another name. */
 int ares_row_lacks(const ares_json *row, const char *what, const char *option)
 {
     ares_str keys = { 0 };
@@ -67,6 +69,7 @@ static int missing_key(const char *file, int64_t line, const char *option, const
     char what[130], of_null[80];
     bool null = ares_row_at(row, key) != NULL; /* a value would have been taken */
     snprintf(what, sizeof what, null ? "null as its '%.100s'" : "no key '%.100s'", key);
+    /* the key may be right and this row alone without a value: offer that first */
     snprintf(of_null, sizeof of_null, "a value there, or %s", option);
     if (null) option = of_null;
     return ares_fail_in(ares_row_lacks(row, what, option), "data: %s:%lld", file, (long long)line);
@@ -141,6 +144,7 @@ int row_check(const ares_data_config *cfg, const char *file, int64_t line, const
  * files sees our form alone.
  */
 
+/* The string under the key; data NULL where there is none, or a value of another type. */
 static ares_view string_of(const ares_json *row, const char *key)
 {
     const ares_json *v = ares_json_get(row, key);
@@ -165,6 +169,7 @@ static int add_role(const ares_json *message, const char *key, int64_t i, ares_a
     ares_view from = string_of(message, "from");
     const ares_json *value = ares_json_get(message, "value");
     int k = 0;
+    /* unknown speakers are refused: a guess would turn an answer into part of a prompt */
     while (k < ARES_COUNT(roles) && !ares_view_is(from, roles[k].from)) k++;
     if (k == ARES_COUNT(roles) || !value)
         return ares_fail(ARES_EFORMAT,
@@ -245,6 +250,7 @@ static int adopt_sharegpt(const ares_json *row, const char *key, const ares_json
     static const char *const taken[] = { "system", NULL }, *const none[] = { NULL };
     ares_view system = string_of(row, "system");
     ARES_TRY(ares_row_messages(list, key, arena, &list));
+    /* two texts of the system could say different things, so one has to go */
     bool own = ares_view_is(string_of(&list->items[0], "role"), "system");
     if (system.len && own)
         return ares_fail(ARES_EFORMAT,
@@ -255,7 +261,7 @@ static int adopt_sharegpt(const ares_json *row, const char *key, const ares_json
         ares_json *all = new_list(list->count + 1, arena);
         row_add_message(all, "system", system, arena);
         memcpy((ares_json *)all->items + 1, list->items, (size_t)list->count * sizeof *list);
-        all->count += list->count;
+        all->count += list->count; /* row_add_message has counted the first */
         list = all;
     }
     *out = with(row, key, list, system.data ? taken : none, arena);
@@ -263,6 +269,7 @@ static int adopt_sharegpt(const ares_json *row, const char *key, const ares_json
 }
 
 /* ---------------------------------------------------------------- Alpaca */
+/* 'instruction' alone is also the key of plain prompts: an answer beside it tells the two apart. */
 bool ares_row_is_alpaca(const ares_json *row)
 {
     return string_of(row, "instruction").data &&
@@ -279,6 +286,7 @@ static int adopt_alpaca(const ares_json *row, const char *key, ares_arena *arena
     if (is_there(history) && history->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "'history' is no list of questions with their answers");
     if (input.len) {
+        /* "Translate:" and "good day" -> "Translate:\ngood day" */
         size_t before = first.len ? first.len + 1 : 0;
         char *joined = ares_arena_calloc(arena, before + input.len + 1, 1);
         if (before) memcpy(joined, first.data, first.len), joined[before - 1] = '\n';
@@ -287,6 +295,7 @@ static int adopt_alpaca(const ares_json *row, const char *key, ares_arena *arena
     }
     ares_json *prompt = ares_arena_calloc(arena, 1, sizeof *prompt);
     *prompt = (ares_json){ .type = ARES_JSON_STRING, .text = text };
+    /* [["question", "answer"], ..], the oldest first */
     bool turns = is_there(history) && history->count;
     if (system.len || turns) {
         prompt = new_list(2 + (turns ? 2 * history->count : 0), arena);
@@ -315,6 +324,7 @@ int ares_row_adopt(const ares_json *row, const char *key, bool prompt, ares_aren
     *out = row;
     if (is_there(v) && v->type == ARES_JSON_ARRAY && v->count && is_of_sharegpt(&v->items[0]))
         return adopt_sharegpt(row, key, v, arena, out);
+    /* data.prompt_key=instruction asks for Alpaca; with another key that has a value it is not */
     bool alpaca = strcmp(key, "instruction") == 0 ? v && v->type == ARES_JSON_STRING
                                                   : !is_there(v) && ares_row_is_alpaca(row);
     return prompt && alpaca ? adopt_alpaca(row, key, arena, out) : ARES_OK;

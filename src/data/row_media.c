@@ -158,6 +158,7 @@ int row_media_of(const ares_media_rules *r, const ares_media *media, const int32
     return ARES_OK;
 }
 
+/* Tokens after the row's own (its response) go on from the highest position, on all three axes. */
 void ares_media_position(const ares_row_media *s, int32_t i, int32_t *t, int32_t *h, int32_t *w)
 {
     bool inside = s && i < s->n;
@@ -193,10 +194,12 @@ static const char *const places[] = { "url", "path", "base64" };
 static const ares_json *entry_of(const ares_json *part, const part_kind *k)
 {
     const ares_json *v = ares_json_get(part, k->name);
+    /* {"image": ..}, or {"image_url": {"url": ..}} as OpenAI has it, or a key of `places` */
     if (!is_there(v)) v = ares_json_get(part, k->url);
     if (v && v->type == ARES_JSON_OBJECT && ares_json_get(v, "url")) v = ares_json_get(v, "url");
     for (int i = 0; i < ARES_COUNT(places) && !is_there(v); i++) v = ares_json_get(part, places[i]);
     if (is_there(v)) return v;
+    /* the part itself is an entry: {"type": "video", "frames": [..], "sample_fps": 2} */
     return k == &part_kinds[VIDEO] && ares_json_get(part, "frames") ? part : NULL;
 }
 
@@ -221,6 +224,7 @@ static const ares_json *entries_of(const ares_json *messages, const part_kind *k
     bool given = messages && messages->type == ARES_JSON_ARRAY;
     for (int64_t i = 0; given && i < messages->count; i++) {
         const ares_json *content = ares_json_get(&messages->items[i], "content");
+        /* a content that is a string has marks instead, which parts_of finds */
         if (!content || content->type != ARES_JSON_ARRAY) continue;
         for (int64_t p = 0; p < content->count; p++) {
             const ares_json *part = &content->items[p],
@@ -255,6 +259,7 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                              "both '%s' and parts of messages name %ss; name them in one place",
                              keys[k], part_kinds[k].name);
         *to[k] = list ? list : parts;
+        /* a row with "image" under a data.image_key of "images" is likely a mistake: remember it */
         bool other = keys[k] && strcmp(keys[k], part_kinds[k].name) != 0;
         if (*to[k] || !other || !is_there(ares_json_get(row, part_kinds[k].name))) continue;
         out->unread = part_kinds[k].name;
@@ -289,6 +294,7 @@ int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_medi
 }
 
 /* ------------------------------------------------------------------ strings -> parts */
+/* An empty object with room for so many members, which `member` appends. */
 static ares_json *object(ares_arena *arena, int64_t members)
 {
     ares_json *j = ares_arena_calloc(arena, 1, sizeof *j);
@@ -312,6 +318,7 @@ static int64_t find_mark(ares_view text, size_t at, const ares_prompt_media *m,
     int64_t first = -1;
     for (int k = 0; k < KINDS; k++) {
         int64_t found = has[k] ? ares_view_find(text, ares_view_of(part_kinds[k].mark), at) : -1;
+        /* a mark of a kind that the row lacks is text that somebody wrote */
         if (found < 0 || (first >= 0 && found > first)) continue;
         first = found;
         *which = &part_kinds[k];
@@ -319,6 +326,7 @@ static int64_t find_mark(ares_view text, size_t at, const ares_prompt_media *m,
     return first;
 }
 
+/* "<image>How many?" -> [{"type": "image"}, {"type": "text", "text": "How many?"}] */
 /* The text with each mark turned to a part of its own, and the texts between them to others. */
 static const ares_json *parts_of(ares_view text, const ares_prompt_media *m, ares_arena *arena)
 {
@@ -402,6 +410,7 @@ int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ar
     ARES_TRY(ares_prompt_check_media(e, m));
     if (!e->row_media) return ARES_OK;
     int64_t images = m->images ? m->images->count : 0;
+    /* videos are not limited: a row has few */
     if (e->limit_images && images > e->limit_images)
         return ares_fail(ARES_EFORMAT,
                          "%lld images, and worker.rollout.limit_images allows %lld; raise it, or "
@@ -414,6 +423,7 @@ int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ar
     if (rc == ARES_OK)
         rc = media_expand(e->row_media, media, ids->ids, ids->n, (const int64_t(*)[2])ids->offsets,
                           &expanded);
+    /* ids and positions count in int32, with room for a response */
     if (rc == ARES_OK && expanded.n > INT32_MAX / 4)
         rc = ares_fail(ARES_ELIMIT, "%lld tokens of images and videos", (long long)expanded.n);
     if (rc == ARES_OK && media->n)

@@ -32,6 +32,7 @@ static answers *answers_new(ares_view bytes)
     return a;
 }
 
+/* One user less; the last one frees. */
 static void answers_drop(answers *a)
 {
     if (a && !--a->users) ares_free(a);
@@ -48,6 +49,7 @@ static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id, int64_t
 {
     int64_t at = s->n_returned++;
     s->returned = ares_realloc(s->returned, (size_t)s->n_returned * sizeof *s->returned);
+    /* by insertion: prompts are given back nearly in order */
     for (; at > 0 && s->returned[at - 1].draw > draw; at--) s->returned[at] = s->returned[at - 1];
     s->returned[at] = (returned_prompt){ .draw = draw, .id = id, .local = local };
     return &s->returned[at];
@@ -98,6 +100,7 @@ static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, 
     for (int64_t i = 0; i < s->n_returned; i++) {
         bool wanted =
             rc == ARES_OK && *taken < n && ares_source_row(s, s->returned[i].id)->part == part;
+        /* what stays moves up in place, in order */
         if (wanted) rc = take(s, i, arena, &out[*taken]);
         if (wanted && rc == ARES_OK) {
             answers_drop(s->returned[i].partial);
@@ -135,6 +138,7 @@ int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *o
     if (s->kind->share) return next_of_parts(s, n, arena, out);
     int64_t draw = s->kind->draw(s->state), missing = n - s->n_returned;
     if (missing > 0) {
+        /* whole draws: what is more than missing waits for the next call */
         int64_t fresh = (missing + draw - 1) / draw * draw;
         ares_drawn *drawn = ares_arena_alloc(arena, (size_t)fresh * sizeof *drawn);
         ARES_TRY(s->kind->next(s->state, fresh, drawn));
@@ -148,6 +152,7 @@ int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *o
 
 void ares_source_give_back(ares_source *s, const ares_group *g)
 {
+    /* without parts the number within the part is the draw number */
     int64_t local = s->kind->share ? g->local : g->draw;
     ares_str bytes = { 0 };
     ares_group_write(g, &bytes);
@@ -203,6 +208,7 @@ void ares_source_take_snapshot(const ares_source *s, ares_source_snapshot *out)
     if (!s->n_returned) return;
     out->returned = ares_malloc((size_t)s->n_returned * sizeof *out->returned);
     memcpy(out->returned, s->returned, (size_t)s->n_returned * sizeof *out->returned);
+    /* the bytes are shared, not copied: they may be many megabytes */
     for (int64_t i = 0; i < out->n_returned; i++)
         if (out->returned[i].partial) out->returned[i].partial->users++;
 }
@@ -221,6 +227,7 @@ void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json)
         ares_json_write_i64(ares_json_key(json, "row"), x->id);
         if (p->parts) ares_json_write_i64(ares_json_key(json, "local"), x->local);
         ares_str_add_char(ares_json_key(json, "answers"), '"');
+        /* through a buffer: appending digit by digit is slow for long answers */
         for (size_t k = 0; k < bytes.len; k++) {
             pairs[n++] = hex[(uint8_t)bytes.data[k] >> 4];
             pairs[n++] = hex[(uint8_t)bytes.data[k] & 15];
@@ -277,10 +284,12 @@ static int load_returned(const ares_json *state, const ares_json *json, bool oth
     ares_view text;
     int rc = ARES_OK;
     bool good = is_count(draw, INT64_MAX) && is_count(row, INT64_MAX) && is_count(local, INT64_MAX);
+    /* the row's id in this run, where the data sets may be others (--force) */
     int64_t id = !good               ? ARES_ROW_NONE
                  : into->kind->moved ? into->kind->moved(into->state, state, row->integer)
                                      : row->integer;
     bool there = id >= 0 && id < ares_source_count(into);
+    /* its row is gone, so the prompt is, too */
     if (good && !there && (id == ARES_ROW_GONE || other_rows)) return ARES_OK;
     if (!there)
         return ares_fail(ARES_EFORMAT,
@@ -355,6 +364,7 @@ int ares_source_gids(const ares_source *s, ares_map **out)
     *out = ares_map_new();
     for (int64_t i = 0; i < rows; i++) {
         const ares_row *row = ares_source_row(s, i);
+        /* methods remember prompts under this name, so two rows must not share one */
         if (ares_map_get(*out, ares_view_of(row->gid), &other)) {
             const ares_row *first = ares_source_row(s, other);
             ares_map_free(*out);
@@ -475,6 +485,7 @@ int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
                          "data: %lld of %lld rows are skipped, and the rest fills no batch of "
                          "%lld; end the run, or add rows",
                          (long long)l->n_skipped, (long long)l->rows, (long long)l->batch);
+    /* from the seed, the epoch and the rows that are left: a resumed run makes the same one */
     if (l->order_epoch != epoch) {
         ares_rng_key key =
             ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0);

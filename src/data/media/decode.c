@@ -102,6 +102,7 @@ static bool png_read_picture(png_structp png, png_infop info, png_reader *r, med
         png_set_expand_gray_1_2_4_to_8(png);
     if (!(type & PNG_COLOR_MASK_COLOR)) png_set_gray_to_rgb(png);
     png_set_strip_alpha(png);
+    /* png_read_image makes the passes of an interlaced picture by itself */
     png_set_interlace_handling(png);
     png_read_update_info(png, info);
     if (png_get_rowbytes(png, info) != (size_t)want.w * 3) png_error(png, "not three channels");
@@ -117,6 +118,7 @@ static int media_png_decode(const uint8_t *data, size_t size, media_size want, u
     png_reader r = { .data = data, .size = size };
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, png_fail, pass_over);
     png_infop info = png ? png_create_info_struct(png) : NULL;
+    /* libpng jumps out of png_read_picture on an error: what is freed here lives outside of it */
     bool read = info && png_read_picture(png, info, &r, want, rgb);
     png_destroy_read_struct(&png, &info, NULL);
     ares_free(r.rows);
@@ -145,6 +147,7 @@ static int media_webp_header(const media_input *in, media_header *header)
         size_t got = media_input_at(in, 0, start, n);
         status = WebPGetFeatures(start, got, &f);
         ares_free(start);
+        /* more bytes than the file has will not help */
         if (got < n) break;
     }
     if (status != VP8_STATUS_OK)
@@ -163,6 +166,7 @@ static int media_webp_header(const media_input *in, media_header *header)
             header->turned = media_exif_turns(in, at + 8, bytes);
             break;
         }
+        /* RIFF pads chunks of an odd size by a byte */
         at += 8 + bytes + (bytes & 1);
     }
     return ARES_OK;
@@ -177,6 +181,7 @@ static int media_webp_decode(const uint8_t *data, size_t size, media_size want, 
     if (status == VP8_STATUS_OK && (config.input.width != want.w || config.input.height != want.h))
         return media_changed();
     config.output.colorspace = MODE_RGB;
+    /* into the caller's memory, rows without padding */
     config.output.is_external_memory = 1;
     config.output.u.RGBA.rgba = rgb;
     config.output.u.RGBA.stride = want.w * 3;
@@ -204,12 +209,16 @@ static int media_jpeg_header(const media_input *in, media_header *header)
             at++, i--;
             continue;
         }
+        /* markers without a length: start of image, TEM, restarts */
         if (marker == 0xd8 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7)) {
             at += 2;
             continue;
         }
+        /* end of image, start of scan: no frame header comes any more */
         if (marker == 0xd9 || marker == 0xda) break;
+        /* APP1, where cameras put EXIF data */
         if (marker == 0xe1) header->turned |= media_exif_turns(in, at + 4, bytes - 2);
+        /* frame headers SOF0 to SOF15; c4, c8 and cc are tables and reserved */
         if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
             marker != 0xcc) {
             if (media_input_at(in, at, s, 10) != 10) break;
@@ -223,6 +232,7 @@ static int media_jpeg_header(const media_input *in, media_header *header)
                                  s[4], marker - 0xc0);
             if (s[9] != 1 && s[9] != 3 && s[9] != 4)
                 return ares_fail(ARES_EUNSUPPORTED, "JPEG: %d channels (choices: 1, 3, 4)", s[9]);
+            /* height stands before width */
             header->size = (media_size){ s[7] << 8 | s[8], s[5] << 8 | s[6] };
             return ARES_OK;
         }
@@ -240,6 +250,7 @@ typedef struct jpeg_reader {
     uint8_t *row;
 } jpeg_reader;
 
+/* libjpeg's error exit, which must not return. */
 static void jpeg_fail(j_common_ptr jpeg)
 {
     jpeg_reader *r = (jpeg_reader *)jpeg->err;
@@ -259,6 +270,7 @@ static void warn(j_common_ptr jpeg, int level)
     if (jpeg->err->num_warnings++ == 0) jpeg->err->format_message(jpeg, r->message);
 }
 
+/* A small file of very many scans could take hours: libjpeg decodes the whole picture for each. */
 static void watch_scans(j_common_ptr jpeg)
 {
     jpeg_reader *r = (jpeg_reader *)jpeg->err;
@@ -290,6 +302,7 @@ static bool jpeg_read_picture(struct jpeg_decompress_struct *jpeg, jpeg_reader *
         snprintf(r->message, sizeof r->message, "its size is another than in its header");
         return false;
     }
+    /* libjpeg turns grey and YCbCr to RGB itself, but not CMYK */
     bool inks = jpeg->num_components == 4;
     jpeg->out_color_space = inks ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(jpeg);
@@ -356,6 +369,7 @@ static const struct {
 static int refuse(const uint8_t *start, size_t n)
 {
     for (int i = 0; i < ARES_COUNT(others); i++) {
+        /* "MM\0*" has a NUL in it, where strlen stops */
         size_t len = others[i].bytes[0] == 'M' && !others[i].bytes[2] ? 4 : strlen(others[i].bytes);
         if ((size_t)others[i].at + len <= n &&
             memcmp(start + others[i].at, others[i].bytes, len) == 0)
@@ -408,6 +422,7 @@ bool media_exif_turns(const media_input *in, int64_t offset, int64_t bytes)
     if (media_input_at(in, offset, head, 6) == 6 && memcmp(head, "Exif\0\0", 6) == 0)
         offset += 6, bytes -= 6;
     if (bytes < 8 || media_input_at(in, offset, head, 8) != 8) return false;
+    /* TIFF: "MM" big-endian, "II" little-endian; then the offset of the first directory */
     bool big = head[0] == 'M';
     if (memcmp(head, big ? "MM\0*" : "II*\0", 4) != 0) return false;
     int64_t at = number(head + 4, 4, big);
@@ -417,6 +432,7 @@ bool media_exif_turns(const media_input *in, int64_t offset, int64_t bytes)
         int64_t where = at + 2 + 12 * (int64_t)i;
         if (where + 12 > bytes || media_input_at(in, offset + where, entry, 12) != 12) return false;
         if (number(entry, 2, big) != ORIENTATION || number(entry + 2, 2, big) != SHORT) continue;
+        /* 1: as stored; 2 to 8: mirrored, turned or both */
         uint32_t turn = number(entry + 8, 2, big);
         return turn >= 2 && turn <= 8;
     }

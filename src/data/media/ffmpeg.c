@@ -54,6 +54,7 @@ static int read_bytes(void *opaque, uint8_t *to, int n)
     return got ? (int)got : AVERROR_EOF;
 }
 
+/* FFmpeg also asks for the size in this way. */
 static int64_t seek(void *opaque, int64_t offset, int whence)
 {
     reader *r = opaque;
@@ -64,6 +65,7 @@ static int64_t seek(void *opaque, int64_t offset, int whence)
     return r->at = at;
 }
 
+/* A container that names another file (a playlist, a reference of QuickTime) gets none. */
 static int refuse_to_open(AVFormatContext *s, AVIOContext **pb, const char *url, int flags,
                           AVDictionary **options)
 {
@@ -103,10 +105,12 @@ static int open_reader(reader *r, int64_t most_pixels)
     rc = avcodec_parameters_to_context(r->codec, r->format->streams[r->stream]->codecpar);
     r->codec->thread_count = 1; /* videos of a batch are decoded side by side */
     r->codec->max_pixels = most_pixels;
+    /* damage is an error, where FFmpeg would conceal it */
     r->codec->err_recognition = AV_EF_CRCCHECK | AV_EF_EXPLODE;
     if (rc >= 0) rc = avcodec_open2(r->codec, codec, NULL);
     return rc < 0 ? fail(r, "the video's codec", rc) : 0;
 }
+/* The buffer belongs to the context by now, and may be another than open_reader gave. */
 static void close_reader(reader *r)
 {
     av_frame_free(&r->frame);
@@ -130,6 +134,7 @@ static int next_frame(reader *r)
             return 1;
         }
         if (rc == AVERROR_EOF) return 0;
+        /* EAGAIN: the codec wants another packet, first past those of sound and subtitles */
         if (rc != AVERROR(EAGAIN)) return fail(r, "a frame cannot be decoded", rc);
         do {
             av_packet_unref(r->packet);
@@ -156,6 +161,7 @@ static int to_rgb(reader *r, struct SwsContext **sws, uint8_t *rgb)
         SWS_BILINEAR | SWS_ACCURATE_RND | SWS_BITEXACT | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP,
         NULL, NULL, NULL);
     if (!*sws) return fail(r, "colours that FFmpeg does not turn to RGB", 0);
+    /* the matrix that the video names; full range out, and in where it is JPEG's */
     const int *matrix = sws_getCoefficients(f->colorspace);
     sws_setColorspaceDetails(*sws, matrix, f->color_range == AVCOL_RANGE_JPEG, matrix, 1, 0,
                              1 << 16, 1 << 16);
@@ -205,6 +211,7 @@ EXPORT int ares_video_frames(const media_input *in, const int32_t *index, int32_
         if (more == 0) rc = fail(&r, "fewer frames than when it was first read", 0);
         else if (more < 0) rc = -1;
         else if (index[at] == i) rc = to_rgb(&r, &sws, rgb);
+        /* a short video may be asked for the same frame more than once */
         for (; rc == 0 && at < n && index[at] == i; at++) take(ctx, at, rgb);
     }
     sws_freeContext(sws);

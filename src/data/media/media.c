@@ -65,6 +65,7 @@ int media_input_base64(ares_view text, int64_t most, media_input *out)
         }
         if (v == PADDING) padding++;
         else bits = bits << 6 | v, n++;
+        /* four digits of 6 bits are three bytes */
         if (n == 4) {
             *to++ = (uint8_t)(bits >> 16);
             *to++ = (uint8_t)(bits >> 8);
@@ -148,6 +149,7 @@ static int read_data_url(ares_view text, media_entry *out)
     return ARES_OK;
 }
 
+/* "file:///a/b.png" or "b.png" -> a path, which image_dir precedes unless it is absolute. */
 static int read_path(ares_view text, const char *image_dir, ares_arena *arena, media_entry *out)
 {
     ares_str joined = { 0 };
@@ -156,6 +158,7 @@ static int read_path(ares_view text, const char *image_dir, ares_arena *arena, m
     static const char of_scheme[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-.";
     size_t n = 0;
+    /* the scheme: "https" of "https://.." */
     while (n < text.len && memchr(of_scheme, text.data[n], sizeof of_scheme - 1)) n++;
     if (n && ares_view_starts((ares_view){ text.data + n, text.len - n }, ARES_VIEW("://")))
         return ares_fail(ARES_EUNSUPPORTED, "URLs (%.*s) are not fetched; give a path", (int)n,
@@ -168,6 +171,7 @@ static int read_path(ares_view text, const char *image_dir, ares_arena *arena, m
     ares_str_fini(&joined);
     return ARES_OK;
 }
+/* The forms of an entry: a string, or Hugging Face's {"bytes": "..", "path": ".."}. */
 static int read_entry(const ares_json *entry, const char *image_dir, ares_arena *arena,
                       media_entry *out)
 {
@@ -193,6 +197,7 @@ static int read_entry(const ares_json *entry, const char *image_dir, ares_arena 
 int media_entry_read(const ares_json *entry, const char *where, const char *image_dir,
                      ares_arena *arena, media_entry *out)
 {
+    /* the place that messages give shows the path, or the beginning of what is there instead */
     const ares_json *path = ares_json_get(entry, "path");
     ares_str shown = { 0 };
     if (path && path->type == ARES_JSON_STRING) ares_str_add_view(&shown, path->text);
@@ -227,6 +232,7 @@ static int ends_early(int64_t said, int64_t size)
                      (long long)said, (long long)size);
 }
 
+/* A big-endian number of n bytes. */
 static uint64_t big(const uint8_t *at, int n)
 {
     uint64_t x = 0;
@@ -244,6 +250,7 @@ static int check_boxes(const media_input *in)
         if (n < 8) return ends_early(at + 8, in->size);
         uint64_t bytes = big(head, 4), least = 8;
         if (bytes == 0) return ARES_OK;
+        /* a size of 1: the real one follows the name in 8 bytes, as in files above 4 GiB */
         if (bytes == 1) bytes = n == 16 ? big(head + 8, 8) : 0, least = 16;
         if (bytes < least || bytes > INT64_MAX / 2)
             return ares_fail(ARES_EFORMAT, "a part of it at byte %lld has no size", (long long)at);
@@ -278,6 +285,7 @@ static int check_lists(const media_input *in)
     int64_t at = 0;
     while (media_input_at(in, at, head, 8) == 8 && memcmp(head, "RIFF", 4) == 0) {
         int64_t bytes = (int64_t)head[7] << 24 | head[6] << 16 | head[5] << 8 | head[4];
+        /* a chunk of an odd size is followed by a byte of padding */
         if (bytes > in->size - at - 8) return ends_early(at + 8 + bytes, in->size);
         at += 8 + bytes + (bytes & 1);
     }
@@ -288,6 +296,7 @@ int media_container_check(const media_input *in)
 {
     uint8_t head[12] = { 0 };
     size_t n = media_input_at(in, 0, head, sizeof head);
+    /* MP4; Matroska and WebM; AVI. Other containers are taken as they are. */
     if (n == 12 && memcmp(head + 4, "ftyp", 4) == 0) return check_boxes(in);
     if (n == 12 && memcmp(head, "\x1a\x45\xdf\xa3", 4) == 0) return check_elements(in);
     if (n == 12 && memcmp(head, "RIFF", 4) == 0 && memcmp(head + 8, "AVI ", 4) == 0)
@@ -349,6 +358,7 @@ static int read_header(const opener *a, const media_entry *e, media_header *head
     return rc;
 }
 
+/* 2 GiB: all frames of a medium lie in memory at once, at their last size */
 #define MEDIA_MOST_VIDEO ((int64_t)1 << 31) /* bytes of the frames that are kept */
 
 /* The last resize, and what follows from it. */
@@ -373,12 +383,14 @@ static int finish(const opener *a, const media_source *s, int32_t frames, ares_m
                          "bytes",
                          frames, to.w, to.h, (long long)MEDIA_MOST_VIDEO);
     m->frames = frames;
+    /* in patches; a last group of fewer frames than `temporal` repeats its last one */
     m->grid = (ares_grid){ m->video ? (frames + p->temporal - 1) / p->temporal : 1, to.h / p->patch,
                            to.w / p->patch };
     m->source = s;
     return ARES_OK;
 }
 
+/* Reads only the header, so that sizes are known and nothing large is decoded yet. */
 static int open_image(const opener *a, const ares_json *entry, int64_t i, ares_medium *m)
 {
     media_header header;
@@ -405,6 +417,7 @@ static int size_video(const opener *a, media_source *s, int32_t frames, ares_med
         return ares_fail(ARES_EUNSUPPORTED, "%d frames of %d x %d pixels: more than %lld bytes",
                          frames, s->size.w, s->size.h, (long long)MEDIA_MOST_VIDEO);
     s->sized = s->size;
+    /* EasyR1 resizes videos as tensors of floats, and pictures by Pillow */
     s->filter = MEDIA_TORCH_F32;
     if (a->o->min_pixels > 0 || a->o->max_pixels > 0)
         ARES_TRY(media_video_size(s->size, frames, a->p->patch * a->p->merge, a->o->min_pixels,
@@ -476,6 +489,7 @@ static int open_file(const opener *a, const ares_json *entry, const char *where,
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", e->place);
 }
 
+/* [frames], {"frames": [..], "sample_fps": 2}, or a file in any form of read_entry. */
 static int open_video(const opener *a, const ares_json *entry, int64_t i, ares_medium *m)
 {
     double fps = 2; /* of a list that does not say */
@@ -493,6 +507,7 @@ static int open_video(const opener *a, const ares_json *entry, int64_t i, ares_m
                          : ares_fail_in(rc, "media: %s", where);
 }
 
+/* The length of a row's list; no list is 0. A million media in a row are taken for a mistake. */
 static int count(const ares_json *list, const char *what, int32_t *n)
 {
     *n = 0;
@@ -600,6 +615,7 @@ static int decode(const media_entry *e, media_size want, uint8_t *rgb)
     return rc;
 }
 
+/* Memory for [frames][h][w][3] bytes. */
 static uint8_t *room(media_size s, int32_t frames)
 {
     return ares_malloc((size_t)s.w * (size_t)s.h * 3 * (size_t)frames);
@@ -627,12 +643,14 @@ int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pi
         if (rc != ARES_OK) rc = ares_fail_in(rc, "%s", s->entries->place);
     }
     for (int32_t i = 0; i < m->frames && !s->file && rc == ARES_OK; i++) {
+        /* one frame after the other in the same memory */
         rc = decode(&s->entries[i], s->size, rgb);
         if (rc == ARES_OK) take_frame(&r, i, rgb);
         else rc = ares_fail_in(rc, "%s", s->entries[i].place);
     }
     ares_free(rgb);
     ares_free(r.spare);
+    /* the caller frees them; after a failure there are none */
     *pixels = r.out;
     if (rc == ARES_OK) {
         /* the same bytes in other sizes are another picture */

@@ -14,11 +14,13 @@
 #define INLINE static inline __attribute__((always_inline, target("avx2")))
 enum { PADDING = 64 };
 
+/* sum + pairs of words times a pair of weights, in each lane of 32 bits */
 INLINE __m256i add(__m256i sum, __m256i words, int32_t weights)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi32(weights)));
 }
 
+/* Sums of bytes times weights, put together and shifted to whole bytes. */
 INLINE __m256i sum_up(__m256i low, __m256i high, bool wide, __m128i bits)
 {
     if (wide) low = _mm256_add_epi32(low, _mm256_slli_epi32(high, MEDIA_SPLIT));
@@ -61,6 +63,7 @@ INLINE void rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out
                 low = add(add(low, p, lows[k / 2]), r, lows[k / 2 + 1]);
                 if (wide) high = add(add(high, p, highs[k / 2]), r, highs[k / 2 + 1]);
             }
+            /* each half holds the three channels of its row's pixel */
             __m256i sum = sum_up(low, high, wide, bits);
             sum = _mm256_packus_epi16(_mm256_packs_epi32(sum, sum), zero);
             int32_t upper = _mm256_extract_epi32(sum, 0), lower = _mm256_extract_epi32(sum, 4);
@@ -108,6 +111,7 @@ INLINE void column(const axis *a, int32_t i, const uint8_t *in, int64_t bytes, u
     }
 }
 
+/* `wide` is a constant after inlining, so the loops have no branch on it. */
 AVX2 void media_rows_avx2(const axis *a, const uint8_t *in, media_size from, uint8_t *out)
 {
     if (a->wide) rows(a, in, from, out, true);

@@ -83,6 +83,7 @@ static void axis_init(axis *a, int32_t n_in, int32_t n_out)
                 hi = ARES_MIN((int32_t)(centre + support + 0.5), n_in);
         a->first[i] = lo;
         a->n[i] = hi - lo;
+        /* a picture that shrinks is smoothed: the curve is as many times as wide */
         for (int32_t k = 0; k < hi - lo; k++) sum += w[k] = cubic((k + lo - centre + 0.5) / widen);
         for (int32_t k = 0; k < hi - lo; k++) w[k] /= sum;
     }
@@ -95,6 +96,7 @@ static void axis_round(axis *a, media_filter filter)
     double most = 0;
     for (int64_t i = 0; i < all; i++) most = fmax(most, a->weight[i]);
     a->bits = filter == MEDIA_PILLOW ? PILLOW_BITS : 0;
+    /* torch: the largest weight must still fit int16 */
     while (a->bits < PILLOW_BITS && (int32_t)(0.5 + most * (1 << (a->bits + 1))) < 1 << 15)
         a->bits++;
     for (int64_t i = 0; i < all; i++) {
@@ -103,6 +105,7 @@ static void axis_round(axis *a, media_filter filter)
         a->wide |= a->q[i] != (int16_t)a->q[i];
     }
     for (int64_t i = 0; i < all; i += 2) {
+        /* pairs of weights side by side, as multiply-and-add of 16-bit pairs takes them */
         uint32_t one = (uint32_t)a->q[i], two = (uint32_t)a->q[i + 1],
                  mask = a->wide ? (1 << MEDIA_SPLIT) - 1 : 0xffff;
         a->low[i / 2] = (int32_t)((one & mask) | (two & mask) << 16);
@@ -132,6 +135,7 @@ static inline uint8_t clamp(int32_t x)
 void media_column_plain(const axis *a, int32_t i, const uint8_t *in, int64_t bytes, uint8_t *out)
 {
     const int32_t *q = a->q + (int64_t)i * a->taps, n = a->n[i], half = 1 << (a->bits - 1);
+    /* in blocks, so that the sums stay in registers or the first cache */
     int32_t sum[BLOCK];
     for (int64_t x = 0; x < bytes; x += BLOCK) {
         int wide = (int)ARES_MIN(bytes - x, (int64_t)BLOCK);
@@ -194,6 +198,7 @@ static passes passes_of(void)
     if (!plain && __builtin_cpu_supports("avx2"))
         return (passes){ media_rows_avx2, media_column_avx2, NULL };
 #endif
+    /* all give the same bytes */
     return (passes){ media_rows_plain, media_column_plain, NULL };
 }
 
@@ -259,6 +264,7 @@ static void resample_floats(const axis *across, const axis *down, const uint8_t 
         for (int32_t k = 0; from.h != to.h && k < down->n[i]; k++)
             add_row(between + (down->first[i] + k) * row, down->f[i * down->taps + k], sum, row);
         for (int64_t x = 0; x < row; x++)
+            /* to nearest even, clamped: what torch does before it stores bytes */
             out[i * row + x] = (uint8_t)rintf(fminf(fmaxf(sum[x], 0), 255));
     }
     ares_free(sum);
@@ -280,6 +286,7 @@ void media_resample(media_filter filter, const uint8_t *in, media_size from, uin
         axis_round(&down, filter);
         const passes p = passes_of();
         int64_t row = (int64_t)to.w * 3;
+        /* a side that keeps its length has no pass: weights of 1 would give the same bytes */
         if (p.init && from.w != to.w) p.init(&across);
         if (from.w != to.w && from.h != to.h) both_passes(&p, &across, &down, in, from, out);
         else if (from.w != to.w) p.rows(&across, in, from, out);

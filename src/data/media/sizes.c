@@ -49,6 +49,7 @@ int media_check_size(media_size s, const char *what)
 /* Scales both sides so that their product is about `pixels`. */
 static media_size scaled(media_size s, int64_t pixels)
 {
+    /* both sides are cut off to whole pixels, as int() does in EasyR1 */
     double f = sqrt((double)pixels / (double)((int64_t)s.w * s.h));
     return (media_size){ (int32_t)fmin(s.w * f, INT32_MAX), (int32_t)fmin(s.h * f, INT32_MAX) };
 }
@@ -100,6 +101,7 @@ int media_smart_resize(media_size in, int32_t factor, int64_t min, int64_t max, 
     return fit(in, false, factor, (double)min, (double)max, out);
 }
 
+/* A square of the most pixels that are read at all stands for the largest picture. */
 int ares_media_largest(const ares_processor *p, const ares_media_options *o, int32_t *patches)
 {
     int32_t factor = p->patch * p->merge, side = (int32_t)sqrt(MEDIA_MOST_PIXELS);
@@ -341,6 +343,7 @@ void ares_medium_patches(const ares_medium *m, const ares_processor *p, const ui
     float table[3][256], scale = p->rescale ? (float)(1 / p->rescale_factor) : 1;
     for (int c = 0; c < 3; c++) {
         float mean = p->mean[c] * scale, std = p->std[c] * scale;
+        /* a byte has 256 values, so each channel is a table; mean and std are scaled to bytes */
         for (int b = 0; b < 256; b++)
             table[c][b] = p->normalize ? ((float)b - mean) / std
                           : p->rescale ? (float)b * (float)p->rescale_factor
@@ -352,6 +355,7 @@ void ares_medium_patches(const ares_medium *m, const ares_processor *p, const ui
             frame_bytes = row * m->grid.h, area = (int64_t)p->patch * p->patch,
             plane = p->temporal * area, width = 3 * plane;
     for (int32_t i = first; i < first + n; i++, patches += width) {
+        /* patches come in blocks of merge x merge, block after block, as the merger reads them */
         int32_t block = i % frame / each, in = i % each, y = block / wide * merge + in / merge,
                 x = block % wide * merge + in % merge;
         const uint8_t *at = pixels + y * row + x * pixel; /* in the first frame */

@@ -97,6 +97,7 @@ static const note corrections[] = {
 };
 
 /* ---------------------------------------------------------------- Markdown */
+/* Text of a cell: what Markdown would read as markup gets a backslash. */
 static void add_text(ares_str *out, const char *text)
 {
     for (; *text; text++) {
@@ -105,6 +106,7 @@ static void add_text(ares_str *out, const char *text)
     }
 }
 
+/* A cell set as code, where only | must be escaped; nothing for an empty text. */
 static void add_code(ares_str *out, const char *text)
 {
     if (!*text) return;
@@ -114,6 +116,7 @@ static void add_code(ares_str *out, const char *text)
     ares_str_add_char(out, '`');
 }
 
+/* A heading and the first two lines of its table. */
 static void head(ares_str *out, const char *title, const char *formula)
 {
     ares_str_addf(
@@ -158,6 +161,7 @@ static const char *option_of(char text[128], const char *path, const char *name)
     return text;
 }
 
+/* The page docs/ has of all methods: written from the entries, so that it cannot fall behind. */
 void ares_algo_tables(ares_str *out)
 {
     char option[128];

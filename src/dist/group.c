@@ -49,6 +49,7 @@ static bool find_lack(const card_info *t, int n, ares_str *why)
 static const dist_card_transport *choose(dist_transport wanted, const card_info *t, int n,
                                          ares_str *why)
 {
+    /* auto takes NCCL only where it is sure to work; nccl fails where it cannot */
     if (wanted == DIST_STAGED) ares_str_add_z(why, "trainer.comm_transport = staged");
     else if (wanted == DIST_NCCL) {
         if (find_lack(t, n, why)) return NULL;
@@ -73,6 +74,7 @@ static int choose_transport(ares_group *g)
     int rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
     if (rc == ARES_OK) {
         const card_info *t = (const card_info *)(const void *)all.data;
+        /* also without NCCL: kernels of ranks that share a card share its memory */
         g->on_card = 0;
         for (int r = 0; r < w->size; r++)
             g->on_card += memcmp(t[r].card, mine.card, sizeof mine.card) == 0;
@@ -119,10 +121,7 @@ static void must(ares_group *g, int rc)
  * that its card is at (stall.c).
  */
 
-enum {
-    NCCL_BYTES = 64 << 20, /* of what other ranks send, on the card: a piece of each rank */
-    ABORT_S = 5
-};
+enum { NCCL_BYTES = 64 << 20 }; /* of what other ranks send, on the card: a piece of each rank */
 
 /* ---------------- where a rank stands */
 /*
@@ -173,6 +172,7 @@ static int open_nccl(ares_group *g)
 static int connect_side(ares_group *g)
 {
     ares_world *w = g->world;
+    /* the first rank of each group makes the id by which its ranks find each other */
     ares_str ids = { 0 };
     uint8_t id[DIST_NCCL_ID] = { 0 };
     int rc = ares_world_share_error(w, g->rank == 0 ? g->ops->id(id) : ARES_OK);
@@ -194,18 +194,11 @@ static int connect_side(ares_group *g)
     return rc;
 }
 
-/* NCCL may wait for ranks that are gone when it is asked to end: then the process ends by SIGALRM.
- */
-void dist_groups_abort(const ares_world *w)
-{
-    if (w->groups) alarm(ABORT_S);
-    for (ares_group *g = w->groups; g; g = g->next) g->ops->abort(&g->side);
-}
-
 /* ---------------- calls */
 /* Elements of a piece of each rank. */
 static int64_t nccl_most_of_each(const ares_group *g, size_t element)
 {
+    /* whole multiples of 64 bytes, so that pieces stay aligned */
     return (int64_t)(g->side.bytes / (size_t)g->size / 64 * 64 / element);
 }
 
@@ -225,6 +218,7 @@ static ares_ticket nccl_gather_columns(ares_group *g, const void *mine, void *al
     g->ops->begin(&g->side);
     for (int64_t at = 0; at < rows; at += n) {
         n = ARES_MIN(rows - at, most);
+        /* each rank's rows arrive as one slab; copy_rows puts them side by side */
         size_t slab = (size_t)n * bytes;
         must(g, g->ops->gather(&g->side, (const char *)mine + (size_t)at * bytes, g->side.on_device,
                                slab));
@@ -323,6 +317,7 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
 void ares_group_close(ares_group *g)
 {
     if (!g) return;
+    /* also called for a group that ares_group_open could not finish */
     if (g->ops) {
         ares_group **at = &g->world->groups; /* an NCCL group is in this list while it is open */
         while (*at && *at != g) at = &(*at)->next;
@@ -377,6 +372,7 @@ static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
         dist_watch_name(w, kind, size);
         g->at[g->tickets % DIST_PLACES] = dist_watch_issue(w, g->size, g->stride);
     } else dist_watch_name(w, kind, size);
+    /* a hash of the sequence of calls, the same on all ranks unless the program is wrong */
     if (g->size < w->size) return; /* other groups may make other calls */
     uint64_t call = (uint64_t)size * 31 + (uint64_t)kind;
     w->calls = (w->calls ^ call) * 0x9e3779b97f4a7c15u;
@@ -452,6 +448,7 @@ static void merge_task(void *ctx, int64_t task, int worker)
     const merge *m = ctx;
     int64_t end = ARES_MIN((task + 1) * TASK_ELEMENTS, m->n);
     for (int64_t i = task * TASK_ELEMENTS; i < end; i++) {
+        /* in double and from rank 0 up: the same bits on every rank */
         double sum = (double)m->slices[i];
         for (int r = 1; r < m->size; r++) sum += (double)m->slices[r * m->n + i];
         m->to[i] = m->add ? m->to[i] + (float)sum : (float)sum;
@@ -465,6 +462,7 @@ static void merge_slices(ares_group *g, merge m)
     ares_pool_run(g->device->pool, tasks, merge_task, &m);
 }
 
+/* Host memory for n floats of every rank. */
 static float *slices_of(ares_group *g, int64_t n)
 {
     return (float *)dist_buffer(g->world, (size_t)g->size * (size_t)n * sizeof(float));

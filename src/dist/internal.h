@@ -85,7 +85,6 @@ struct ares_world {
 
 char *dist_buffer(ares_world *w, size_t bytes);
 void dist_launch_answer(void); /* tells a launcher that this rank is there (launch.c) */
-void dist_groups_abort(const ares_world *w); /* ends what their cards wait for (group.c) */
 
 /* transport.c, with and without MPI. Sizes are in bytes, each block below 2^31. */
 int dist_transport_size(void); /* ranks that a launcher announced; 1 without one */

@@ -56,6 +56,7 @@ static int open_roll_call(int ranks, roll_call *r)
     return ARES_OK;
 }
 
+/* Only ranks that have answered: a process that has not would die of the signal. */
 static void signal_ranks(const roll_call *r, int signal)
 {
     for (int i = 0; i < r->there; i++) kill(r->pids[i], signal);
@@ -183,6 +184,7 @@ static void attend(pid_t child, roll_call *r, int signals, outcome *o)
         int signal = wait_for_news(r, signals, until, o);
         double now = ares_now_s();
         bool all = r->there == r->ranks;
+        /* a signal waits until all ranks can take it */
         if (signal) held = signal;
         if (held && all && !o->by_force) {
             signal_ranks(r, held);

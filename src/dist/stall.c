@@ -47,6 +47,7 @@ static bool claim_report(void)
     return !atomic_exchange(&first->claimed, true);
 }
 
+/* True for the first rank of a machine that asks, and where no ranks share a status. */
 bool dist_watch_reports(void)
 {
     return !first || !atomic_exchange(&first->reported, true);
@@ -81,6 +82,7 @@ void dist_watch_tell_gone(void)
 static void tell_and_end(int signal, siginfo_t *from, void *context)
 {
     (void)context;
+    /* from mpirun, whose child this is */
     if (from->si_pid == getppid()) dist_watch_tell_gone();
     raise(signal); /* handled by the default action, which SA_RESETHAND has restored */
 }
@@ -135,6 +137,7 @@ static int compare(const dist_rank_status *a, const dist_rank_status *b)
     return count ? (count > 0) - (count < 0) : (inner > 0) - (inner < 0);
 }
 
+/* Whether rank b is in the collective that rank a is in. */
 static bool together(const dist_rank_status *a, const dist_rank_status *b)
 {
     return takes_part(a, b) && compare(a, b) == 0;
@@ -224,6 +227,7 @@ static int slowest(const dist_rank_status *s, int n, int me)
 {
     int least = me;
     for (int i = 0; i < n; i++) {
+        /* of equal ones the lowest rank, so that all ranks name the same */
         int order = takes_part(&s[me], &s[i]) ? compare(&s[i], &s[least]) : 1;
         if (order < 0 || (order == 0 && i < least)) least = i;
     }
@@ -313,6 +317,7 @@ dist_place dist_watch_place(const ares_world *w)
     return (dist_place){ s->kind, s->size, s->count, s->inner, s->group_size, s->group_stride };
 }
 
+/* Shows the others a place that was noted before, not the one that the host is at. */
 void dist_watch_stand(ares_world *w, const dist_place *p, bool inside)
 {
     dist_rank_status *s = &w->status[w->local_rank];
@@ -361,6 +366,7 @@ void dist_watch_pause(ares_world *w, dist_wait *wait)
     /* time in which this process was stopped itself does not count */
     wait->waited += ARES_MIN(now - wait->last, 1);
     wait->last = now;
+    /* short waits are common: give the CPU away, but do not sleep */
     if (wait->waited < spin_s) {
         sched_yield();
         return;

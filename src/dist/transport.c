@@ -65,6 +65,7 @@ static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
 {
     cpu_set_t mine, both;
     CPU_ZERO(&mine);
+    /* one CPU, where the system does not say */
     if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine);
     cpu_set_t *all = ares_calloc((size_t)ranks, sizeof *all);
     int rc = checked(
@@ -77,6 +78,7 @@ static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
         sum += CPU_COUNT(&all[i]);
     }
     int64_t share = sum > 0 ? own * CPU_COUNT(&both) / sum : 1;
+    /* a container may grant less time than its mask has CPUs */
     if (granted < own) share = ARES_MIN(share, granted / ranks);
     *threads = (int)ARES_MAX(share, 1);
     ares_free(all);
@@ -147,6 +149,7 @@ int dist_transport_open(ares_world *w)
     if (w->size == 1) return refuse_to_be_alone();
     if (got < MPI_THREAD_FUNNELED)
         return ares_fail(ARES_EDIST, "dist: this MPI was built without threads");
+    /* the ranks of this machine, in the order of their numbers */
     MPI_Comm local;
     ARES_TRY(checked(
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, w->rank, MPI_INFO_NULL, &local),
@@ -199,6 +202,7 @@ int dist_broadcast(ares_world *w, void *data, size_t bytes, int root)
     return finish(w, &wait, begun, &request, "broadcast");
 }
 
+/* mine NULL: it already lies in its place of all. */
 int dist_gather_equal(ares_world *w, const void *mine, void *all, size_t bytes_each)
 {
     MPI_Request request;
@@ -237,6 +241,7 @@ struct dist_comm {
 
 int dist_comm_open(ares_world *w, int size, int stride, dist_comm **out)
 {
+    /* size 2, stride 4 of 8 ranks: 0 and 4, 1 and 5, ..; the color is the number of the group */
     int color = w->rank / (size * stride) * stride + w->rank % stride;
     dist_comm *c = ares_calloc(1, sizeof *c);
     *c = (dist_comm){ .mpi = MPI_COMM_NULL, .size = size, .stride = stride };
@@ -255,6 +260,7 @@ void dist_comm_close(dist_comm *c)
     ares_free(c);
 }
 
+/* A group of all ranks counts as the world: its calls are compared over all ranks. */
 static dist_wait enter(ares_world *w, const dist_comm *c)
 {
     return c->size == w->size ? dist_watch_enter(w) : dist_watch_enter_group(w, c->size, c->stride);

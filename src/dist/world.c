@@ -39,6 +39,7 @@ void ares_world_close(ares_world *w)
     ares_free(w);
 }
 
+/* Functions that take a world take NULL for a run of one rank. */
 int ares_world_rank(const ares_world *w)
 {
     return w ? w->rank : 0;
@@ -73,6 +74,7 @@ void ares_world_set_transport(ares_world *w, const char *name)
 {
     static const char *const names[] = { "auto", "staged", "nccl" };
     int i;
+    /* the option's own check has refused other words, so a failure here is our mistake */
     if (ares_lookup(ARES_ECONFIG, "dist: transport", name, names, ARES_COUNT(names), &i) == ARES_OK)
         w->transport = (dist_transport)i;
     else ARES_ASSERT(!"the option has no other choices");
@@ -87,11 +89,18 @@ void ares_world_abort(const ares_world *w, int code)
         _Exit(exit_code);
     }
     dist_watch_end();
+    /* one report per machine: ranks that fail together would print the same text many times */
     if (dist_watch_reports())
         ares_log(ARES_LOG_ERROR, "%s; ending all ranks", ares_error_message());
     else nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL); /* the other's message comes first */
     fflush(NULL);
-    dist_groups_abort(w);
+    /*
+     * NCCL may wait for ranks that are gone when it is asked to end: then the process ends by
+     * SIGALRM.
+     */
+    enum { ABORT_S = 5 };
+    if (w->groups) alarm(ABORT_S);
+    for (ares_group *g = w->groups; g; g = g->next) g->ops->abort(&g->side);
     dist_transport_abort(exit_code);
 }
 
@@ -120,6 +129,7 @@ int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root)
     ARES_ASSERT(root >= 0 && root < ares_world_size(w));
     if (ares_world_size(w) == 1) return ARES_OK;
     dist_watch_name(w, DIST_BROADCAST, (int64_t)bytes);
+    /* MPI counts in int, so large arrays go in blocks */
     for (size_t at = 0; at < bytes; at += BLOCK_BYTES)
         ARES_TRY(
             dist_broadcast(w, (char *)data + at, ARES_MIN(bytes - at, (size_t)BLOCK_BYTES), root));
@@ -148,6 +158,7 @@ static int merge_all(ares_world *w, dist_kind kind, void *array, int64_t n, size
         /* the last slice may be shorter: pad with zeros */
         memset(sent + block_bytes, 0, bytes * (size_t)ranks - block_bytes);
         ARES_TRY(dist_exchange(w, sent, slices, bytes));
+        /* this rank's slice from every rank; all ranks get the merged slices back in order */
         merge(slices, slice, ranks);
         ARES_TRY(dist_gather_equal(w, slices, sent, bytes));
         memcpy(x, sent, block_bytes);
@@ -178,6 +189,7 @@ static void max_f64(void *slices, size_t n, int ranks)
     for (int r = 1; r < ranks; r++)
         for (size_t i = 0; i < n; i++) {
             double other = x[(size_t)r * n + i];
+            /* a NaN on one rank must be seen by all */
             if (other > x[i] || isnan(other)) x[i] = other;
         }
 }
@@ -221,6 +233,7 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
     }
     dist_watch_name(w, DIST_GATHER, (int64_t)bytes);
     size_t *at = ares_calloc((size_t)ranks + 1, sizeof *at);
+    /* sizes first, then the bytes; at [ranks + 1] is where each rank's begin */
     uint64_t mine = bytes, *sizes = ares_calloc((size_t)ranks, sizeof *sizes);
     int rc = dist_gather_equal(w, &mine, sizes, sizeof mine);
     for (int r = 0; r < ranks; r++) at[r + 1] = at[r] + (size_t)sizes[r];
@@ -262,6 +275,7 @@ int ares_world_share_error(ares_world *w, int rc)
         int64_t code;
     } mine = { w->calls, rc }, *all = ares_calloc((size_t)ranks, sizeof *all);
     int moved = dist_gather_equal(w, &mine, all, sizeof mine), first = 0, strays = 0;
+    /* first: the lowest rank that failed; strays: the lowest one with other calls than rank 0 */
     while (moved == ARES_OK && first < ranks && all[first].code == ARES_OK) first++;
     while (moved == ARES_OK && strays < ranks && all[strays].calls == all[0].calls) strays++;
     int code = moved == ARES_OK && first < ranks ? (int)all[first].code : ARES_OK;
@@ -274,6 +288,7 @@ int ares_world_share_error(ares_world *w, int rc)
                          strays);
     if (code == ARES_OK) return ARES_OK;
 
+    /* the message travels in two broadcasts, because the others do not know its length */
     ares_str message = { 0 };
     if (first == w->rank) ares_str_add_z(&message, ares_error_message());
     uint64_t len = message.len;
@@ -345,6 +360,7 @@ void ares_signal_install(ares_signal_effect of_first)
 {
     struct sigaction action = { .sa_handler = note, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
+    /* a second run in this process (tests) begins without the signals of the first */
     hangups = interrupts = terminations = agreed = 0;
     effect = of_first;
     for (int i = 0; i < ARES_COUNT(ends_run); i++)
@@ -365,6 +381,7 @@ void ares_signal_lose_readers(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* The signal that weighs most; 0: none has come. */
 int ares_signal_pending(void)
 {
     return terminations ? SIGTERM : interrupts ? SIGINT : hangups ? SIGHUP : agreed;
@@ -384,6 +401,7 @@ int ares_signal_poll(void)
 
 int ares_world_signal(ares_world *w, int *signal)
 {
+    /* a signal may reach one rank before the others: all act on the largest number */
     int64_t most = ares_signal_pending();
     _Static_assert(SIGTERM > SIGINT && SIGINT > SIGHUP, "the larger wins");
     ARES_TRY(ares_world_max_i64(w, &most, 1));
@@ -391,6 +409,7 @@ int ares_world_signal(ares_world *w, int *signal)
     return ARES_OK;
 }
 
+/* 128 + the number, as shells have it; mpirun's stand-ins count as what they stand for. */
 int ares_signal_exit_code(int signal)
 {
     return 128 + (signal == SIGUSR1 ? SIGINT : signal == SIGUSR2 ? SIGTERM : signal);

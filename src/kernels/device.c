@@ -46,6 +46,7 @@ static void release(ares_device *d, void *p, size_t bytes)
     release_host(d, p, bytes);
 }
 
+/* Nothing is copied or converted: code that prepares a run calls these without a need to know. */
 static void copy_in(ares_device *d, void *device, const void *host, size_t bytes)
 {
     (void)d, (void)device, (void)host, (void)bytes;
@@ -77,6 +78,7 @@ static void advance(ares_device *d, const ares_advance_args *a)
 void ares_device_open_counting(const char *name, const char *table, ares_dtype act,
                                double total_bytes, ares_device *out)
 {
+    /* layouts and types are those of the table that the run will have: they decide the sizes */
     bool card = strncmp(name, "cuda", 4) == 0, aten = strcmp(table, "aten") == 0;
     ares_kernels *k = ares_calloc(1, sizeof *k);
     *k = (ares_kernels){ .name = "counting",
@@ -115,6 +117,7 @@ const ares_kernels *kernels_cpu(const char *isa)
 {
 #if defined __x86_64__
     __builtin_cpu_init();
+    /* avx2 stands for what its table uses, FMA and conversions of f16 included */
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                 __builtin_cpu_supports("f16c");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -143,6 +146,7 @@ static void *of_torch(const char *name, char *message, size_t size)
         return NULL;
     }
     void *found = dlsym(library, name);
+    /* kept beside the table, so that closing needs no second look into the library */
     *(void **)&close_aten = dlsym(library, "ares_aten_close");
     if (found && close_aten) return found;
     snprintf(message, size, "%s is of another version; build it again", path);
@@ -178,6 +182,7 @@ typedef void cuda_close_fn(ares_device *d);
 static cuda_close_fn *close_cuda; /* of the library, once it is open */
 static void *cuda_library;
 
+/* Whether the machine has a card's driver, or a test names a library that stands for one. */
 bool ares_cuda_expected(void)
 {
     const char *given = getenv("ARES_CUDA_LIB");
@@ -190,6 +195,7 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
     typedef const ares_kernels *table_fn(ares_dtype act);
     typedef const struct ares_card_losses *losses_fn(void);
     typedef int open_fn(ares_device * d, int index, char *message, size_t size);
+    /* asked first, because the library itself says only that a driver is missing */
     if (!ares_cuda_expected())
         return ares_fail(ARES_EDEVICE,
                          "kernels: device = '%s': no CUDA device on this machine; use device=cpu",

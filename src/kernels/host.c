@@ -25,7 +25,9 @@ uint16_t kernels_f32_to_bf16(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
+    /* NaN stays one: its upper bits alone might be those of an infinity */
     if (x != x) return (uint16_t)((u | 0x400000u) >> 16);
+    /* to nearest; a tie goes to the even neighbour */
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 float kernels_f16_to_f32(uint16_t x)
@@ -134,6 +136,7 @@ void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype)
         }
         return;
     }
+    /* panel by panel; lanes beyond the last output are padding and have no row */
     for (int64_t first = 0; first < n; first += 32)
         for (int64_t from = 0; from < k; from += PIECE) {
             int64_t count = ARES_MIN(PIECE, k - from);
@@ -184,6 +187,7 @@ void *kernels_scratch(ares_device *d, int worker, size_t bytes)
     ARES_ASSERT(worker >= KERNELS_SHARED && worker < s->threads);
     if (slot->bytes < bytes) {
         ares_pages_free(slot->p, slot->bytes);
+        /* a quarter more, in whole 64 KiB: sizes that creep up do not allocate each time */
         slot->bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
         slot->p = ares_pages_new(slot->bytes);
     }
@@ -218,6 +222,7 @@ void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes)
     (void)d;
     memmove(to, from, bytes);
 }
+/* block: pairs [from, to] of blocks of the cache, copied in every layer. */
 void kernels_host_copy_blocks(ares_device *d, const ares_copy_blocks_args *a)
 {
     for (int32_t i = 0; i < a->n; i++)
@@ -235,6 +240,7 @@ void kernels_host_zero(ares_device *d, void *p, size_t bytes)
 void kernels_host_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
                           ares_dtype from_type, int64_t n)
 {
+    /* f16 is a type of files alone */
     ARES_ASSERT(to_type != ARES_F16 && from_type != ARES_F16);
     if (to_type == from_type) {
         kernels_host_copy(d, to, from, (size_t)n * ares_dtype_bytes(to_type));
@@ -247,6 +253,7 @@ void kernels_host_convert(ares_device *d, void *to, ares_dtype to_type, const vo
         for (int64_t i = 0; i < n; i++)
             ((uint16_t *)to)[i] = kernels_f32_to_bf16(((const float *)from)[i]);
 }
+/* Kernels of the CPU have ended when they return. */
 int kernels_host_sync(ares_device *d)
 {
     (void)d;
@@ -276,6 +283,7 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
         own = ARES_MAX(own, scratch_vocab_task(ARES_MIN(sampled, VOCAB_ROWS), false));
         if (a->filters) own = ARES_MAX(own, (size_t)a->vocab * sizeof(candidate));
     }
+    /* the largest of what kernels take one after the other: they share the memory */
     shared = ARES_MAX(shared, scratch_attention(a->blocks, a->n_kv_heads, a->head_dim));
     if (a->trained) {
         own = ARES_MAX(own, scratch_panel(a->widest));
@@ -312,6 +320,7 @@ void ares_segments_list_keys(const ares_segments *seg, int32_t *key_start, int32
     int32_t at = 0;
     for (int32_t s = 0; s < seg->n; s++) {
         key_start[s] = at;
+        /* first the prompt's rows, which several segments may share, then its own */
         for (int32_t p = 0; p < prefix_of(seg, s); p++) key_row[at++] = seg->host_prefix_row[s] + p;
         for (int32_t r = seg->host_start[s]; r < seg->host_start[s + 1]; r++) key_row[at++] = r;
     }

@@ -30,6 +30,7 @@ INLINED double from_bits(uint64_t u)
     memcpy(&x, &u, sizeof x);
     return x;
 }
+/* 2^n by its exponent's bits; n in -1022 .. 1023 */
 INLINED double pow2(int64_t n)
 {
     return from_bits((uint64_t)(n + 1023) << 52);
@@ -65,12 +66,14 @@ INLINED double exp_of_sum(double x, double low)
 {
     if (!(x < 709.8)) return x != x ? x : HUGE_VAL;
     if (x < -745.2) return 0.0;
+    /* adding 1.5 x 2^52 and taking it away rounds to a whole number: n = x / ln 2 */
     const double magic = 0x1.8p52;
     double n = fma(x, 0x1.71547652b82fep0, magic) - magic;
     double hi = fma(-n, LN2_HI, x), lo = fma(-n, LN2_LO, low);
     double r = hi + lo, rest = (hi - r) + lo, q = INVERSE_FACTORIAL[14];
     for (int i = 13; i >= 2; i--) q = fma(q, r, INVERSE_FACTORIAL[i]);
     double p = 1.0 + (r + (fma(r * r, q, rest)));
+    /* 2^e in two factors, because results near the largest and the smallest need e beyond pow2 */
     int64_t e = (int64_t)n, half = e >> 1;
     return p * pow2(half) * pow2(e - half);
 }
@@ -82,7 +85,9 @@ INLINED double exp_of_sum(double x, double low)
 INLINED double log_as_sum(double x, double *low)
 {
     int64_t e = 0;
+    /* subnormal numbers have no leading 1 in their bits: scale them up first */
     if (x < 0x1p-1022) x *= 0x1p54, e = -54;
+    /* the constant is sqrt(1/2): m lies in [sqrt(1/2), sqrt(2)), where s is small */
     int64_t n = (int64_t)(bits_of(x) - 0x3fe6a09e667f3bcdu) >> 52;
     double m = from_bits(bits_of(x) - ((uint64_t)n << 52));
     e += n;
@@ -147,6 +152,7 @@ double ares_f64_pow(double x, double y)
     }
     if (x == 0 || x == HUGE_VAL) return sign * ((x == 0) == (y > 0) ? 0.0 : HUGE_VAL);
     if (y == HUGE_VAL || y == -HUGE_VAL) return x == 1 ? 1.0 : (x > 1) == (y > 0) ? HUGE_VAL : 0.0;
+    /* the logarithm in two parts: its error would be multiplied by y */
     double low, high = log_as_sum(x, &low);
     double p = y * high;
     if (!(p < 710 && p > -746)) return sign * (p > 0 ? HUGE_VAL : 0.0);
@@ -164,6 +170,7 @@ static int quarter_turns(double x, double *r, double *low)
     *low = fma(-n, half_pi_low, a - *r);
     return (int)((int64_t)n & 3);
 }
+/* Taylor series on |r| <= pi/4; low is what r lacks. */
 static double sin_near_0(double r, double low)
 {
     double z = r * r, p = INVERSE_FACTORIAL[17];
@@ -179,8 +186,10 @@ static double cos_near_0(double r, double low)
 static double sin_of_quarters(double x, int more)
 {
     double r, low;
+    /* beyond 2^30 the result is rough: a remainder by 2 pi as a double has it */
     if (!(fabs(x) <= 0x1p30))
         return x - x == 0 ? sin_of_quarters(fmod(x, 0x1.921fb54442d18p2), more) : NAN;
+    /* cos x = sin(x + a quarter turn) */
     int q = (quarter_turns(x, &r, &low) + more) & 3;
     double y = q & 1 ? cos_near_0(r, low) : sin_near_0(r, low);
     return q & 2 ? -y : y;

@@ -27,6 +27,7 @@ const ares_adv *const *adv_list(int *n)
     return table;
 }
 
+/* NULL with an error that lists the names. */
 const ares_adv *ares_adv_find(const char *name)
 {
     int i;
@@ -58,6 +59,7 @@ static int read_row(adv_estimate *p, int64_t r)
             return ares_fail(ARES_ENUMERIC,
                              "adv: %s: row %lld, token %lld: values = %g: no finite number", name,
                              (long long)r, (long long)(t - first), (double)b->values[t]);
+        /* rewards count wherever they stand, lengths only where the policy wrote */
         sum += (double)b->token_level_rewards[t];
         length += b->response_mask[t];
     }

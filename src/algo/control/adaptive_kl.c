@@ -39,6 +39,7 @@ double adaptive_kl_step(double coef, double kl, double target, double n, double 
 static bool wanted(const void *options, const ares_control_env *env)
 {
     const adaptive_kl_config *cfg = options;
+    /* a KL that is no part of the reward has kl_coef elsewhere, at a constant */
     return ares_view_is(ares_view_of(cfg->kl_type), "adaptive") &&
            ares_kl_acts(env->algorithm) == ARES_KL_IN_REWARD;
 }
@@ -54,6 +55,7 @@ static int open_state(const void *options, const ares_control_env *env, void **s
 static int observe(void *state, ares_batch *b, ares_metrics *m)
 {
     (void)m;
+    /* as adapted after the step before */
     b->kl_coef = ((const adaptive_kl *)state)->coef;
     return ARES_OK;
 }
@@ -65,10 +67,12 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     double *kl = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *kl), sum = 0;
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     control_gathered all = { 0 };
+    /* a rank that fails must not leave the others waiting in the gather below */
     int rc = ares_world_share_error(s->env.world, control_row_kl(b, s->env.algorithm, who, kl));
     for (int64_t r = 0; r < b->rows; r++)
         local[r] = (control_sample){ .index = b->samples[r].index, .kl = kl[r] };
     if (rc == ARES_OK) rc = control_gather(s->env.world, b, local, &all);
+    /* summed in the order of samples, so that the number of ranks changes no bit */
     if (rc == ARES_OK && all.n_samples) {
         for (int64_t i = 0; i < all.n_samples; i++) sum += all.samples[i].kl;
         double n = (double)all.n_samples;

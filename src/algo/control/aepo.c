@@ -25,6 +25,7 @@ typedef struct own_tokens {
     uint8_t *candidates, *marked;
 } own_tokens;
 
+/* In the step's arena, used again for every row. */
 static own_tokens room_for_a_row(const ares_batch *b, ares_arena *arena)
 {
     int64_t longest = 0;
@@ -38,6 +39,7 @@ static own_tokens room_for_a_row(const ares_batch *b, ares_arena *arena)
                          .marked = ares_arena_alloc(arena, n) };
 }
 
+/* entropies_1 are those at temperature 1, where rollout has another. */
 static void read_row(const ares_batch *b, int64_t r, own_tokens *x)
 {
     const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
@@ -101,6 +103,7 @@ void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sa
         if (soft_cost) soft_cost[r] = hwe.soft_cost;
         for (int64_t i = 0; i < x.n && column; i++) column[x.at[i]] = x.marked[i];
         for (int64_t i = 0; i < x.n && window_column; i++)
+            /* -1: fewer tokens than a window come after this one */
             window_column[x.at[i]] = i < windows ? (float)x.window[i] : -1;
     }
 }
@@ -139,6 +142,7 @@ static aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *a
  * the weights of their entropy scores (docs/aepo.md#difficulty-targets-and-alphas).
  */
 
+/* Thirds of the accuracy over a prompt's samples; a border belongs to the easier side. */
 ares_difficulty difficulty_of(double accuracy)
 {
     return accuracy >= 2.0 / 3.0 ? ARES_EASY : accuracy >= 1.0 / 3.0 ? ARES_MEDIUM : ARES_HARD;
@@ -151,6 +155,7 @@ ares_difficulty difficulty_find(ares_view name)
     return ARES_DIFFICULTY_NONE;
 }
 
+/* As Python's round: 2.5 -> 2, 3.5 -> 4. */
 double round_half_even(double x)
 {
     double down = floor(x), part = x - down;
@@ -177,6 +182,7 @@ void aepo_bucket(aepo_prompt *prompts, int64_t n, aepo_buckets *out)
         out->length[d] += p->length / samples;
     }
     for (int d = 0; d < ARES_DIFFICULTIES; d++) {
+        /* means over prompts, each of which counts once for any number of samples */
         double count = (double)ARES_MAX(out->prompts[d], 1);
         out->hwe[d] /= count;
         out->accuracy[d] /= count;
@@ -187,6 +193,7 @@ void aepo_bucket(aepo_prompt *prompts, int64_t n, aepo_buckets *out)
 void aepo_aim(const aepo_rates *rates, const aepo_buckets *buckets, aepo_aims *aims)
 {
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        /* a difficulty that the batch lacks keeps its target and alpha */
         if (!buckets->prompts[d]) continue;
         bool known = aims->target_known[d];
         if (known) {
@@ -218,6 +225,7 @@ void accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, accu
         least = ARES_MIN(least, hwe[i]);
         most = ARES_MAX(most, hwe[i]);
     }
+    /* three bins of equal width; whole numbers, as numbers of tokens are */
     for (int e = 0; e < 4; e++) out->edges[e] = least + e * (most - least) / 3;
     for (int64_t i = 0; i < n; i++) {
         int bin = hwe[i] >= out->edges[2] ? 2 : hwe[i] >= out->edges[1] ? 1 : 0;
@@ -243,6 +251,7 @@ static int aepo_generated(void *state, const ares_batch *b)
     s->generated = true;
     ares_arena arena = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
+    /* what the drop needs is copied: these rows may be gone before the step comes to it */
     aepo_mark(s, b, &arena, local, NULL, NULL, NULL);
     for (int64_t g = 0; g < b->groups; g++) {
         ares_batch_begin_group(&s->made);

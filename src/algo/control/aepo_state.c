@@ -49,6 +49,7 @@ void aepo_save(const void *state, ares_str *json)
     const aepo *s = state;
     ares_json_begin(json, '{');
     ares_json_key(json, "tau");
+    /* null until the first step has measured a threshold */
     if (s->tau_known) ares_json_write_double(json, s->tau);
     else ares_json_write_null(json);
     ares_json_write_bool(ares_json_key(json, "tau_ema_started"), s->tau_started);
@@ -85,6 +86,7 @@ void aepo_save(const void *state, ares_str *json)
     bool any = false; /* null: no bootstrap pass has measured a baseline */
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) any = any || s->baseline_known[d];
     ares_json_key(json, "bootstrap_baseline");
+    /* only difficulties that the pass has seen */
     if (any) ares_json_begin(json, '{');
     else ares_json_write_null(json);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
@@ -114,6 +116,7 @@ static int object(const ares_json *o, const char *key, const ares_json **out)
     return (*out)->type == ARES_JSON_OBJECT ? ARES_OK : misfit(key, "is no object");
 }
 
+/* A member that must be true or false. */
 static int boolean(const ares_json *o, const char *key, bool *out)
 {
     const ares_json *v;
@@ -134,6 +137,7 @@ static int numbers(const ares_json *o, const char *key, double *x, bool *known)
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         bool there = ares_json_get(map, ares_difficulty_names[d]) != NULL;
         if (known) known[d] = there;
+        /* known NULL: a number that is not there is a fault */
         if (there || !known)
             if (control_number(map, AEPO_WHO, ares_difficulty_names[d], &x[d]) != ARES_OK)
                 return ares_fail_in(ARES_EFORMAT, "%s", key);
@@ -177,6 +181,7 @@ aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid)
 {
     int64_t at;
     if (ares_map_get(s->bootstrap_index, gid, &at)) return &s->bootstrap_seen[at];
+    /* a map numbers its keys from 0 in the order they came, and so are the sums */
     at = ares_map_count(s->bootstrap_index);
     if (at == s->bootstrap_cap) {
         s->bootstrap_cap = s->bootstrap_cap * 2 + 256;
@@ -226,6 +231,7 @@ int aepo_load(void *state, const ares_json *json)
 {
     aepo *s = state;
     const ares_json *tau, *betas, *skip, *baseline;
+    /* doubles hold the targets exactly: they are numbers of tokens */
     double target[ARES_DIFFICULTIES] = { 0 };
     ARES_TRY(control_member(json, AEPO_WHO, "tau", &tau));
     s->tau_known = tau->type != ARES_JSON_NULL;
@@ -255,6 +261,7 @@ int aepo_load(void *state, const ares_json *json)
     ARES_TRY(load_difficulty(s, json));
     ARES_TRY(control_member(json, AEPO_WHO, "skip_gid", &skip));
     if (skip->type != ARES_JSON_ARRAY) return misfit("skip_gid", "is no list");
+    /* loading replaces what the run has */
     ares_map_free(s->skip);
     s->skip = ares_map_new();
     for (int64_t i = 0; i < skip->count; i++) {
@@ -322,6 +329,7 @@ typedef struct sums {
  */
 static void report_bins(const control_gathered *all, int difficulty, int64_t n, ares_metrics *m)
 {
+    /* of fewer samples three bins say nothing */
     if (n < 3) return;
     ares_arena arena = { 0 };
     int64_t *hwe = ares_arena_alloc(&arena, (size_t)n * sizeof *hwe), at = 0;
@@ -354,6 +362,7 @@ void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics 
         const control_sample *x = &all->samples[i];
         sums *y = &by[x->difficulty];
         double length = x->length;
+        /* the first sample sets both bounds */
         y->longest = y->n ? fmax(y->longest, length) : length;
         y->shortest = y->n ? fmin(y->shortest, length) : length;
         y->n++;

@@ -28,6 +28,7 @@ static bool wanted(const void *options, const ares_control_env *env)
     return ((const ares_collapse_config *)options)->freq > 0;
 }
 
+/* No average is known yet: memory of zeros says so. */
 static int open_state(const void *options, const ares_control_env *env, void **state)
 {
     (void)options;
@@ -46,9 +47,11 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
         double *std = &s->std[i / SUMS][i % SUMS], now, mi;
         bool *known = &s->known[i / SUMS][i % SUMS];
         (void)snprintf(name, sizeof name, "collapse_%s_sample/marginal_std%s", kind, ending);
+        /* report.collapse.freq: most steps measure nothing, and leave the average as it is */
         if (!ares_metrics_get(m, name, &now) || !isfinite(now)) continue;
         (void)snprintf(name, sizeof name, "collapse_%s_sample/mi%s_estimate", kind, ending);
         if (!ares_metrics_get(m, name, &mi)) continue;
+        /* the first measurement begins the average */
         *std = *known ? DECAY * *std + (1 - DECAY) * now : now;
         *known = true;
         (void)snprintf(name, sizeof name, "collapse_%s_sample/marginal_std_ema%s", kind, ending);

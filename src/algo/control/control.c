@@ -17,6 +17,7 @@ typedef struct group_header {
     int64_t draw, count, gid_len;
 } group_header;
 
+/* Draw numbers are the same for any number of ranks; turns of one draw stay in their order. */
 static int by_draw(const void *a, const void *b)
 {
     const control_group *x = a, *y = b;
@@ -73,6 +74,7 @@ int control_gather(ares_world *world, const ares_batch *b, const control_sample 
     for (int64_t g = 0; g < b->groups; g++) {
         int64_t first = b->group_start[g], end = b->group_start[g + 1], count = 0;
         for (int64_t r = first; r < end; r++) count += gathers(b, local, r);
+        /* a group without a sample that counts says nothing */
         if (!count) continue;
         const ares_sample *s = &b->samples[first];
         const char *gid = s->row && s->row->gid ? s->row->gid : "";
@@ -84,6 +86,7 @@ int control_gather(ares_world *world, const ares_batch *b, const control_sample 
     }
     int rc = ares_world_gather_all(world, mine.data, mine.len, &all, NULL);
     if (rc == ARES_OK) {
+        /* once to count and once to fill */
         read_groups(&all, out, NULL, NULL);
         control_sample *samples =
             ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
@@ -93,6 +96,7 @@ int control_gather(ares_world *world, const ares_batch *b, const control_sample 
             ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
         read_groups(&all, out, out->groups, samples);
         qsort(out->groups, (size_t)out->n_groups, sizeof *out->groups, by_draw);
+        /* samples follow their groups' new order, each group's by the number of the answer */
         int64_t at = 0;
         for (int64_t g = 0; g < out->n_groups; g++) {
             control_group *group = &out->groups[g];
@@ -126,6 +130,7 @@ int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, 
     ARES_TRY(ARES_NEED(b, who, response_mask));
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t at = b->row_start[r], end = b->row_start[r + 1];
+        /* a mean over the policy's own tokens; a row without any has KL 0 */
         double sum = 0, count = 0;
         for (int64_t i = at; i < end && estimator; i++) {
             if (!b->response_mask[i]) continue;
@@ -156,6 +161,7 @@ int control_number(const ares_json *o, const char *who, const char *key, double 
     return ARES_OK;
 }
 
+/* `big`: a number that does not fit int64. */
 int control_integer(const ares_json *o, const char *who, const char *key, int64_t *out)
 {
     const ares_json *v;
@@ -172,6 +178,7 @@ int control_count(const ares_json *o, const char *who, const char *key, int64_t 
     return *out >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: %s below 0", who, key);
 }
 
+/* {"steps": 12}: the whole state of a control that only counts. */
 void control_save_count(ares_str *json, const char *key, int64_t n)
 {
     ares_json_begin(json, '{');

@@ -16,16 +16,19 @@
 double group_metric(const char *metric, const ares_groups *g, int64_t group)
 {
     int64_t first = g->group_start[group], n = g->group_start[group + 1] - first;
+    /* "reward_variance" -> score, "entropy_variance" -> entropy, "length" -> length */
     const double *x = strncmp(metric, "entropy", 7) == 0 ? g->entropy
                       : strcmp(metric, "length") == 0    ? g->length
                                                          : g->score;
     double mean = stats_mean(x + first, n);
     if (strcmp(metric, "reward_variance") == 0 || strcmp(metric, "entropy_variance") == 0)
+        /* a deviation, which RAGEN calls variance */
         return stats_std(x + first, n, mean);
     if (strcmp(metric, "reward_sum") == 0) return mean * (double)n;
     return mean;
 }
 
+/* Neither all right nor all wrong: else all advantages of a group are 0. */
 bool group_informative(const double *accuracy, const uint8_t *valid, int64_t n)
 {
     int64_t right = 0, counted = 0;
@@ -120,6 +123,7 @@ static ares_groups without_discarded(ares_arena *arena, const ares_groups *g, in
         if (!*columns[i]) continue;
         double *x = ares_arena_alloc(arena, ((size_t)rows + 1) * sizeof *x);
         for (int64_t r = 0, n = 0; r < rows; r++)
+            /* rows close up; start below has where each group begins now */
             if (g->valid[r]) x[n++] = (*columns[i])[r];
         *columns[i] = x;
     }
@@ -147,6 +151,7 @@ int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares
         if (g->group_start[i + 1] <= g->group_start[i])
             return ares_fail(ARES_ESTATE, "filter: group %lld has no row", (long long)i);
     }
+    /* without discarded answers, or without a filter to mislead, the groups are judged as given */
     if (!g->valid || !ares_filter_needs(cfg)) return select_groups(cfg, g, v);
     for (int64_t i = 0; i < g->groups; i++)
         v[i] = (ares_verdict){ .keep = false, .reason = "all_discarded" };
@@ -172,8 +177,11 @@ static bool replaces(const ares_filter_config *cfg)
 void ares_filter_stages(const ares_filter_config *cfg, ares_filter_config *of_draws,
                         ares_filter_config *of_batch)
 {
+    /* whether dropped groups are replaced by others */
     bool draws_again = cfg->max_resample != ARES_NULL_I64 && cfg->max_resample != 0;
     *of_draws = *of_batch = *cfg;
+    /* the ranking compares all groups of a batch, so it comes last where other filters draw again
+     */
     (replaces(cfg) || !draws_again ? of_draws : of_batch)->rv_strategy = "none";
     of_batch->online_filtering = of_batch->informative = false;
     of_batch->dynamic_sampling = "none";
@@ -182,6 +190,7 @@ void ares_filter_stages(const ares_filter_config *cfg, ares_filter_config *of_dr
 const char *ares_filter_on_exhausted(const ares_filter_config *cfg)
 {
     if (cfg->on_exhausted) return cfg->on_exhausted;
+    /* each method's own way where the option is not set */
     if (cfg->informative) return "fill_masked";
     return ares_filter_rv.wanted(cfg) && !replaces(cfg) ? "smaller_batch" : "error";
 }

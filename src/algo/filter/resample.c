@@ -35,6 +35,7 @@ int ares_oversampling_fetch(ares_oversampling *s, int64_t *groups)
                          (long long)s->max_fetches, (long long)s->submitted, (long long)s->dropped,
                          (long long)s->kept, (long long)s->target);
     s->fetches++;
+    /* a fetch always asks for over_sampling_batch_size groups */
     s->submitted += *groups = s->batch;
     return ARES_OK;
 }
@@ -53,6 +54,7 @@ bool ares_oversampling_finish(ares_oversampling *s, bool keep)
 int64_t ares_resampling_draw(const ares_resampling *s)
 {
     int64_t missing = s->target - s->kept;
+    /* below 0: no limit */
     bool exhausted = s->max_resample >= 0 && s->rounds > s->max_resample;
     return missing <= 0 || exhausted ? 0 : s->batch > 0 ? s->batch : missing;
 }
@@ -71,6 +73,7 @@ void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n,
         int64_t id = s->drawn + i;
         if (!informative[i]) dropped_ids[dropped++] = id;
         else if (s->kept < s->target) kept_ids[s->kept++] = id;
+        /* informative, but the batch is full */
         else s->surplus++;
     }
     s->drawn += n;
@@ -103,6 +106,8 @@ int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted,
             ARES_ECONFIG,
             "filter: on_exhausted = '%s': unknown (choices: fill_masked, smaller_batch, error)",
             on_exhausted);
+    /* groups that were dropped stand in, masked: the batch keeps its size, and they train nothing
+     */
     *outcome = "filled";
     for (int64_t i = 0; i < missing && i < dropped; i++) batch[(*count)++] = dropped_ids[i];
     return ARES_OK;
@@ -127,5 +132,6 @@ int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_
 }
 int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor)
 {
+    /* 10 rows by 4: 12 with copies, 8 without */
     return (rows + (copy ? divisor - 1 : 0)) / divisor * divisor;
 }

@@ -28,6 +28,7 @@ static int ascending(const void *a, const void *b)
     return x->value != y->value ? ARES_CMP(x->value, y->value) : ARES_CMP(x->index, y->index);
 }
 
+/* Back to the order of groups in the batch. */
 static int by_index(const void *a, const void *b)
 {
     int64_t x = ((const ranked *)a)->index, y = ((const ranked *)b)->index;
@@ -73,6 +74,7 @@ static int64_t min_p_prefix(const ares_filter_config *cfg, const ranked *c, int6
     return k;
 }
 
+/* A share of few groups may be less than one of them. */
 static int64_t at_least_one(double k, int64_t n)
 {
     return k >= (double)n ? n : k < 1 ? 1 : (int64_t)k;
@@ -89,11 +91,13 @@ int64_t rv_select(const ares_filter_config *cfg, const double *metric, int64_t n
     for (int64_t i = 0; i < n; i++)
         if (cfg->rv_include_zero || fabs(metric[i]) > 1e-10)
             c[candidates++] = (ranked){ metric[i], i };
+    /* equal values by index, so that the choice is the same everywhere */
     qsort(c, (size_t)candidates, sizeof *c, largest ? descending : ascending);
     if (candidates == 0) k = 0;
     else if (strcmp(by, "top_p") == 0 && strcmp(cfg->rv_prob_mode, "softmax") == 0) {
         k = softmax_prefix(cfg, c, candidates, mass);
         if (probability) { /* in the order of their indices */
+            /* at [n]: the rank of each candidate from 1 on; 0: no candidate */
             int64_t *at = ares_calloc((size_t)n + 1, sizeof *at), place = 0;
             for (int64_t i = 0; i < candidates; i++) at[c[i].index] = i + 1;
             for (int64_t i = 0; i < n; i++)
@@ -144,6 +148,7 @@ static int rank_groups(const ares_filter_config *cfg, const ares_groups *g, ares
         v[i].keep = false;
         (void)snprintf(v[i].reason, sizeof v[i].reason, "rv_%s", cfg->rv_strategy);
     }
+    /* metric has the groups still kept, so kept holds places among these */
     int64_t k = rv_select(cfg, metric, n, kept, NULL);
     for (int64_t i = 0; i < k; i++) v[group[kept[i]]] = (ares_verdict){ .keep = true };
     ares_free(kept);

@@ -15,6 +15,7 @@
 #include "ares/algo.h"
 #include "ares/algo_loss.h"
 
+/* "dual_clip=ppo=grpo" has "ppo" and not "pp". */
 bool choice_has(const char *words, const char *name)
 {
     size_t len = strlen(name);
@@ -67,6 +68,7 @@ static void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64
                        char out[64])
 {
     int64_t r = row;
+    /* the row of token t: the last one that begins at or before it */
     if (!row_start) {
         snprintf(out, 64, "token %lld", (long long)t);
         return;
@@ -124,6 +126,7 @@ void ares_loss_sums_init(ares_loss_sums *s)
 
 int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w)
 {
+    /* minus the minimum, so that one call finds both bounds */
     double sums[64], bounds[2] = { s->ratio_max, -s->ratio_min };
     int n = 0;
 #define PUT(name) sums[n++] = s->name;
@@ -206,7 +209,9 @@ static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
     a->sums->kl_plain += value;
     a->sums->kl_tokens += 1;
     a->sums->kl_clamped += clamped;
+    /* per token for reports, unweighted */
     if (k->out) k->out[t] = (float)value;
+    /* the exact KL's gradient goes through all logits: d_full scales it there */
     if (k->kl->value) a->d_log_prob[t] += (float)(w * k->coef * scale * slope);
     else if (k->d_full) k->d_full[t] += (float)(w * k->coef * scale);
     return ARES_OK;
@@ -226,6 +231,7 @@ static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
     a->sums->entropy += w * entropy;
     a->sums->entropy_plain += entropy;
     a->sums->entropy_tokens += 1;
+    /* sorted by whether the answer is right, where that is known */
     if (!a->samples || !a->row_start || isnan(a->samples[row].accuracy)) return ARES_OK;
     bool right = a->samples[row].accuracy > 0.5f;
     *(right ? &a->sums->entropy_right : &a->sums->entropy_wrong) += entropy;
@@ -345,6 +351,7 @@ bool ares_early_stop(const double *ratio, int ranks, double threshold, double *a
     double sum = 0;
     for (int i = 0; i < ranks; i++) sum += ratio[i];
     if (average) *average = sum / ranks;
+    /* written so that a NaN stops, too */
     return !ares_is_null_f64(threshold) && !(sum / ranks <= threshold);
 }
 
@@ -392,6 +399,7 @@ int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
             weight[t - first] = b->response_mask[t] ? 1 : 0;
             if (none || !b->response_mask[t]) continue;
+            /* the exponent: of the token alone, or the mean or the sum over its row */
             double x = by_token ? (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]
                        : mean   ? sum / n
                                 : sum;
@@ -401,6 +409,7 @@ int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64
             if (!sums) continue;
             sums->weight_tokens += 1;
             sums->weight += w;
+            /* how often the threshold changed a weight */
             sums->weight_cut += w < whole || w > whole;
         }
     }
@@ -427,6 +436,7 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
     const ares_loss *loss = ares_loss_find(c->loss_type);
     bool micro = strcmp(c->loss_norm, "micro") == 0, mask = strcmp(c->rollout_is_mode, "mask") == 0;
     if (!loss) return;
+    /* 3: what the losses take where the option is not set (formula.h) */
     double dual = ares_is_null_f64(c->clip_ratio_dual) ? 3 : c->clip_ratio_dual;
     bool acts = (loss->clips & ARES_LOSS_CLIPS_DUAL) || !ares_is_null_f64(c->clip_ratio_dual);
     snprintf(text, sizeof text,

@@ -22,6 +22,7 @@ int ares_loss_terms(ares_device *d, const ares_loss_args *a, const ares_kl_args 
     return d->losses ? d->losses->loss(d, NULL, a, k) : loss_terms(a, k);
 }
 
+/* The critic's loss where the critic computes. */
 int ares_value_loss_on(ares_device *d, const ares_value_args *a)
 {
     return d->losses ? d->losses->value(d, a) : value_loss(a);
@@ -66,6 +67,7 @@ int ares_loss_fault(const ares_loss *loss, const ares_loss_args *host, const are
     ares_loss_args a = *host;
     ares_loss_sums sums;
     ares_kl_args kl = k ? *k : (ares_kl_args){ 0 };
+    /* the CPU's pass over copies: it finds the place, and what it adds up is thrown away */
     float *d = ares_calloc((size_t)a.n + 1, sizeof *d);
     ares_loss_sums_init(&sums);
     a.sums = &sums, a.d_log_prob = d, a.d_entropy = NULL;

@@ -101,6 +101,8 @@ static int beside_torch(struct dl_phdr_info *object, size_t, void *path)
     return 1;
 }
 
+/* The library that ARES_NCCL_LIB names, the system's, or the one beside libtorch; NULL: why says.
+ */
 static void *open_library(char *why, size_t size)
 {
     const char *named = getenv("ARES_NCCL_LIB");
@@ -129,6 +131,7 @@ static bool find_functions(void *library, char *why, size_t size)
 int group_find(int *version)
 {
     static char why[512];
+    /* asked once per process: the answer does not change */
     static int found; /* its version; -1: nothing to use */
     if (found == 0) {
         void *library = open_library(why, sizeof why); /* never closed: it has threads */
@@ -148,6 +151,7 @@ int group_find(int *version)
 
 /* ------------------------------------------------------------------ results */
 
+/* With NCCL's own last message, which names the cause where the code alone is "unhandled". */
 static int fail(group_context *g, int result, const char *call)
 {
     const char *more = ncclGetLastError(g ? g->comm : NULL);
@@ -155,11 +159,13 @@ static int fail(group_context *g, int result, const char *call)
                      more && *more ? ": " : "", more ? more : "");
 }
 
+/* Calls of a communicator that does not block end with IN_PROGRESS while they go on. */
 static bool good(int result)
 {
     return result == SUCCESS || result == IN_PROGRESS;
 }
 
+/* Whether the card has passed the event. */
 static bool done(cudaEvent_t e)
 {
     return cudaEventQuery(e) != cudaErrorNotReady; /* a failure is found by who waits */

@@ -51,6 +51,7 @@ static at_tensor acts(const chunk *c, const void *x, int64_t columns, int64_t ld
     return aten_acts(c->d, aten_at(c->d, x, c->row * ld), c->rows, columns, ld);
 }
 
+/* [rows][vocab] log-probs of the chunk in scratch; lse: written [rows], before z is overwritten. */
 static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_t ldx,
                            const ares_matrix *w, float *lse)
 {
@@ -59,6 +60,7 @@ static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_
                             a->vocab, a->vocab);
     at_mm_out(z, acts(c, x, w->k, ldx), at_transpose(of_vocab(a, aten_matrix(c->d, w)), 0, 1));
     if (a->inv_temperature != 1.0f) at_mul_s_(z, a->inv_temperature);
+    /* log-softmax subtracts the lse from every logit: one logit before and after gives it */
     at_tensor before = lse ? at_gather(z, 1, c->target) : NULL;
     at_log_softmax_out(z, z, 1);
     if (lse) at_copy_(column(c, lse), at_sub(before, at_gather(z, 1, c->target)));
@@ -77,6 +79,7 @@ static chunk chunk_of(ares_device *d, const ares_head_args *a, int64_t row, floa
     return c;
 }
 
+/* The loss's inputs of the chunk's rows: log_prob, entropy, and kl with a reference. */
 static void statistics(const chunk *c)
 {
     const ares_head_args *a = c->a;
@@ -112,6 +115,7 @@ static void backward(const chunk *k, const float *c, const float *ce)
     at_addmm_out(dw, dw, at_transpose(k->z, 0, 1), acts(k, a->x, a->w->k, a->ldx));
 }
 
+/* This table computes whole heads only, no parts; a wrong target is the caller's mistake. */
 static void check(const ares_head_args *a)
 {
     ARES_ASSERT(!a->parts);
@@ -188,6 +192,7 @@ static void product(const ares_device *d, const ares_linear_args *a, const ares_
     if (a->residual) at_add_(y, aten_acts(d, a->residual, a->m, n, a->ldr));
 }
 
+/* Whether next lies `bytes` after x. */
 static bool follows(const void *next, const void *x, int64_t bytes)
 {
     return (const char *)next == (const char *)x + bytes;
@@ -277,6 +282,7 @@ void aten_sample(ares_device *d, const ares_sample_args *a)
         at_scope *s = aten_enter(d, "sample");
         if (!s) return;
         const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : NULL;
+        /* without logits of the caller, those of the head, over the real tokens alone */
         if (!logits) {
             float *z = aten_scratch(d, ATEN_LOGITS, (int64_t)most * a->vocab);
             at_mm_out(aten_rows(d, z, n, a->vocab, a->vocab),

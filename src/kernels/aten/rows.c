@@ -88,6 +88,7 @@ void aten_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
     aten_leave(d, s);
 }
 
+/* x is turned in place, so both halves are computed before either is written. */
 void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse)
 {
@@ -112,6 +113,7 @@ void aten_silu_mul(ares_device *d, const ares_silu_mul_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "silu_mul") : NULL;
     if (!s) return;
+    /* silu in f32, rounded once with the product */
     at_mul_out(aten_acts(d, a->y, a->rows, a->k, a->ldy),
                at_silu(aten_wide(d, a->gate, a->rows, a->k, a->ldgu)),
                aten_acts(d, a->up, a->rows, a->k, a->ldgu));
@@ -133,6 +135,7 @@ void aten_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
     aten_leave(d, s);
 }
 
+/* Activations visit each number once, so the array is one row; flat_wide gives it as f32. */
 static at_tensor flat(const ares_device *d, const ares_activation_args *a, const void *x)
 {
     return aten_acts(d, x, 1, a->n, a->n);
@@ -201,6 +204,7 @@ static void fused(const ares_device *d, const ares_adamw_args *a, int64_t first,
                             AT_DOUBLE(a->eps),   AT_FLAG(false), /* amsgrad */
                             AT_FLAG(false) };                    /* maximize */
     at_call("aten::_fused_adamw_", "", in, ARES_COUNT(in), NULL, 0);
+    /* the model reads the rounded copy, of another type or of the same */
     if (!a->master) return;
     char *rounded = (char *)a->w + first * (int64_t)ares_dtype_bytes(a->dtype);
     at_copy_(at_view(rounded, aten_type(a->dtype), d->index, (const int64_t[]){ n },
@@ -208,6 +212,7 @@ static void fused(const ares_device *d, const ares_adamw_args *a, int64_t first,
              of_w);
 }
 
+/* To bf16 and back, after each operation: where the native kernel rounds. */
 static at_tensor rounded(at_tensor x)
 {
     return at_to(at_to(x, AT_BF16), AT_F32);
@@ -257,6 +262,7 @@ void aten_adamw(ares_device *d, const ares_adamw_args *a)
 /* Of `chunks` chunks of n elements each. */
 static void sums(const ares_device *d, const float *x, int64_t chunks, int64_t n, double *of_chunk)
 {
+    /* squares of f32 are exact in f64 */
     at_tensor wide = at_to(aten_rows(d, x, chunks, n, n), AT_F64);
     at_copy_(
         at_view(of_chunk, AT_F64, d->index, (const int64_t[]){ chunks }, (const int64_t[]){ 1 }, 1),
@@ -273,6 +279,7 @@ void aten_square_sums(ares_device *d, const float *x, int64_t n, double *of_chun
              of_chunk + c);
         aten_leave(d, s);
     }
+    /* the last chunk is shorter and cannot be part of the [chunks][n] view above */
     at_scope *s = left ? aten_enter(d, "square_sums") : NULL;
     if (!s) return;
     sums(d, x + whole * ARES_SUM_CHUNK, 1, left, of_chunk + whole);

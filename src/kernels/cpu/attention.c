@@ -262,6 +262,7 @@ typedef struct chunk {
     int first, keys;
 } chunk;
 
+/* delta of a row: d_out . out, which is the mean of dp over its probabilities. */
 static float dot(const float *a, const float *b, int n)
 {
     v16 sum = v16_zero();
@@ -307,6 +308,7 @@ static void differentiate_row(float *p, float *ds, uint32_t seen, v16 lse, v16 d
         v16 e = v16_exp(v16_sub(v16_mul(v16_load(pp), scale), lse));
         e = v16_select(v16m_of(seen & 0xffff), e, v16_zero());
         v16_store(pp, e);
+        /* ds = p (dp - delta) scale; p comes from the lse that the forward kept */
         v16_store(dd, v16_mul(v16_mul(e, v16_sub(v16_load(dd), delta)), scale));
     }
 }
@@ -332,6 +334,7 @@ static void rows_back(const ares_attention_args *a, const query_rows *x, int s, 
         differentiate_row(p[r], ds[r], seen, v16_set1(a->lse[(row + r) * a->n_heads + head]),
                           v16_set1(x->delta[first + r]), scale);
     }
+    /* dq += ds k; then dv += p^T d_out and dk += ds^T q */
     tile_product((tile_args){ .c = dq,
                               .ldc = x->lddq,
                               .a = ds[0],
@@ -406,6 +409,7 @@ static void segment_back(const ares_attention_args *a, const query_rows *x, int 
             last = rows; /* queries that see the chunk */
         if (a->window > 0 && c->first + c->keys + a->window - 1 - prefix < last)
             last = c->first + c->keys + a->window - 1 - prefix;
+        /* a chunk outside of every query's window */
         if (first >= last) continue;
         gather_transposed(&a->seg, s, c->first, c->keys, k, a->ldkv, dim, c->kt);
         gather_transposed(&a->seg, s, c->first, c->keys, v, a->ldkv, dim, c->vt);
@@ -470,6 +474,7 @@ void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)
     for (int s = 0; s < seg->n; s++) {
         int32_t leader = segment_leader(seg, s), rows = segment_rows(seg, s);
         next[s] = -1;
+        /* segments that share a prefix add to the same dk and dv: one task does them in order */
         if (leader == s) lead[groups++] = s;
         else next[tail[leader]] = s;
         tail[leader] = s;
@@ -522,6 +527,7 @@ typedef struct attention_job {
     int64_t *first_unit; /* [tasks + 1] a task's units */
 } attention_job;
 
+/* The block of the cache, or of scratch, with keys 32 chunk .. of segment s. */
 static int64_t block_of(const attention_job *job, int s, int chunk)
 {
     if (job->a->cache)
@@ -538,12 +544,14 @@ static const float *chunk_at(const attention_job *job, int s, int chunk, int h)
     return job->cache + (block_of(job, s, chunk) * a->n_kv_heads + h) * 64 * a->head_dim;
 }
 
+/* Blocks that a segment has beside those it shares: from the prefix's last, partial one on. */
 static int32_t blocks_of(const ares_segments *seg, int s)
 {
     int32_t prefix = segment_prefix(seg, s);
     return (prefix + segment_rows(seg, s) + 31) / 32 - prefix / 32;
 }
 
+/* Copies one segment's own packed keys and values of a KV head into the layout of the cache. */
 static void lay_out_task(void *ctx, int64_t task, int worker)
 {
     (void)worker;
@@ -592,6 +600,7 @@ static void rescale_rows(const strip *s, uint32_t bits, const float *factor, int
     }
 }
 
+/* Online softmax: the strip's running maxima, sums and outputs take in one chunk of keys. */
 static void strip_chunk(strip *s, const float *keys, const float *values, int head_dim, float scale)
 {
     float p[STRIP][32];
@@ -626,6 +635,7 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
         top[r] = v16_max_lane(v16_max(a, b));
     }
     v16 old = v16_load_first(s->max, s->rows), max = v16_max(v16_load(top), old);
+    /* a row that has seen no key yet: -inf less -inf would be NaN */
     v16 base = v16_select(v16_eq(max, minus_infinity), v16_zero(), max),
         factors = v16_exp(v16_sub(old, base));
     v16_store(shift, base);
@@ -655,6 +665,7 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
                  s->rows, head_dim);
 }
 
+/* out / sum; the + 0 turns -0 into 0 (see above). */
 static void finish_row(float *out, int head_dim, float sum)
 {
     v16 divisor = v16_set1(sum);
@@ -685,6 +696,7 @@ static void attend(const attention_job *job, int worker, int s, int first, int n
     int bands = across ? n : heads, rows = across ? heads : n;
     int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq,
             band_o = across ? a->ldo : dim, row_o = across ? dim : a->ldo;
+    /* many queries: copies without gaps, so that rows do not meet in a few sets of the cache */
     if (!across) {
         float *own =
             kernels_scratch(job->d, worker, (size_t)(2 * bands * rows * dim) * sizeof *own);
@@ -822,6 +834,7 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
                 job.unit[count++] = (attention_unit){ s, first, h };
                 total += cost_of(a, s, first);
             }
+    /* eight tasks per thread even out their ends, of no less than 10 us each */
     double share = total / (8.0 * ares_pool_threads(d->pool));
     int64_t tasks = divide_units(&job, units, share < 1e6 ? 1e6 : share);
 

@@ -30,6 +30,7 @@ static span span_of(const head_job *j, int64_t task)
     return (span){ first, ARES_MIN(j->rows_per_task, j->rows - first),
                    j->chunk + task % j->chunks };
 }
+/* One task per chunk of the vocabulary and some rows. */
 static void run_tasks(head_job *j, double work_us, ares_task_fn *fn)
 {
     j->rows_per_task = vocab_rows_per_task(j->rows, j->chunks, ares_pool_threads(j->d->pool));
@@ -81,6 +82,7 @@ static void forward_task(void *ctx, int64_t task, int worker)
     float *z = j->logits ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
                          : kernels_scratch(j->d, worker, scratch_vocab_task(s.rows, j->kl_part));
     const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
+    /* the fused head keeps its logits for the gradient; the others need them for this task only */
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
     vocab_logits(a->w, a->vocab - j->skipped * VOCAB_CHUNK, s.chunk - j->skipped,
                  (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz);
@@ -154,6 +156,7 @@ static void join_parts(head_job *j)
         memcpy(part + r * each, j->part + r * j->all + j->chunk, (size_t)j->chunks * sizeof *part);
         if (at >= 0 && at < j->chunks) target[r] = a->log_prob[j->row + r];
     }
+    /* [parts][rows][each] statistics, then [rows] logits of targets */
     parts->gather(parts->ctx, mine, all, bytes);
     for (int i = 0; i < parts->parts; i++) {
         int64_t first = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i)),
@@ -171,6 +174,7 @@ static void join_parts(head_job *j)
     ares_free(all);
 }
 
+/* Log-probs, entropies and lse of the job's rows. */
 static void forward(head_job *j)
 {
     if (j->chunks) run_tasks(j, work_us(j), forward_task);
@@ -277,6 +281,7 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     span s = span_of(j, task);
     int width = vocab_width(a->vocab, s.chunk);
     float *z = j->logits + s.first * j->ld + (s.chunk - j->chunk) * VOCAB_CHUNK;
+    /* without the forward's statistics its logits are not there either: make them again */
     if (!j->part)
         vocab_logits(a->w, a->vocab, s.chunk, (const float *)a->x + (j->row + s.first) * a->ldx,
                      a->ldx, s.rows, z, j->ld);
@@ -336,6 +341,7 @@ void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)
         j.logits = kernels_scratch(d, KERNELS_SHARED, scratch_head_backward(j.rows, chunks));
         j.c_log_prob = a->c_log_prob + row;
         j.c_entropy = a->c_entropy ? a->c_entropy + row : NULL;
+        /* a range of the vocabulary at a time; dx adds up over the ranges */
         for (j.chunk = 0; j.chunk < chunks; j.chunk += at_once) {
             j.chunks = ARES_MIN(at_once, chunks - j.chunk);
             backward(&j);
@@ -361,6 +367,7 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
         j.part = (vocab_part *)(void *)(j.logits + most * ld);
         float *c = (float *)(void *)(j.part + most * chunks), *ce = c + most;
         forward(&j);
+        /* c and ce: what the loss writes for rows that train; 0 for the others */
         memset(c, 0, (size_t)most * 2 * sizeof(float));
         loss(ctx, (int32_t)row, (int32_t)j.rows, a->log_prob + row, a->entropy + row, c, ce);
         j.c_log_prob = c;

@@ -40,10 +40,12 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
         for (int v = 0; v < nv; v++)
             sum[r][v] =
                 from ? v16_load(from + r * from_row + v / 2 * from_panel + v % 2 * 16) : v16_zero();
+    /* one of both is used: the kind is a constant here */
     const float *wf = w;
     const uint16_t *wh = w;
     for (int64_t i = 0; i < k; i++) {
         v16 b[2 * TILE_MAX_PANELS];
+        /* tall tiles leave the memory idle while they compute; small ones read it all the time */
         if (rows > 4 && kind != TILE_F32_BY_K) {
             __builtin_prefetch(next, 0, 2);
             next += next_step;
@@ -102,6 +104,7 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
                       w_panel, next, next_step, from ? from + half : NULL, from_row, from_panel, \
                       y + half, y_row, y_panel);                                                 \
     }
+/* Several panels at once only where their sums fit the registers. */
 /* clang-format off */
 #if defined ARES_ISA_AVX512
 #define TILE_LIST(X, kind) \
@@ -170,12 +173,14 @@ void ARES_K(product)(const product_args *a)
             const char *next = NEXT_LINE * t < 32 * w_bytes ? after : NULL;
             int64_t next_step = next ? NEXT_LINE : 0;
             next = next ? next + t * NEXT_LINE * a->k : w; /* w is in the cache anyway */
+            /* the tile writes y itself; else into a buffer, from which `finish` adds the rest */
             if (direct) {
                 f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row,
                   a->from_panel, y, a->y_row, a->y_panel);
                 continue;
             }
             float tile[TILE_ROWS * 32];
+            /* sums that go on (from) in the last panel: load only the columns that exist */
             if (from && cols < 32) {
                 for (int64_t r = 0; r < rows; r++) {
                     v16_store(tile + r * 32,
@@ -203,6 +208,7 @@ void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64
     for (int64_t p = n0 / 32; p * 32 < n1; p++) {
         int64_t at = (p * w->k + k0) * 32;
         const float *src = (const float *)w->data + at;
+        /* as f32, with zeros beyond the last input, so that the blocks below are whole */
         if (w->dtype == ARES_BF16 || have < 32) {
             for (int64_t i = 0; i < 32 * 32; i += 16)
                 v16_store(wide + i, i >= have * 32 ? v16_zero()
@@ -213,6 +219,7 @@ void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64
         }
         int64_t lo = ARES_MAX(n0, p * 32) - p * 32, hi = ARES_MIN(n1, p * 32 + 32) - p * 32;
         float *to = out + (p * 32 + lo - n0) * 32;
+        /* a whole panel by blocks of registers; the ends of a range number by number */
         if (hi - lo == 32) {
             for (int i = 0; i < 32; i += 16)
                 for (int j = 0; j < 32; j += 16)
@@ -259,6 +266,7 @@ static void long_product(const forward_plan *p, const product_args *g, int64_t c
             product_args part = *g;
             part.k = ARES_MIN(BLOCK_K, w->k - k);
             part.cols = last ? ARES_MIN(32, g->cols - c) : 32;
+            /* the first piece begins at 0, the last one adds bias and residual and writes y */
             part.x = g->x + k;
             part.w = (const char *)w->data + ((col + c) * w->k + k * 32) * bytes;
             part.from = k ? sum : NULL;
@@ -280,6 +288,7 @@ static void long_product(const forward_plan *p, const product_args *g, int64_t c
 static void forward_task(void *ctx, int64_t task, int worker)
 {
     const forward *f = ctx;
+    /* which of the products the task belongs to */
     int i = 0;
     while (i + 1 < f->n && task >= f->plan[i + 1].first_task) i++;
     const forward_plan *p = &f->plan[i];
@@ -332,6 +341,7 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
         }
         int64_t tasks = 0;
         int threads = ares_pool_threads(d->pool);
+        /* about six tasks per thread even out their ends; each long enough to be worth taking */
         double task_us = ARES_MIN(40.0, ARES_MAX(2.0, all_us / (6.0 * threads)));
         for (int i = 0; i < f.n; i++) {
             forward_plan *p = &f.plan[i];
@@ -341,6 +351,7 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
             p->row_blocks =
                 a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
             p->first_task = tasks;
+            /* few rows: several panels per tile, as ARES_K(product) takes them */
             int64_t at_once = a[i].m <= 4 ? TILE_MAX_PANELS / (a[i].m <= 2 ? 1 : 2) : 1;
             /* no fewer groups than threads */
             while (f.n == 1 && at_once > 1 && panels < at_once * threads) at_once /= 2;
@@ -439,6 +450,7 @@ static void dw_task(const backward *b, int64_t task, int worker)
         for (int64_t col = first; col < end; col += 32) {
             int64_t cols = ARES_MIN(32, b->n - col);
             pack_dy(a, m, tokens, col, cols, a->dbias && part == 0, dy);
+            /* frozen weights with a bias that trains: dy is read for its sum alone */
             if (!a->dw) continue;
             float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
             ARES_K(product)
@@ -447,6 +459,7 @@ static void dw_task(const backward *b, int64_t task, int worker)
                 .k = tokens,
                 .cols = cols,
                 .x = (const float *)a->x + m * a->ldx + k0,
+                /* x by columns: the product sums over tokens */
                 .x_row = 1,
                 .x_k = a->ldx,
                 .w = dy,
@@ -460,6 +473,7 @@ static void dw_task(const backward *b, int64_t task, int worker)
     }
 }
 
+/* dx first, then dw and dbias; all tasks are independent. */
 static void backward_task(void *ctx, int64_t task, int worker)
 {
     const backward *b = ctx;

@@ -31,6 +31,7 @@ static inline int64_t row_at(const ares_rms_norm_args *a, int64_t r, int64_t ld)
     return a->heads ? r / a->heads * ld + r % a->heads * a->k : r * ld;
 }
 
+/* ROW_CHUNK rows: y = x rstd w, and rstd is kept for the backward pass. */
 static void rms_norm_task(void *ctx, int64_t task, int worker)
 {
     const ares_rms_norm_args *a = &((const rms_norm_job *)ctx)->a;
@@ -55,6 +56,7 @@ static void rms_norm_task(void *ctx, int64_t task, int worker)
 void ARES_K(rms_norm)(ares_device *d, const ares_rms_norm_args *a)
 {
     rms_norm_job j = { .a = *a };
+    /* the work in microseconds, as measured roughly; below WORTH_WAKING_US one thread does it */
     kernels_run(d, (double)a->rows * a->k / 5e3, (a->rows + ROW_CHUNK - 1) / ROW_CHUNK,
                 rms_norm_task, &j);
 }
@@ -66,6 +68,7 @@ static void rms_norm_backward_task(void *ctx, int64_t task, int worker)
     const ares_rms_norm_args *a = &j->a;
     int32_t k = a->k;
     (void)worker;
+    /* the first tasks make dx of some rows, the others dw of some columns over all rows */
     if (task < j->row_tasks) {
         int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
         for (int64_t r = task * ROW_CHUNK; r < end; r++) {
@@ -86,6 +89,7 @@ static void rms_norm_backward_task(void *ctx, int64_t task, int worker)
     int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK,
             to = ARES_MIN(k, from + COLUMN_CHUNK);
     const float *x = a->x, *dy = a->dy;
+    /* one chain over the rows per column: the same bits for any number of threads */
     v16 sum[COLUMN_CHUNK / 16];
     for (int32_t i = from; i < to; i += 16) sum[(i - from) / 16] = at(a->dw, i, k);
     for (int64_t r = 0; r < a->rows; r++) {
@@ -121,6 +125,7 @@ V16_INLINE v16 centred(const float *x, int32_t i, int32_t k, v16 mean)
     return k - i >= 16 ? v : v16_select(v16m_first(k - i), v, v16_zero());
 }
 
+/* Two passes over a row: the mean, then the squares around it, which does not cancel. */
 static void layer_norm_task(void *ctx, int64_t task, int worker)
 {
     const ares_layer_norm_args *a = &((const layer_norm_job *)ctx)->a;
@@ -156,32 +161,42 @@ void ARES_K(layer_norm)(ares_device *d, const ares_layer_norm_args *a)
                 layer_norm_task, &j);
 }
 
-/* With x^ = (x - mean) rstd and g = w dy: dx += rstd (g - mean(g) - x^ mean(g x^)). */
-static void row_backward(const ares_layer_norm_args *a, int64_t r)
+/*
+ * With x^ = (x - mean) rstd and g = w dy: dx += rstd (g - mean(g) - x^ mean(g x^)); dw += x^ dy and
+ * dbias += dy, row after row. As in rms_norm_backward_task rows come first, then columns.
+ */
+static void layer_norm_backward_task(void *ctx, int64_t task, int worker)
 {
+    const layer_norm_job *j = ctx;
+    const ares_layer_norm_args *a = &j->a;
     int32_t k = a->k;
-    const float *x = (const float *)a->x + r * a->ldx, *dy = (const float *)a->dy + r * a->lddy;
-    float *dx = (float *)a->dx + r * a->lddx;
-    v16 mean = v16_set1(a->mean[r]), rstd = v16_set1(a->rstd[r]), sum = v16_zero(),
-        product = v16_zero();
-    for (int32_t i = 0; i < k; i += 16) {
-        v16 g = v16_mul(at(dy, i, k), at(a->w, i, k));
-        sum = v16_add(sum, g);
-        product = v16_fma(g, v16_mul(centred(x, i, k, mean), rstd), product);
+    (void)worker;
+    if (task < j->row_tasks) {
+        int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
+        for (int64_t r = task * ROW_CHUNK; r < end; r++) {
+            const float *x = (const float *)a->x + r * a->ldx,
+                        *dy = (const float *)a->dy + r * a->lddy;
+            float *dx = (float *)a->dx + r * a->lddx;
+            v16 mean = v16_set1(a->mean[r]), rstd = v16_set1(a->rstd[r]), sum = v16_zero(),
+                product = v16_zero();
+            for (int32_t i = 0; i < k; i += 16) {
+                v16 g = v16_mul(at(dy, i, k), at(a->w, i, k));
+                sum = v16_add(sum, g);
+                product = v16_fma(g, v16_mul(centred(x, i, k, mean), rstd), product);
+            }
+            v16 shift = v16_set1(v16_sum(sum) / (float)k),
+                pull = v16_set1(v16_sum(product) / (float)k);
+            for (int32_t i = 0; i < k; i += 16) {
+                v16 hat = v16_mul(centred(x, i, k, mean), rstd),
+                    g = v16_sub(v16_mul(at(dy, i, k), at(a->w, i, k)), shift);
+                put(dx, i, k, v16_fma(v16_fnma(hat, pull, g), rstd, at(dx, i, k)));
+            }
+        }
+        return;
     }
-    v16 shift = v16_set1(v16_sum(sum) / (float)k), pull = v16_set1(v16_sum(product) / (float)k);
-    for (int32_t i = 0; i < k; i += 16) {
-        v16 hat = v16_mul(centred(x, i, k, mean), rstd),
-            g = v16_sub(v16_mul(at(dy, i, k), at(a->w, i, k)), shift);
-        put(dx, i, k, v16_fma(v16_fnma(hat, pull, g), rstd, at(dx, i, k)));
-    }
-}
-
-/* dw and dbias of columns [from, to): one chain over the rows per element. */
-static void dc_backward(const ares_layer_norm_args *a, int32_t from, int32_t to)
-{
-    int32_t k = a->k;
-    v16 dw[COLUMN_CHUNK / 16], db[COLUMN_CHUNK / 16];
+    int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK,
+            to = ARES_MIN(k, from + COLUMN_CHUNK);
+    v16 dw[COLUMN_CHUNK / 16], db[COLUMN_CHUNK / 16]; /* one chain over the rows per element */
     for (int32_t i = from; i < to; i += 16) {
         dw[(i - from) / 16] = at(a->dw, i, k);
         db[(i - from) / 16] = at(a->dbias, i, k);
@@ -199,19 +214,6 @@ static void dc_backward(const ares_layer_norm_args *a, int32_t from, int32_t to)
         put(a->dw, i, k, dw[(i - from) / 16]);
         put(a->dbias, i, k, db[(i - from) / 16]);
     }
-}
-
-static void layer_norm_backward_task(void *ctx, int64_t task, int worker)
-{
-    const layer_norm_job *j = ctx;
-    (void)worker;
-    if (task < j->row_tasks) {
-        int64_t end = ARES_MIN((int64_t)j->a.rows, (task + 1) * ROW_CHUNK);
-        for (int64_t r = task * ROW_CHUNK; r < end; r++) row_backward(&j->a, r);
-        return;
-    }
-    int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK;
-    dc_backward(&j->a, from, ARES_MIN(j->a.k, from + COLUMN_CHUNK));
 }
 
 void ARES_K(layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a)

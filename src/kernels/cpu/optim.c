@@ -31,6 +31,7 @@ static void adamw_task(void *ctx, int64_t task, int worker)
 {
     const adamw_job *j = ctx;
     const ares_adamw_args *a = j->a;
+    /* the step is made on f32 weights; a->w gets their rounded copy where there is a master */
     float *w = a->master ? a->master : a->w, *of_m = a->m, *of_v = a->v;
     (void)worker;
     int64_t end = ARES_MIN(a->n, (task + 1) * CHUNK);
@@ -73,7 +74,9 @@ static void kahan_task(void *ctx, int64_t task, int worker)
                             v16_mul(v16_mul(g, v16_set1(j->rest2)), g)));
         v16 under = rounded(v16_add(rounded(v16_mul(rounded(v16_sqrt(v)), v16_set1(j->v_scale))),
                                     v16_set1(j->eps)));
+        /* the step goes into the compensation c, which holds what w lost to rounding before */
         c = rounded(v16_fnma(v16_set1(j->lr * j->m_scale), v16_div(m, under), c));
+        /* Kahan: w takes what bf16 can hold of w + c, the rest stays in c */
         v16 next = rounded(v16_add(w, c));
         c = v16_add(c, rounded(v16_sub(w, next)));
         v16_store_bf16_first(of_m + i, m, n);

@@ -103,9 +103,11 @@ static void gumbel_chunk(const float *z, int n, int32_t first, float inv_tempera
     v16 scale = v16_set1(inv_temperature);
     uint32_t word[64];
     for (int i = 0; i < n; i += 16) {
+        /* four random words per counter, so token t has word t % 4 of counter t / 4 */
         if (i % 64 == 0) philox_64((uint32_t)(first + i) / 4, key, word);
         v16i w = v16i_load(word + i % 64);
         v16 logit = vocab_load(z + i, n - i, scale);
+        /* the bound is cheap; the two logarithms follow only for lanes that may win, soon few */
         uint32_t may = v16m_bits(v16_ge(v16_add(logit, gumbel_bound(w)), v16_set1(b->key)));
         if (n - i < 16) may &= (1u << (n - i)) - 1;
         if (!may) continue;
@@ -218,6 +220,7 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         if (p->kind == GUMBEL)
             gumbel_chunk(from, width, token, p->inv_temperature, a->key[row].k, &b);
         else if (p->kind == GREEDY) greedy_chunk(from, width, token, &b);
+        /* top-k and top-p need the whole row: its logits are kept for pick_filtered */
         else if (p->kind == FILTERED)
             memcpy(p->logits + token, from, (size_t)width * sizeof(float));
         j->best[at] = b;
@@ -230,6 +233,7 @@ static void chunk_task(void *ctx, int64_t task, int worker)
 
 /* ------------------------------------------------------------------ top-k and top-p */
 
+/* The order of candidates: higher logit, then lower id. */
 static bool above(const candidate *a, const candidate *b)
 {
     return a->z > b->z || (a->z == b->z && a->token < b->token);
@@ -279,6 +283,7 @@ static inline uint64_t mass_of(float e)
     float high = truncf(e * 0x1p20f);
     return ((uint64_t)high << MASS_BITS) + (uint64_t)((e * 0x1p20f - high) * 0x1p20f);
 }
+/* mass_of over all tokens, 16 at a time: whole numbers, so that their order does not matter. */
 static uint64_t total_mass(const float *z, int64_t n, float inv_temperature, float max)
 {
     uint64_t total = 0;
@@ -346,6 +351,7 @@ static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
     uint64_t total = top_k ? 0 : total_mass(p->logits, n, p->inv_temperature, max), mass = 0;
     uint64_t need = top_k ? 0 : need_of(top_p, total);
     candidate *c = kernels_scratch(j->d, worker, (size_t)n * sizeof(candidate));
+    /* most rows have enough mass near the maximum: look deeper only where it is not enough */
     static const float depth[] = { 8.0f, 20.0f, INFINITY };
     for (int i = 0; i < ARES_COUNT(depth); i++) {
         count = gather(p->logits, n, p->inv_temperature, max, depth[i], c, &mass);

@@ -10,6 +10,7 @@ const ares_kernels ARES_K(kernels_table) = {
     .act = ARES_F32,
     .alloc = kernels_host_alloc,
     .release = kernels_host_release,
+    /* device and host memory are the same, so one function serves every copy */
     .copy_in = kernels_host_copy,
     .alloc_host = kernels_host_alloc,
     .release_host = kernels_host_release,

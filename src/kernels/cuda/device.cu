@@ -42,6 +42,7 @@ static char *piece_of(const cuda_ring *r, int64_t i)
 }
 
 /* Moves on to the next piece, after waiting until the card has read what it held before. */
+/* Goes on to the next page-locked piece, once the card has read what it held before. */
 static void next_piece(cuda_context *c, cuda_ring *r)
 {
     cuda_check(c, cudaEventRecord(r->done[r->now], c->stream), "copy in");
@@ -72,6 +73,7 @@ static size_t piece_bytes(int64_t i, size_t bytes)
     return ARES_MIN(bytes - (size_t)i * PIECE, PIECE);
 }
 
+/* Queues the copy of piece i from the card, and the event that says when it has arrived. */
 static void fill_piece(cuda_context *c, int64_t i, const void *device, size_t bytes)
 {
     cudaEvent_t done = c->out.done[i % CUDA_PIECES];
@@ -86,6 +88,7 @@ bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
 {
     int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
     for (int64_t i = 0; i <= pieces && !c->failed; i++) {
+        /* piece i travels while piece i - 1 is copied to where it belongs */
         if (i < pieces) fill_piece(c, i, device, bytes);
         if (i == 0 || c->failed) continue;
         if (!cuda_wait_event(c, c->out.done[(i - 1) % CUDA_PIECES])) break;
@@ -97,6 +100,7 @@ bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
 
 /* ------------------------------------------------------------------ beside the kernels */
 
+/* A stream of its own for copies of weights and moments that run beside the kernels. */
 static bool open_copies(cuda_context *c)
 {
     return cuda_check(c, cudaStreamCreateWithFlags(&c->copies, cudaStreamNonBlocking),
@@ -116,6 +120,7 @@ void cuda_copies_close(cuda_context *c)
 void cuda_copies_join(cuda_context *c)
 {
     if (!c->copies) return; /* there has never been one */
+    /* kernels that come next wait on the card; the host does not */
     if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_end, c->copies), "copies");
     if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->stream, c->copies_end, 0), "copies");
     c->storing = false;
@@ -223,6 +228,7 @@ static __global__ void take_tokens(ares_advance_args a)
     CUDA_EACH(at, (int64_t)a.rows * a.head_dim)
     {
         int64_t r = at / a.head_dim, i = at % a.head_dim;
+        /* the token that the step before sampled, of row from[r]; below 0: the host has set it */
         if (i == 0 && a.from[r] >= 0) a.ids[r] = a.token[a.from[r]];
         a.cos_sin[at] = a.angles[(int64_t)position_of(a, r, i) * a.head_dim + i];
     }
@@ -246,6 +252,7 @@ void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
         if (f->done && !cuda_wait_event(c, f->done)) return;
         (void)cudaFreeHost(f->pinned);
         f->pinned = NULL;
+        /* twice the need, because page-locking is slow and batches grow */
         f->bytes = 2 * bytes;
         if (!cuda_check(c, cudaMallocHost(&f->pinned, f->bytes), "pinned host memory"))
             f->bytes = 0;

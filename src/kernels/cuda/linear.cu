@@ -8,6 +8,7 @@
  */
 #include "device.cuh"
 
+/* 128 MiB of f32: a weight that is converted needs no more scratch than that */
 static const int64_t PIECE_FLOATS = 1 << 25;
 
 static __global__ void widen(const uint16_t *from, float *to, int64_t n)
@@ -59,6 +60,7 @@ static cudaDataType type_of(ares_dtype t)
 
 static void gemm(cuda_context *c, const gemm_args &g)
 {
+    /* every product sums in f32; cuBLAS chooses its algorithm by the shapes alone */
     const float one = 1.0f;
     cudaDataType in = type_of(c->act);
     if (c->failed) return;
@@ -76,6 +78,7 @@ static void *at(const void *x, ares_dtype t, int64_t n)
     return (char *)x + n * (int64_t)ares_dtype_bytes(t);
 }
 
+/* y [m][w->n] = x Wt, plus y where accumulate. Row-major y is cuBLAS's column-major W x^T. */
 static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
                     void *y, ares_dtype of_y, int64_t ldy, bool accumulate)
 {
@@ -102,6 +105,7 @@ void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix
     product(c, x, ldx, w, m, y, ARES_F32, ldy, accumulate);
 }
 
+/* y = bias + residual, either of which may be NULL; the product adds to it. */
 template <typename T>
 static __global__ void begin_rows(int32_t m, int32_t n, const void *bias, const void *residual,
                                   int64_t ldr, void *y, int64_t ldy)
@@ -115,6 +119,7 @@ static __global__ void begin_rows(int32_t m, int32_t n, const void *bias, const 
     }
 }
 
+/* Whether b lies directly after n numbers of type t at a. */
 static bool follows(const void *b, const void *a, int64_t n, ares_dtype t)
 {
     return b == at(a, t, n);
@@ -136,6 +141,7 @@ void cuda_linear(ares_device *d, const ares_linear_args *args, int count)
     for (int i = 0, next; i < count; i = next) {
         const ares_linear_args *a = &args[i];
         ares_matrix w = *a->w;
+        /* q, k and v are one product; gate and up another */
         for (next = i + 1; next < count && goes_on(c, &args[next - 1], &args[next]); next++)
             w.n += args[next].w->n;
         if (a->m == 0) continue;
@@ -149,6 +155,7 @@ void cuda_linear(ares_device *d, const ares_linear_args *args, int count)
     }
 }
 
+/* The bias's gradient: columns of dy, 32 rows of threads to a column. */
 template <typename T>
 static __global__ void sum_rows(int32_t m, int32_t n, const void *dy, int64_t lddy, float *dbias,
                                 cuda_columns s)
@@ -177,6 +184,7 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                       .lda = a->w->k,
                       .b = at(a->dy, c->act, first),
                       .ldb = a->lddy,
+                      /* pieces of the weight after the first one add to dx */
                       .beta = a->accumulate || first > 0 ? 1.0f : 0.0f,
                       .y = a->dx,
                       .ldy = a->lddx,

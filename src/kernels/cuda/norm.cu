@@ -8,6 +8,7 @@
 
 enum { ROW_THREADS = 256 };
 
+/* y = (x - mean) rstd w + bias, the variance from a second look at the row, as on the CPU. */
 template <typename T>
 static __global__ void __launch_bounds__(ROW_THREADS) norm_row(ares_layer_norm_args a)
 {
@@ -50,6 +51,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) norm_row_back(ares_layer_n
     }
 }
 
+/* dw = sum of x^ dy and dbias = sum of dy, over the rows of this block's chunk. */
 template <typename T> static __global__ void vectors_back(ares_layer_norm_args a, cuda_columns s)
 {
     enum { WEIGHT, BIAS, SUMS };
@@ -64,6 +66,7 @@ template <typename T> static __global__ void vectors_back(ares_layer_norm_args a
                 fmaf((cuda_get(x + r * a.ldx + column) - a.mean[r]) * a.rstd[r], g, sum[WEIGHT]);
             sum[BIAS] += g;
         }
+    /* only the last block of a column has the sums of all chunks, added in their order */
     if (!cuda_sum_columns(sum, column, a.k, s)) return;
     a.dw[column] += sum[WEIGHT];
     a.dbias[column] += sum[BIAS];

@@ -5,6 +5,7 @@
 
 /* Kernels that visit each number once: rotation, SwiGLU, GELU, conversion. */
 
+/* One thread per pair (i, i + half) of a head; sign -1 turns back, for the gradient. */
 template <typename T>
 static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, void *x, int64_t ldx,
                               const float *cos_sin, float sign)
@@ -29,11 +30,13 @@ void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, vo
                 head_dim / 2, x, ldx, cos_sin, inverse ? -1.0f : 1.0f);
 }
 
+/* 0 and 1 at the ends, where expf gives infinity and 0. */
 static __device__ float sigmoid(float x)
 {
     return 1.0f / (1.0f + expf(-x));
 }
 
+/* y = silu(gate + bias) (up + bias) */
 template <typename T> static __global__ void swiglu(ares_silu_mul_args a)
 {
     const T *gate = (const T *)a.gate, *up = (const T *)a.up;
@@ -52,6 +55,7 @@ void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a)
                 CUDA_THREADS, 0, *a);
 }
 
+/* With silu = g s: d_up = dy silu, d_gate = dy up (s + silu (1 - s)); y is made again if asked. */
 template <typename T> static __global__ void swiglu_back(ares_silu_mul_args a)
 {
     const T *gate = (const T *)a.gate, *up = (const T *)a.up;

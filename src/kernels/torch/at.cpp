@@ -71,6 +71,7 @@ std::string first_line(const char *text)
     return line;
 }
 
+// The names of at.h, which messages use; libtorch's own for a type that at.h lacks.
 const char *type_name(at::ScalarType type)
 {
     static const char *const names[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool" };
@@ -140,16 +141,19 @@ at_tensor adopt(at::Tensor t)
     return handle;
 }
 
+// Of the innermost scope, for operations that return a code and no tensor.
 int code()
 {
     return innermost->code;
 }
 
+// Whether the device has released memory that it could do without: then it is worth another try.
 bool gave_back()
 {
     return innermost->give_back && innermost->give_back(innermost->ctx);
 }
 
+// After a failed operation the next ones do nothing, so the message is that of the cause.
 bool ready(const char *op, const at_tensor *in, size_t n)
 {
     ARES_ASSERT(innermost && "an operation of libtorch inside a scope");
@@ -164,6 +168,7 @@ bool ready(const char *op, const at_tensor *in, size_t n)
     return true;
 }
 
+// Called in a catch block: turns what was thrown into the scope's failure.
 int failed(const char *op, const at_tensor *in, size_t n)
 {
     try {
@@ -202,6 +207,7 @@ at_dtype dtype_of(at::ScalarType type)
 {
     for (int i = AT_F32; i <= AT_BOOL; i++)
         if (type_of((at_dtype)i) == type) return (at_dtype)i;
+    // e.g. a complex number, or one of 8 bits, from an operator called by name
     TORCH_CHECK(false, "dtype ", type, " is none of at.h's");
 }
 
@@ -213,6 +219,7 @@ using ares_torch::type_of;
 
 at_scope *at_scope_open(const char *name)
 {
+    // the program has its own threads, and a sum over other threads would have other bits
     std::call_once(started, [] {
         at::set_num_threads(1);
         at::set_num_interop_threads(1);
@@ -263,6 +270,7 @@ static void pop()
 
 int at_scope_close(at_scope *s, at_tensor *out)
 {
+    // scopes inside of s that were left open, by an early return, are closed with it
     bool open = false;
     for (at_scope *i = innermost; i; i = i->outer) open = open || i == s;
     ARES_ASSERT(open && "at_scope_close on the thread that opened the scope, once");
@@ -277,6 +285,7 @@ int at_scope_close(at_scope *s, at_tensor *out)
     bool hand_out = false; // made here, or in an inner scope that is still open
     for (at_scope *i = innermost; keep && i != s->outer; i = i->outer)
         hand_out = hand_out || i == keep->scope;
+    // out of its scope's list, which is about to be freed, into the outer one's
     if (hand_out) {
         keep->scope->tensors[keep->place] = nullptr;
         enter(keep, s->outer);

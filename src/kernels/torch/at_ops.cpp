@@ -29,6 +29,7 @@ static dims_ref dims_of(const int64_t *list, int n)
     return dims_ref(list, (size_t)n);
 }
 
+// libtorch wants its own tensors side by side; handles are pointers to them.
 static std::vector<at::Tensor> tensors_of(const at_tensor *t, int n)
 {
     std::vector<at::Tensor> list;
@@ -70,6 +71,7 @@ at_tensor at_narrow(at_tensor t, int dim, int64_t start, int64_t length)
     AT_OP(AT_OPERANDS(t), t->t.narrow(dim, start, length));
 }
 
+// Written out, because AT_OP takes a fixed number of operands.
 at_tensor at_cat(const at_tensor *t, int n, int dim)
 {
     if (!ares_torch::ready(__func__, t, (size_t)n)) return nullptr;
@@ -82,6 +84,8 @@ at_tensor at_cat(const at_tensor *t, int n, int dim)
     }
 }
 
+// AT_OP(operands, which must not be NULL; expression): the result becomes a handle of the innermost
+// scope, an exception its failure.
 // ---------------------------------------------------------------- elementwise
 at_tensor at_add(at_tensor a, at_tensor b)
 {
@@ -242,6 +246,7 @@ at_tensor at_index_add(at_tensor t, int dim, at_tensor index, at_tensor source)
 at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal, double scale)
 {
     auto attend = [&](const std::optional<at::Tensor> &m) {
+        // fewer heads of keys than of queries: each is read by a group of these
         bool grouped = q->t.dim() >= 3 && k->t.dim() >= 3 && q->t.size(-3) != k->t.size(-3);
         return at::scaled_dot_product_attention(q->t, k->t, v->t, m, 0.0, causal, scale, grouped);
     };
@@ -251,6 +256,7 @@ at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool ca
 
 // ---------------------------------------------------------------- any other operator
 
+// at_value and libtorch's own variant type, in both directions.
 static c10::IValue value_in(const at_value &v)
 {
     switch (v.kind) {
@@ -292,6 +298,7 @@ int at_call(const char *name, const char *overload, const at_value *in, int n, a
             int n_out)
 {
     for (int i = 0; i < n_out; i++) out[i] = at_value{};
+    // the tensors among the arguments, which must be there and whose shapes a message shows
     std::vector<at_tensor> operands;
     for (int i = 0; i < n; i++) {
         if (in[i].kind == AT_V_TENSOR) operands.push_back(in[i].as.tensor);
@@ -303,6 +310,7 @@ int at_call(const char *name, const char *overload, const at_value *in, int n, a
         auto handle = c10::Dispatcher::singleton().findSchema({ name, overload });
         TORCH_CHECK(handle, "libtorch has no operator of this name",
                     *overload ? " and overload '" : "", overload, *overload ? "'" : "");
+        // too few arguments are filled up by the schema's defaults, as in Python
         const auto &arguments = handle->schema().arguments();
         TORCH_CHECK((size_t)n <= arguments.size(), "takes ", arguments.size(), " arguments, not ",
                     n);
@@ -386,6 +394,7 @@ static void product(const at::Tensor &out, const at::Tensor *self, const at::Ten
 {
     at::ScalarType type = out.scalar_type();
     at::Tensor to = out;
+    // in order of preference: as they are; bf16 into f32 on a card; all of it in f32
     bool alike = a.scalar_type() == b.scalar_type();
     if (alike && a.scalar_type() == type) {
         if (self) at::addmm_out(to, self->to(type), a, b);

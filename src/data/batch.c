@@ -119,6 +119,7 @@ int ares_batch_need(const char *stage, const char *column, const void *present)
                      owner);
 }
 
+/* Where a reward for the whole row stands. */
 int64_t ares_batch_last_token(const ares_batch *b, int64_t row)
 {
     int64_t first = b->row_start[row], end = b->row_start[row + 1];
@@ -176,6 +177,7 @@ void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n)
         b->groups = 0; /* a group that was begun and got no row is dropped */
         return;
     }
+    /* columns of old stay where they are: take_from makes new ones from them */
     old.row_start = arena_copy(&b->arena, b->row_start, b->rows + 1, sizeof *b->row_start);
     old.group_start = arena_copy(&b->arena, b->group_start, b->groups + 1, sizeof *b->group_start);
     old.samples = arena_copy(&b->arena, b->samples, b->rows, sizeof *b->samples);
@@ -187,6 +189,7 @@ void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n)
 void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ares_batch *out)
 {
     ARES_ASSERT(!out->rows);
+    /* what concerns the batch as a whole goes along with any choice of rows */
     out->advantage_scale = from->advantage_scale;
     out->empty = from->empty;
     out->filled_from = from->filled_from;
@@ -218,6 +221,7 @@ int64_t ares_trajectory_tokens(const ares_trajectory *y)
     return tokens;
 }
 
+/* drops_discarded: the answers are left out of the batch; otherwise they are masked in it. */
 bool ares_trajectory_kept(const ares_group *g, const ares_trajectory *y)
 {
     return !(g->drops_discarded && y->discarded);
@@ -328,6 +332,7 @@ static void put(ares_str *out, const void *data, size_t bytes)
 #define PUT_FIELD(type, name, text) put(out, &x->name, sizeof x->name);
 static void write_trajectory(const ares_trajectory *x, const ares_row *data_row, ares_str *out)
 {
+    /* lengths first, so that a reader can check them before it takes memory */
     int64_t head[5] = { x->n_rows, x->n_parts, (int64_t)x->response.len, (int64_t)x->turns.len,
                         (int64_t)x->details.len };
     ARES_TRAJECTORY_FIELDS(PUT_FIELD)
@@ -395,6 +400,7 @@ static void *take_array(reader *r, int64_t n, size_t size)
 static void *room_for(reader *r, int64_t n, size_t size)
 {
     r->bad = r->bad || n < 0 || n > INT32_MAX || (uint64_t)n > r->in.len;
+    /* a damaged count cannot ask for more memory than a few times the bytes that are left */
     return r->bad ? NULL : ares_arena_calloc(r->arena, (size_t)n + 1, size);
 }
 #define TAKE_FIELD(type, name, text) take(r, &x->name, sizeof x->name);
@@ -452,6 +458,7 @@ int ares_group_read(ares_view *in, ares_arena *arena, ares_group *x, int64_t *ro
     *row = head[0];
     if (r->bad)
         return ares_fail(ARES_EFORMAT, "data: the bytes are not those of an answered prompt");
+    /* several groups may follow each other; on a fault `in` stays at this one */
     *in = whole.in;
     return ARES_OK;
 }

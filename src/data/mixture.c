@@ -23,6 +23,7 @@ static void check_names(ares_config *cfg, const ares_curriculum *c)
                               "'%s': the name of a data set is part of names of metrics; use 1 to "
                               "%d characters, neither '/' nor blanks",
                               name, NAME_BYTES);
+        /* two equal names would share one metric, and one place in a saved state */
         for (int64_t k = 0; k < i; k++)
             if (strcmp(name, c->names[k]) == 0)
                 ares_config_fault(cfg, option,
@@ -38,6 +39,7 @@ static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t ste
     int rc = ares_scheduled_at(c->weights[part], step, weight);
     if (rc != ARES_OK) return ares_fail_in(rc, "weight of '%s'", c->names[part]);
     if (isfinite(*weight)) return ARES_OK;
+    /* e.g. a schedule that divides by step, at step 0 */
     return ares_fail(ARES_ECONFIG, "weight of '%s': %s: is not finite at step %lld", c->names[part],
                      ares_scheduled_text(c->weights[part]), (long long)step);
 }
@@ -259,6 +261,7 @@ static int share(void *state, int64_t n, int64_t *step, ares_share *out)
     return ARES_OK;
 }
 
+/* n fresh prompts of one part; a part that ends its epoch begins the next within the fetch. */
 static int next_of(void *state, int which, int64_t n, ares_drawn *out)
 {
     mixture *m = state;
@@ -459,6 +462,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
     part *parts = ares_malloc((size_t)m->n * sizeof *parts);
     int rc = ARES_OK;
     for (int64_t i = 0; i < rows; i++) skips[i] = LOADER_KEPT;
+    /* memory for orders is kept; the orders themselves are made again when they are needed */
     for (int i = 0; i < m->n; i++) { /* parts that the state does not have begin anew */
         const part *p = &m->parts[i];
         parts[i] = (part){ p->first, p->rows, .order = p->order, .order_epoch = -1 };
@@ -483,6 +487,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
 }
 
 /* A saved id counts through the rows of the saved parts, in their order. */
+/* For prompts that were given back, after the data sets have changed (--force). */
 static int64_t moved(const void *state, const ares_json *json, int64_t id)
 {
     const mixture *m = state;
@@ -541,6 +546,7 @@ int ares_source_of_mixture(ares_dataset *d, const ares_curriculum *c, const ares
                            m->curriculum->names[i]);
     }
     if (rc != ARES_OK) {
+        /* after a failure the data set stays with whoever gave it */
         m->data = NULL; /* the caller's */
         close_mixture(m);
         return rc;

@@ -508,21 +508,6 @@ void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float
 /* units (groups, or rows) balanced together: the work grows with the square of their number */
 enum { WINDOW = 512 };
 
-/* Whether every part of more than one unit has at most max_tokens. sums: scratch [2 k]. */
-static bool bounded(const int64_t *tokens, int64_t n, const int64_t *part, int64_t k,
-                    int64_t max_tokens, int64_t *sums)
-{
-    int64_t *counts = sums + k;
-    memset(sums, 0, 2 * (size_t)k * sizeof *sums);
-    for (int64_t i = 0; i < n; i++) {
-        sums[part[i]] += tokens[i];
-        counts[part[i]]++;
-    }
-    for (int64_t j = 0; j < k; j++)
-        if (sums[j] > max_tokens && counts[j] > 1) return false;
-    return true;
-}
-
 /*
  * Parts of nearly equal numbers of tokens, more of them until every part is within max_tokens.
  * Where that would take more parts than cutting the units in order, the cuts are taken. sums:
@@ -541,7 +526,16 @@ static int even_parts(const int64_t *tokens, int64_t n, int64_t max_tokens, int6
     for (; cuts < n && least < cuts; least = *k + ARES_MAX((cuts - *k) / 4, 1)) {
         ARES_TRY(balance_micro_batches(tokens, n, max_tokens, least, k, part));
         if (*k > cuts) break;
-        if (bounded(tokens, n, part, *k, max_tokens, sums)) return ARES_OK;
+        /* a part of one unit may exceed max_tokens, because it cannot be divided */
+        bool fits = true;
+        int64_t *counts = sums + *k;
+        memset(sums, 0, 2 * (size_t)*k * sizeof *sums);
+        for (int64_t i = 0; i < n; i++) {
+            sums[part[i]] += tokens[i];
+            counts[part[i]]++;
+        }
+        for (int64_t j = 0; j < *k; j++) fits = fits && (sums[j] <= max_tokens || counts[j] <= 1);
+        if (fits) return ARES_OK;
     }
     *k = cuts;
     memcpy(part, cut, (size_t)n * sizeof *part);

@@ -35,6 +35,7 @@ int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int
     return ARES_OK;
 }
 
+/* One line each, after the first few rows were named one by one. */
 void ares_unseen_tell(const ares_unseen *n, int64_t rows)
 {
     if (n->thin)
@@ -398,6 +399,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
 static int messages_of(const ares_json **v, const char *key, ares_arena *arena)
 {
     if ((*v)->type != ARES_JSON_OBJECT && (*v)->type != ARES_JSON_ARRAY) return ARES_OK;
+    /* {"role": .., "content": ..} -> a list of that one message */
     const ares_json one = { .type = ARES_JSON_ARRAY, .items = *v, .count = 1 };
     const ares_json *list = (*v)->type == ARES_JSON_OBJECT ? &one : *v;
     return ares_row_messages(list, key, arena, v);
@@ -560,6 +562,7 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     if (!a->n) return ARES_OK;
     ares_str of_answer = { 0 }; /* its text by the bytes of its tokens, as cut above */
     int64_t(*offsets)[2] = ares_calloc((size_t)a->n + 1, sizeof *offsets), first, end;
+    /* the span between the tags, in tokens of the answer; without tags there is none */
     ares_span_offsets(j->e->tokenizer, ids->ids + a->prompt_len, a->n, &of_answer, offsets);
     if (ares_span_find(ares_str_view(&of_answer), (const int64_t(*)[2])offsets, a->n,
                        j->o->start_tag, j->o->end_tag, &first, &end)) {
@@ -594,6 +597,7 @@ static void keep(ares_pairs *out, int64_t i, const pair_slot *s, bool without_sp
 {
     ares_stored_answer *into[2] = { &out->pair[i].chosen, &out->pair[i].rejected };
     ares_pair_counts *c = &out->counts;
+    /* counts are of rows, also where both answers have the same fault */
     c->absent += !s->there;
     c->shortened += s->shortened;
     c->merged += s->merged;
@@ -631,6 +635,7 @@ int ares_pairs_encode(const ares_source *rows, const ares_prompt_encoder *e,
         if (slots[i].rc != ARES_OK && rc == ARES_OK)
             rc = ares_fail(slots[i].rc, "data: %s:%lld: %s", row->file, (long long)row->line,
                            slots[i].message);
+        /* the first row that fails, in their order, is the one that is reported */
         if (rc == ARES_OK) keep(out, i, &slots[i], o->without_span);
         for (int k = 0; k < 2; k++) ares_ids_fini(&slots[i].ids[k]);
         ares_free(slots[i].message);

@@ -71,6 +71,7 @@ static int read_partial(const ares_source *s, const returned_prompt *p, int64_t 
     int64_t row;
     ares_view bytes = answers_view(p->partial);
     ares_group *g = *out = ares_arena_calloc(arena, 1, sizeof *g);
+    /* the bytes say which prompt they answer: a mix-up must not train on another one's answers */
     ARES_TRY(ares_group_read(&bytes, arena, g, &row));
     if (bytes.len || row != p->id || g->draw != p->draw)
         return ares_fail(ARES_EFORMAT, "data: the answers are those of another prompt");
@@ -313,6 +314,7 @@ int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)
     const ares_json *list = ares_json_get(json, "given_back");
     /* a state that does not name its source is of a data set */
     ARES_TRY(ares_json_get_string(json, "source", "dataset", &kind));
+    /* a curriculum was added or taken away since the checkpoint */
     if (!ares_view_is(kind, s->kind->name)) {
         if (!other_rows)
             return ares_fail(ARES_ESTATE,
@@ -423,6 +425,7 @@ static int64_t usable(const loader *l, int64_t epoch)
 {
     int64_t rows = l->n_skipped ? 0 : l->rows;
     for (int64_t i = 0; i < l->rows && l->n_skipped; i++) rows += l->skipped[i] >= epoch;
+    /* a last batch that is not full is left out of the epoch */
     return rows / l->batch * l->batch;
 }
 
@@ -466,6 +469,7 @@ void loader_skip(loader *l, int64_t row)
     l->n_skipped++;
 }
 
+/* The rows of a saved state may be named twice; they count once. */
 void loader_restore(loader *l, int64_t row, int64_t epoch)
 {
     ARES_ASSERT(row >= 0 && row < l->rows);
@@ -495,6 +499,7 @@ int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
         if (l->shuffle) ares_rng_shuffle(key, l->order, n);
         l->order_epoch = epoch;
     }
+    /* the place within the epoch is the draw number less the one it began with */
     for (int64_t i = 0; i < l->batch; i++) row_ids[i] = l->order[l->drawn - begins + i];
     *first_draw = l->drawn;
     l->drawn += l->batch;
@@ -525,6 +530,7 @@ static int next(void *state, int64_t n, ares_drawn *out)
     int64_t *ids = ares_malloc((size_t)batch * sizeof *ids);
     for (int64_t at = 0; at < n && rc == ARES_OK; at += batch) {
         rc = loader_next(&s->loader, ids, &first);
+        /* draw numbers run on through the epochs, so each names one draw of the run */
         for (int64_t i = 0; i < batch && rc == ARES_OK; i++)
             out[at + i] = (ares_drawn){ .draw = first + i, .id = ids[i] };
     }

@@ -128,6 +128,7 @@ static int media_png_decode(const uint8_t *data, size_t size, media_size want, u
 
 /* WebP by libwebp. The colours under transparent pixels are kept. */
 
+/* libwebp has no texts of its own. */
 static const char *status_text(VP8StatusCode status)
 {
     switch (status) {
@@ -152,6 +153,7 @@ static int media_webp_header(const media_input *in, media_header *header)
     }
     if (status != VP8_STATUS_OK)
         return ares_fail(ARES_EFORMAT, "WebP: no header: %s", status_text(status));
+    /* an animation is not one picture */
     if (f.has_animation)
         return ares_fail(ARES_EUNSUPPORTED, "an animated WebP; give a picture of it, or its "
                                             "frames as a video");
@@ -223,6 +225,7 @@ static int media_jpeg_header(const media_input *in, media_header *header)
             marker != 0xcc) {
             if (media_input_at(in, at, s, 10) != 10) break;
             /* processes that libjpeg has: baseline, extended, progressive, and arithmetic ones */
+            /* SOF0, 1 and 2: Huffman codes; SOF9 and 10: the same with arithmetic coding */
             bool readable = marker == 0xc0 || marker == 0xc1 || marker == 0xc2 || marker == 0xc9 ||
                             marker == 0xca;
             if (!readable || s[4] != 8)
@@ -293,6 +296,7 @@ static void inks_to_rgb(const uint8_t *in, int32_t w, uint8_t *rgb)
 static bool jpeg_read_picture(struct jpeg_decompress_struct *jpeg, jpeg_reader *r,
                               const uint8_t *data, size_t size, media_size want, uint8_t *rgb)
 {
+    /* memory that a jump passes over lies in jpeg and r, which the caller frees */
     if (setjmp(r->jump)) return false;
     jpeg_create_decompress(jpeg);
     jpeg->progress = &r->progress;
@@ -327,6 +331,7 @@ static int media_jpeg_decode(const uint8_t *data, size_t size, media_size want, 
     bool read = jpeg_read_picture(&jpeg, &r, data, size, want, rgb);
     jpeg_destroy_decompress(&jpeg);
     ares_free(r.row);
+    /* r.message is that of the error, or of the first warning */
     if (!read) return ares_fail(ARES_EFORMAT, "JPEG: %s", r.message);
     if (r.errors.num_warnings)
         ares_warn("%s: JPEG: damaged data, used as libjpeg mends them (%ld warnings, the first: "
@@ -382,6 +387,7 @@ static int refuse(const uint8_t *start, size_t n)
                      hex);
 }
 
+/* The first bytes decide, because files are often named wrongly. */
 int media_header_read(const media_input *in, media_header *out)
 {
     uint8_t start[32] = { 0 };
@@ -421,6 +427,7 @@ bool media_exif_turns(const media_input *in, int64_t offset, int64_t bytes)
     uint8_t head[8], entry[12];
     if (media_input_at(in, offset, head, 6) == 6 && memcmp(head, "Exif\0\0", 6) == 0)
         offset += 6, bytes -= 6;
+    /* damaged EXIF data ask for nothing: the picture itself may be fine */
     if (bytes < 8 || media_input_at(in, offset, head, 8) != 8) return false;
     /* TIFF: "MM" big-endian, "II" little-endian; then the offset of the first directory */
     bool big = head[0] == 'M';

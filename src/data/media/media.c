@@ -254,6 +254,7 @@ static int check_boxes(const media_input *in)
         if (bytes == 1) bytes = n == 16 ? big(head + 8, 8) : 0, least = 16;
         if (bytes < least || bytes > INT64_MAX / 2)
             return ares_fail(ARES_EFORMAT, "a part of it at byte %lld has no size", (long long)at);
+        /* subtracted and not added, so that a huge size cannot overflow */
         if ((int64_t)bytes > in->size - at) return ends_early(at + (int64_t)bytes, in->size);
         at += (int64_t)bytes;
     }
@@ -320,6 +321,7 @@ static int find(const char *name, void **function)
                          "libavformat-dev, libavcodec-dev and libswscale-dev and build again, or "
                          "give the video as a list of frames",
                          path);
+    /* RTLD_LOCAL: FFmpeg's names stay out of the way of others' */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library)
         return ares_fail(ARES_EUNSUPPORTED,
@@ -412,6 +414,7 @@ static int open_image(const opener *a, const ares_json *entry, int64_t i, ares_m
 /* The resizes of a video. frames: how many its list has, or are chosen from its file */
 static int size_video(const opener *a, media_source *s, int32_t frames, ares_medium *m)
 {
+    /* a limit before the resize, because a frame is decoded at this size first */
     ARES_TRY(media_check_size(s->size, "frames of"));
     if ((int64_t)s->size.w * s->size.h > MEDIA_MOST_VIDEO / 3 / frames)
         return ares_fail(ARES_EUNSUPPORTED, "%d frames of %d x %d pixels: more than %lld bytes",
@@ -498,6 +501,7 @@ static int open_video(const opener *a, const ares_json *entry, int64_t i, ares_m
     const ares_json *frames = ares_json_get(entry, "frames");
     snprintf(where, sizeof where, "videos[%lld]", (long long)i);
     m->video = true;
+    /* a bare list of pictures has 2 per second */
     if (entry->type == ARES_JSON_ARRAY) return open_frames(a, entry, fps, where, s, m);
     if (!frames) return open_file(a, entry, where, s, m);
     if (frames->type != ARES_JSON_ARRAY)

@@ -173,25 +173,6 @@ void aten_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn 
 
 /* Products by mm and addmm, and look-ups of rows. */
 
-/* The product of w with a's rows into a->y [m][w->n]. */
-static void product(const ares_device *d, const ares_linear_args *a, const ares_matrix *w)
-{
-    int64_t n = w->n;
-    at_tensor x = aten_acts(d, a->x, a->m, w->k, a->ldx),
-              turned = at_transpose(aten_matrix(d, w), 0, 1),
-              y = aten_acts(d, a->y, a->m, n, a->ldy),
-              bias = a->bias ? aten_acts(d, a->bias, 1, n, n) : NULL;
-    if (a->residual && a->residual == a->y) { /* it is read before y is written */
-        ARES_ASSERT(a->ldr == a->ldy);
-        at_addmm_out(y, y, x, turned);
-        if (a->bias) at_add_(y, bias);
-        return;
-    }
-    if (a->bias) at_addmm_out(y, at_reshape(bias, AT_DIMS(n)), x, turned);
-    else at_mm_out(y, x, turned);
-    if (a->residual) at_add_(y, aten_acts(d, a->residual, a->m, n, a->ldr));
-}
-
 /* Whether next lies `bytes` after x. */
 static bool follows(const void *next, const void *x, int64_t bytes)
 {
@@ -215,10 +196,25 @@ void aten_linear(ares_device *d, const ares_linear_args *args, int n)
     at_scope *s = aten_enter(d, "linear");
     if (!s) return;
     for (int i = 0, next; i < n; i = next) { /* q, k and v are one product; gate and up another */
-        ares_matrix w = *args[i].w;
+        const ares_linear_args *a = &args[i];
+        ares_matrix w = *a->w;
         for (next = i + 1; next < n && goes_on(d, &args[next - 1], &args[next]); next++)
             w.n += args[next].w->n;
-        if (args[i].m > 0) product(d, &args[i], &w);
+        if (a->m <= 0) continue;
+        int64_t columns = w.n;
+        at_tensor x = aten_acts(d, a->x, a->m, w.k, a->ldx),
+                  turned = at_transpose(aten_matrix(d, &w), 0, 1),
+                  y = aten_acts(d, a->y, a->m, columns, a->ldy),
+                  bias = a->bias ? aten_acts(d, a->bias, 1, columns, columns) : NULL;
+        if (a->residual && a->residual == a->y) { /* it is read before y is written */
+            ARES_ASSERT(a->ldr == a->ldy);
+            at_addmm_out(y, y, x, turned);
+            if (a->bias) at_add_(y, bias);
+            continue;
+        }
+        if (a->bias) at_addmm_out(y, at_reshape(bias, AT_DIMS(columns)), x, turned);
+        else at_mm_out(y, x, turned);
+        if (a->residual) at_add_(y, aten_acts(d, a->residual, a->m, columns, a->ldr));
     }
     aten_leave(d, s);
 }

@@ -94,6 +94,7 @@ int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *
                          "adv: %s: the groups hold %lld of %lld rows, the rows %lld of %lld tokens",
                          adv->name, (long long)b->group_start[b->groups], (long long)b->rows,
                          (long long)b->row_start[b->rows], (long long)b->tokens);
+    /* doubles until adv_close writes the columns */
     size_t rows = (size_t)b->rows + 1, tokens = (size_t)b->tokens + 1;
     p->score = ares_arena_alloc(&b->arena, rows * sizeof(double));
     p->length = ares_arena_alloc(&b->arena, rows * sizeof(double));
@@ -109,6 +110,7 @@ int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *
 static int64_t first_turn(const ares_batch *b, int64_t first, int64_t r)
 {
     int64_t episode = b->samples[r].episode;
+    /* episode 0: the row is an answer of its own */
     for (int64_t i = first; episode && i < r; i++)
         if (b->samples[i].episode == episode) return i;
     return r;
@@ -130,6 +132,7 @@ void adv_groups(adv_estimate *p, adv_group_fn *fn)
         for (int64_t r = first; r < end; r++) {
             int64_t turn = first_turn(b, first, r);
             int64_t *e = &entry[turn - first]; /* an episode's entry stands at its first turn */
+            /* all: answers of the group, left out or not; n: those that count */
             all += turn == r;
             if (turn == r) *e = -1;
             if (*e < 0 && p->length[r] > 0) {
@@ -146,6 +149,7 @@ void adv_groups(adv_estimate *p, adv_group_fn *fn)
             group.mean = stats_mean(score, n);
             group.std = stats_std(score, n, group.mean);
         }
+        /* what an estimator leaves alone is 0 */
         for (int64_t i = 0; i < n; i++) advantage[i] = 0;
         /* a group that lost all but one of its answers has nothing to compare: advantage 0 */
         if (n > 1 || (n == 1 && all == 1)) fn(p, &group, advantage);
@@ -188,6 +192,7 @@ int adv_close(adv_estimate *p)
     ares_batch *b = p->b;
     if (p->cfg->normalize_advantages)
         ARES_TRY(stats_masked_normalize(p->world, p->token, b->response_mask, b->tokens));
+    /* to train on other terms of the loss alone, such as KL or entropy */
     if (p->cfg->zero_task_advantage)
         for (int64_t t = 0; t < b->tokens; t++) p->token[t] = 0;
     ARES_PUT(b, advantages);
@@ -214,6 +219,7 @@ int adv_importance_fix(ares_batch *b, double clip)
                                  (long long)r, (long long)(t - b->row_start[r]),
                                  (double)b->old_log_probs[t], (double)b->rollout_log_probs[t]);
             b->advantages[t] =
+                /* exp of 700 is finite, and clip cuts it */
                 (float)((double)b->advantages[t] * fmin(ares_f64_exp(fmin(x, 700)), clip));
         }
     return ARES_OK;

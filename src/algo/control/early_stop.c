@@ -70,6 +70,7 @@ static void see_group(early_stop *s, const ares_batch *b, int64_t g)
     s->groups++;
 }
 
+/* Called for each batch that was generated, before filters drop groups of equal scores. */
 static int generated(void *state, const ares_batch *b)
 {
     early_stop *s = state;
@@ -81,7 +82,9 @@ static int generated(void *state, const ares_batch *b)
 static int early_stop_observe(void *state, ares_batch *b, ares_metrics *m)
 {
     early_stop *s = state;
+    /* without a filter nothing was seen before: look at the batch itself */
     for (int64_t g = 0; g < b->groups && !s->generated; g++) see_group(s, b, g);
+    /* over all ranks: each has its own groups */
     double step[2] = { s->sum, s->groups };
     s->sum = s->groups = 0;
     s->generated = false;
@@ -89,6 +92,7 @@ static int early_stop_observe(void *state, ares_batch *b, ares_metrics *m)
     if (step[1] == 0) return ARES_OK; /* no group with a score: the step counts neither way */
     double deviation = step[0] / step[1];
     if (m) ares_metrics_set(m, "rollout/in_group_reward_std", deviation);
+    /* the first steps make the base; from then on a step is below the bound, or begins anew */
     if (s->steps++ < BASE_STEPS) s->base += deviation;
     else if (deviation < COLLAPSED * s->base / BASE_STEPS) s->below++;
     else s->below = 0;

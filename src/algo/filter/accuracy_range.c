@@ -8,6 +8,7 @@
 #include "ares/algo_filter.h"
 #include "stats.h"
 
+/* algorithm.filter_key: accuracy, or overall (the score). */
 static bool by_accuracy(const ares_filter_config *cfg)
 {
     return strcmp(cfg->filter_key, "accuracy") == 0;
@@ -29,6 +30,7 @@ static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verd
         double mean = stats_mean(x + g->group_start[i], g->group_start[i + 1] - g->group_start[i]);
         if (!v[i].keep || (cfg->filter_low < mean && mean < cfg->filter_high)) continue;
         v[i].keep = false;
+        /* "accuracy_low", a part of a metric's name */
         (void)snprintf(v[i].reason, sizeof v[i].reason, "%s_%s", cfg->filter_key,
                        mean <= cfg->filter_low ? "low" : "high");
     }
@@ -41,6 +43,7 @@ static void check(ares_config *cfg, const ares_filter_config *f, const ares_filt
     if (!(f->filter_low < f->filter_high))
         ares_config_fault(cfg, "algorithm.filter_low",
                           "no mean lies above it and below filter_high = %g", f->filter_high);
+    /* the mean of one accuracy is 0 or 1, and the bounds are strict */
     if (run->n < 2 && f->filter_low >= 0 && f->filter_high <= 1)
         ares_config_fault(cfg, "algorithm.online_filtering",
                           "one answer is right or wrong, so no mean lies between the bounds; set "

@@ -8,6 +8,7 @@
 
 #include "filter.h"
 
+/* algorithm.filter_groups.metric: acc, or score. */
 static bool by_accuracy(const ares_filter_config *cfg)
 {
     return strcmp(cfg->informative_by, "acc") == 0;
@@ -29,6 +30,7 @@ static int informative(const ares_filter_config *cfg, const ares_groups *g, ares
         bool keep = by_accuracy(cfg) ? group_informative(g->accuracy + first, valid, n)
                                      : group_spread(g->score + first, valid, n, 1e-6);
         if (!v[i].keep || keep) continue;
+        /* the reason is a part of a metric's name */
         const char *why = "equal_scores";
         if (by_accuracy(cfg)) { /* all answers that count are alike: the first one says how */
             int64_t r = 0;

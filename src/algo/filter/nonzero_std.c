@@ -24,9 +24,11 @@ static int deviating(const ares_filter_config *cfg, const ares_groups *g, ares_v
     int64_t in_play = g->in_play;
     for (int64_t i = 0; i < g->groups; i++) {
         if (!v[i].keep || group_metric("reward_variance", g, i) > 1e-6) continue;
+        /* in_play: groups that may still become part of the batch */
         if (cfg->keep_when_insufficient && in_play <= g->target) continue;
         in_play--;
         v[i].keep = false;
+        /* with the score that all answers have: "zero_std_1.0" are groups of right answers */
         (void)snprintf(v[i].reason, sizeof v[i].reason, "zero_std_%.1f",
                        g->score[g->group_start[i]]);
     }

@@ -33,6 +33,7 @@ static int under_cap(const ares_filter_config *cfg, const ares_groups *g, ares_v
             sum += g->score[first + r];
             zeros += g->score[first + r] == 0;
         }
+        /* "all_zero_math": the source is part of the reason, as each has its own cap */
         if (zeros == n) why = "all_zero";
         else if (sum / (double)n > cap) why = "reward_cap";
         if (!why) continue;
@@ -42,6 +43,7 @@ static int under_cap(const ares_filter_config *cfg, const ares_groups *g, ares_v
     return ARES_OK;
 }
 
+/* The cap of a source; NaN: it has none, or the lists do not fit each other. */
 double ares_reward_cap(const char *const *names, int64_t n_names, const double *caps,
                        int64_t n_caps, const char *source)
 {

@@ -45,6 +45,7 @@ static double k3_and_k3(double x, double *derivative, bool *clamped)
     *derivative = *clamped ? 0 : 1 - e;
     return ares_loss_clamp(e - k - 1, -10, 10);
 }
+/* The value of k3 with the derivative of k2, for low_var_kl+. */
 static double k3_and_k2(double x, double *derivative, bool *clamped)
 {
     double value = k3_and_k3(x, derivative, clamped);
@@ -84,6 +85,7 @@ const char *const *ares_kl_names(int *n)
     return words;
 }
 
+/* NULL with an error that lists the names. */
 const ares_kl *ares_kl_find(const char *name)
 {
     const char *names[ARES_COUNT(table)];
@@ -110,6 +112,7 @@ int ares_kl_column(const ares_kl *kl, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "shape", old_log_probs));
     ARES_TRY(ARES_NEED(b, "shape", ref_log_probs));
+    /* `full` has no formula of two log-probs: its column is made with the logits */
     ARES_ASSERT(kl->value);
     ARES_PUT(b, kl);
     for (int64_t r = 0; r < b->rows; r++)

@@ -45,6 +45,7 @@ const ares_loss *const *loss_list(int *n)
     return table;
 }
 
+/* By name or alias; NULL with an error that lists the names. */
 const ares_loss *ares_loss_find(const char *name)
 {
     const char *names[ARES_COUNT(table)];
@@ -124,6 +125,7 @@ void ares_loss_sums_init(ares_loss_sums *s)
     *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY };
 }
 
+/* Sums of all ranks, so that metrics are those of the whole mini-batch. */
 int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w)
 {
     /* minus the minimum, so that one call finds both bounds */
@@ -149,6 +151,7 @@ double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_
     return s->loss + kl_coef * s->kl - entropy_coeff * s->entropy;
 }
 
+/* Bins of the log-ratio of 1/16 from -2 on. */
 double ares_loss_bin_edge(int i)
 {
     return -2 + i / 16.0;
@@ -167,6 +170,7 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
         ares_metrics_set(m, "actor/kl", s->kl_plain / s->kl_tokens);
         ares_metrics_set(m, "actor/kl_clamped_frac", s->kl_clamped / s->kl_tokens);
     }
+    /* a mini-batch without a token has no means */
     if (n == 0) return;
     ares_metrics_set(m, "actor/policy_loss_abs", s->loss_abs / n);
     ares_metrics_set(m, "actor/pg_clipfrac_higher", s->clip_high / n);
@@ -191,6 +195,7 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
 /* Adds the KL of token t to the sums and its derivative to d_log_prob or d_full. */
 static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
 {
+    /* weight: of the token in the mean; scale: the dynamic KL's factor */
     double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1, slope = 0, value;
     bool clamped = false;
     if (k->kl->value)
@@ -438,6 +443,7 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
     if (!loss) return;
     /* 3: what the losses take where the option is not set (formula.h) */
     double dual = ares_is_null_f64(c->clip_ratio_dual) ? 3 : c->clip_ratio_dual;
+    /* whether the loss, with this option, clips a third time (dual clip) */
     bool acts = (loss->clips & ARES_LOSS_CLIPS_DUAL) || !ares_is_null_f64(c->clip_ratio_dual);
     snprintf(text, sizeof text,
              "must lie above 1 + clip_ratio_high = %g, or it would cut every clipped token",
@@ -507,6 +513,7 @@ int value_loss(const ares_value_args *a)
         if (!a->mask[t]) continue;
         double value = (double)a->value[t], old = (double)a->old_value[t],
                target = (double)a->target[t], w = (double)a->weight[t];
+        /* checked here, where row and token of a bad number are known */
         bool finite = isfinite(value) && isfinite(old) && isfinite(target) && isfinite(w);
         char place[64];
         if (a->mask[t] != 1 || !finite)

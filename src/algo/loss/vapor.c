@@ -60,6 +60,7 @@ double vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite)
     double sum = 0, n = count(t, t->span, t->span_end);
     for (int64_t i = t->span; i < t->span_end; i++)
         if (counts(t, i)) sum += (double)t->log_prob[i] - (double)t->ref_log_prob[i];
+    /* a sum that is not finite counts as 0, and the caller counts it */
     *finite = isfinite(sum);
     if (n == 0 || !*finite) return 0;
     return mean ? sum / n : sum;
@@ -99,6 +100,7 @@ static void preference(const ares_vapor_config *cfg, ares_vapor_prompt *p, ares_
     }
     if (!p->usable) p->margin = NAN;
     p->term = vapor_ratio(log_term(cfg, p), cfg->log_ratio_clamp);
+    /* s: sums over prompts, of which the metrics are means */
     s->nonfinite += !chosen_finite || !rejected_finite;
     s->usable += p->usable;
     s->margin += p->usable ? p->margin : 0;
@@ -123,6 +125,7 @@ static void advantages(ares_vapor_prompt *p, ares_vapor_sums *s)
         s->reward += c->reward_used;
         s->reward_square += c->reward_used * c->reward_used;
         s->span_tokens += extracted ? (double)(c->text.span_end - c->text.span) : 0;
+        /* the mean of equal numbers may differ from them in the last bit */
         equal = equal && c->reward_used == p->completions[0].reward_used;
         mean += c->reward_used / (double)p->n;
     }
@@ -161,6 +164,7 @@ static void dpo_loss(const ares_vapor_config *cfg, const ares_vapor_prompt *p, d
     if (cfg->dpo_coef == 0 || !ares_vapor_has_pair(p)) return;
     ares_vapor_text chosen = p->chosen, rejected = p->rejected;
     bool chosen_finite, rejected_finite;
+    /* copies whose span is the whole answer */
     chosen.span = rejected.span = 0;
     chosen.span_end = chosen.n;
     rejected.span_end = rejected.n;
@@ -214,6 +218,7 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
     s->prompts += 1;
     s->u_abs += fabs(cfg->beta * u_sum);
     s->u += p->usable ? cfg->beta * u_sum : 0;
+    /* the pair's term is in the ratio of every completion, so its derivative is their sum */
     if (!p->usable || cfg->preference_detach || cfg->beta == 0) return;
     pull(&p->chosen, -cfg->beta * u_sum / totals[0], by_mean(cfg));
     pull(&p->rejected, cfg->beta * u_sum / totals[0], by_mean(cfg));
@@ -263,6 +268,7 @@ int ares_vapor_sums_reduce(ares_vapor_sums *s, ares_world *w)
 int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
                     int64_t n, const double totals[3], ares_vapor_sums *sums)
 {
+    /* totals NULL: the counts of these prompts alone, for a caller that has them all */
     double own[3] = { 0 };
     if (!kl->value)
         return ares_fail(ARES_EUNSUPPORTED,
@@ -288,6 +294,7 @@ void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, 
     double n = s->completions, kl = s->tokens > 0 ? s->kl / s->tokens : 0, dpo = 0;
     if (n == 0) return;
     ares_metrics_set(m, "vapor/reward_mean", s->reward / n);
+    /* sum of squares less n mean^2, with divisor n - 1; rounding may leave it below 0 */
     double mean = s->reward / n, spread = s->reward_square - n * mean * mean;
     ares_metrics_set(m, "vapor/reward_std", n > 1 ? sqrt(fmax(0, spread) / (n - 1)) : 0);
     ares_metrics_set(m, "vapor/extract_success_rate", s->extracted / n);

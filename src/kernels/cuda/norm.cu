@@ -118,6 +118,7 @@ template <typename T> static __global__ void rms_row(ares_rms_norm_args a)
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) {
         float v = cuda_get(x + i);
         cuda_put(y + i, v * scale * w[i]);
+        /* sum = x + bias, as ares_rms_norm_args says */
         if (a.bias)
             cuda_put((T *)a.sum + row_at(a, row, a.ldx) + i, v + cuda_get((const T *)a.bias + i));
     }
@@ -141,6 +142,7 @@ template <typename T> static __global__ void rms_row_back(ares_rms_norm_args a)
                               cuda_get(dx + i)));
 }
 
+/* dw += sum of x rstd dy over the rows of this block's chunk; the last block adds the chunks. */
 template <typename T> static __global__ void weight_back(ares_rms_norm_args a, cuda_columns s)
 {
     int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);

@@ -17,6 +17,7 @@ static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long
         float g = grad[i] * t.grad_scale;
         float m1 = m[i] = fmaf(t.beta1, m[i], t.rest1 * g);
         float v1 = v[i] = fmaf(t.beta2, v[i], t.rest2 * g * g);
+        /* the step of the bias-corrected moments, and the decay of w, in one FMA with w */
         float step = m1 * t.m_scale / fmaf(sqrtf(v1), t.v_scale, t.eps);
         float x = w[i] = fmaf(-t.lr, fmaf(t.decay, w[i], step), w[i]);
         if (short_w) short_w[i] = cuda_to_bf16(x);
@@ -47,6 +48,7 @@ static __global__ void adamw_kahan(int64_t n, uint16_t *w, uint16_t *left_out, c
         float under = rounded(__fadd_rn(rounded(__fmul_rn(rounded(sqrtf(v1)), t.v_scale)), t.eps));
         c = rounded(fmaf(-__fmul_rn(t.lr, t.m_scale), m1 / under, c));
         float next = rounded(__fadd_rn(x, c));
+        /* what bf16 could not hold of x + c is kept for the next step */
         left_out[i] = cuda_to_bf16(__fadd_rn(c, rounded(__fsub_rn(x, next))));
         w[i] = cuda_to_bf16(next);
     }
@@ -68,6 +70,7 @@ void cuda_adamw(ares_device *d, const ares_adamw_args *a)
         .lr = (float)a->lr,
         .keep = (float)(1.0 - a->lr * a->weight_decay),
     };
+    /* kahan: a->master holds what the weights lost to rounding, in bf16 */
     if (a->kahan) {
         cuda_launch(cuda_enter(d), "adamw", adamw_kahan, cuda_blocks(a->n), CUDA_THREADS, 0, a->n,
                     (uint16_t *)a->w, (uint16_t *)a->master, a->grad, (uint16_t *)a->m,
@@ -83,6 +86,7 @@ void cuda_adamw(ares_device *d, const ares_adamw_args *a)
 
 /* ------------------------------------------------------------------ whole arrays */
 
+/* y += x */
 static __global__ void add_to(float *y, const float *x, int64_t n)
 {
     CUDA_EACH(i, n) y[i] += x[i];

@@ -336,6 +336,7 @@ void at_manual_seed(uint64_t seed)
 // none.
 int at_cuda_open(void)
 {
+    // callers may be on different threads
     static std::mutex mutex;
     static void *library = nullptr;
     std::lock_guard<std::mutex> lock(mutex);
@@ -380,6 +381,7 @@ int at_cuda_open(void)
     }
 }
 
+// "aten::mm.out" -> operator "aten::mm", overload "out"; the first without a kernel for CUDA.
 const char *at_cuda_lacks(const char *const *operators, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -392,6 +394,7 @@ const char *at_cuda_lacks(const char *const *operators, int n)
     return nullptr;
 }
 
+// Gives what libtorch's allocator keeps for later back to the card.
 void at_cuda_trim(void)
 {
     try {
@@ -471,6 +474,7 @@ int at_read(at_tensor t, at_dtype dtype, void *out)
 {
     if (!ares_torch::ready(__func__, &t, 1)) return innermost->code;
     try {
+        // one copy that also converts and makes rows dense
         at::Tensor host = t->t.detach().to(at::kCPU, type_of(dtype)).contiguous();
         memcpy(out, host.const_data_ptr(), host.nbytes());
         return ARES_OK;
@@ -541,6 +545,7 @@ int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, in
         torch::autograd::variable_list seeds, by;
         if (grad_output) seeds.push_back(grad_output->t);
         for (int i = 0; i < n; i++) by.push_back(inputs[i]->t);
+        // inputs that the output does not depend on have the gradient 0
         auto found = torch::autograd::grad({ output->t }, by, seeds, keep, /*create_graph=*/false,
                                            /*allow_unused=*/true);
         for (int i = 0; i < n; i++)

@@ -421,6 +421,7 @@ at_tensor at_addmm_out(at_tensor out, at_tensor self, at_tensor a, at_tensor b)
             product(out->t, &self->t, a->t, b->t));
 }
 
+// Summed in the type of `out`, e.g. bf16 numbers in f32.
 at_tensor at_sum_dim_out(at_tensor out, at_tensor t, int dim)
 {
     AT_INTO(out, AT_OPERANDS(t), fits(out, t->t.select(dim, 0).sizes());
@@ -496,6 +497,7 @@ struct sequence {
     int64_t q, rows, k, keys;
 };
 
+// Sequences without rows or without keys are left out.
 static std::vector<sequence> sequences(const at_varlen *p)
 {
     const int32_t *q = p->q_start->t.const_data_ptr<int32_t>(),
@@ -504,6 +506,7 @@ static std::vector<sequence> sequences(const at_varlen *p)
     for (int64_t i = 0; i + 1 < p->q_start->t.numel(); i++)
         if (q[i + 1] > q[i] && k[i + 1] > k[i])
             list.push_back({ q[i], q[i + 1] - q[i], k[i], k[i + 1] - k[i] });
+    // a row's own key is the last it sees, so there are at least as many keys as rows
     for (const sequence &s : list)
         TORCH_CHECK(s.keys >= s.rows, "takes no sequence of ", s.rows, " rows and ", s.keys,
                     " keys");
@@ -521,6 +524,7 @@ static std::optional<at::Tensor> mask_of(const sequence &s, const at_varlen *p, 
     float *m = mask.data_ptr<float>();
     for (int64_t i = 0; i < s.rows; i++)
         for (int64_t j = 0; j < s.keys; j++) {
+            // the row's own key; later ones are hidden, and those before its window
             int64_t own = s.keys - s.rows + i;
             if ((p->causal && j > own) || (windowed && j <= own - p->window))
                 m[i * s.keys + j] = -INFINITY;
@@ -558,6 +562,7 @@ static gradients attend_back_on_cpu(const at::Tensor &d_out, const at::Tensor &q
                                     const at::Tensor &k, const at::Tensor &v, const at::Tensor &out,
                                     const at::Tensor &lse, const at_varlen *p)
 {
+    // segments have rows, so every key is written; rows without keys keep dq 0
     at::Tensor dq = at::zeros(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()),
                dv = at::empty(v.sizes(), v.options());
     for (const sequence &s : sequences(p)) {

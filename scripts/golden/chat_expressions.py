@@ -346,6 +346,7 @@ ws | trim
 t | trim ~ '|'
 'xxaxx' | trim('x')
 s.split()
+' a b c '.split(None, 1)
 s.split(' ')
 s.split('o', 1)
 s.split('')

@@ -594,9 +594,9 @@ static void split_space(jinja_run *r, ares_view s, int64_t left, parts *p)
         }
         if (i >= s.len) return;
         size_t from = i;
-        /* the rest keeps its inner white space, "b c" of " a b c " after one split */
+        /* the rest keeps its white space, as Python's: "b c " of " a b c " after one split */
         if (left-- == 0) {
-            add_part(r, p, s.data + from, jinja_strip_right(s.data + from, s.len - from));
+            add_part(r, p, s.data + from, s.len - from);
             return;
         }
         while (i < s.len) {

@@ -347,6 +347,12 @@ int ares_model_fingerprint(const char *dir, uint64_t *out);
  * run's latest checkpoint. The error names what was looked for.
  */
 int ares_model_find(const char *path, ares_str *dir);
+/*
+ * Writes a model directory (as ares_model_find takes it) as one GGUF file, tokenizer and chat
+ * template included (gguf.c; docs/export.md). type: "f32", "f16", "bf16" or "q8_0", of matrices;
+ * norms and biases are f32. Llama, Qwen 2 and Qwen 3; others are refused by name.
+ */
+int ares_gguf_export(const char *model, const char *type, const char *path);
 /* Into how many parts, one for each rank of a group, the matrices of a region are cut; 1: none. */
 int ares_model_shards(const ares_model *m);
 int ares_model_ranks(const ares_model *m); /* how many train it together */

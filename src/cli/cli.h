@@ -26,6 +26,8 @@
     X(detokenize, false, "{\"ids\":[..]} -> {\"text\":\"..\"}")                      \
     X(render, false, "messages -> text, through the chat template")                  \
     X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
+    X(merge, false, "a model with an adapter added to its weights")                  \
+    X(export, false, "a model as one GGUF file, for llama.cpp")                      \
     X(play, false, "act in an environment by hand, and read what a model reads")     \
     X(show, false, "an episode or answer of a run, as the model read and wrote it")  \
     X(sweep, false, "a run for every value of some options, and their figure")       \

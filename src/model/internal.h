@@ -85,6 +85,9 @@ static inline void *carve(carver *c, int64_t rows, int64_t width) /* activations
  */
 int model_config_save(const ares_model_config *c, const char *dir);
 
+/* Sets text_names and vision_names by the names of the tensors of a model's files. */
+void model_find_names(const ares_safetensors *s, ares_model_config *c);
+
 /* Products of a layer and RMS norms, of the text part and of the tower. */
 
 static inline const float *param_vector(const ares_param *p)

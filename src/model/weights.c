@@ -854,6 +854,16 @@ int ares_model_find(const char *path, ares_str *dir)
     return rc;
 }
 
+/* The two forms of a vision model's names, which say nothing about that of its config.json. */
+void model_find_names(const ares_safetensors *s, ares_model_config *c)
+{
+    for (int64_t i = 0; i < ares_safetensors_count(s) && c->vision.depth; i++) {
+        const char *name = ares_safetensors_at(s, i)->name;
+        if (strncmp(name, "model.language_model.", 21) == 0) c->text_names = "model.language_model";
+        if (strncmp(name, "model.visual.", 13) == 0) c->vision_names = "model.visual";
+    }
+}
+
 int ares_model_load(const char *path, ares_device *device, const ares_model_options *opt,
                     ares_model **out)
 {
@@ -864,13 +874,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     int rc = ares_model_find(path, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
     if (rc == ARES_OK && !device->counting) rc = ares_safetensors_open(dir.data, &s);
-    /* a vision model's names have two forms, of which its config.json says nothing */
-    for (int64_t i = 0; s && i < ares_safetensors_count(s) && cfg.vision.depth; i++) {
-        const char *name = ares_safetensors_at(s, i)->name;
-        if (strncmp(name, "model.language_model.", 21) == 0)
-            cfg.text_names = "model.language_model";
-        if (strncmp(name, "model.visual.", 13) == 0) cfg.vision_names = "model.visual";
-    }
+    if (s) model_find_names(s, &cfg);
     if (s && !opt->value_head) untie(s, dir.data, &cfg);
     if (s && rc == ARES_OK) compare_dtypes(s, dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);

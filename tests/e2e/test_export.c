@@ -1,0 +1,139 @@
+/* What becomes of a model after training: merged with an adapter, and as a GGUF file. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "e2e.h"
+
+static const char *golden(const char *name)
+{
+    static char path[4][600];
+    static int turn;
+    char relative[200];
+    snprintf(relative, sizeof relative, "tests/golden/%s", name);
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s", test_source(relative));
+    return path[turn];
+}
+
+/* Runs the program, which fails with that exit code and a message that has the text. */
+static void refused(int code, const char *text, const char *words)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "%s", words), code);
+    CHECK_CONTAINS(out.data ? out.data : "", text);
+    ares_str_fini(&out);
+}
+
+/* The log-probs that PEFT computes with the adapter beside the base, from the merged model. */
+TEST(a_merged_model_scores_as_base_and_adapter_do_in_peft)
+{
+    ares_arena arena = { 0 };
+    ares_str text = { 0 }, out = { 0 }, lines = { 0 };
+    const ares_json *root;
+    int merged = 0;
+    REQUIRE_OK(ares_file_read(golden("lora.json"), &text));
+    REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&text), "lora.json", &root));
+    const ares_json *cases = ares_json_get(root, "cases");
+    for (int64_t i = 0; i < cases->count; i++) {
+        const ares_json *c = &cases->items[i], *in = ares_json_get(c, "inputs"),
+                        *ids = ares_json_get(in, "input_ids"),
+                        *want = ares_json_get(ares_json_get(c, "expected"), "log_probs");
+        if (!ares_view_is(ares_json_get(c, "function")->text, "lora_merge")) continue;
+        char dir[600], name[64];
+        snprintf(name, sizeof name, "merged_%d", merged++);
+        snprintf(dir, sizeof dir, "%s", test_file(name));
+        ares_str_clear(&out);
+        int rc = e2e_program(&out, "merge --model '%s' --adapter '%s' --out '%s' --dtype fp32",
+                             golden(ares_json_get(in, "model")->text.data),
+                             golden(ares_json_get(in, "adapter")->text.data), dir);
+        CHECK_MSG(rc == 0, "%s", out.data);
+        CHECK_CONTAINS(out.data, "largest change");
+        ares_str_clear(&lines);
+        for (int64_t k = 0; k < ids->count; k++) {
+            ares_json_begin(&lines, '{');
+            ares_json_write(ares_json_key(&lines, "input_ids"), &ids->items[k]);
+            ares_json_end(&lines, '}');
+            ares_str_add_char(&lines, '\n');
+        }
+        const char *input = e2e_write("sequences.jsonl", lines.data);
+        ares_str_clear(&out);
+        rc = e2e_program(&out, "score --model '%s' --input '%s' > '%s'", dir, input,
+                         test_file("scores.jsonl"));
+        if (!CHECK_MSG(rc == 0, "%s", out.data)) continue;
+        int64_t n;
+        const ares_json **rows = e2e_rows(&arena, ".", "scores.jsonl", &n);
+        CHECK_EQ(n, ids->count);
+        for (int64_t k = 0; k < n; k++) {
+            const ares_json *got = ares_json_get(rows[k], "log_probs"), *x = &want->items[k];
+            int64_t skip = got->count - x->count; /* the first token has none */
+            for (int64_t t = 0; t < x->count; t++)
+                CHECK_MSG(fabs(got->items[t + skip].number - x->items[t].number) <= 1e-4,
+                          "%s, sequence %lld, token %lld: %.9g, not %.9g", name, (long long)k,
+                          (long long)t, got->items[t + skip].number, x->items[t].number);
+        }
+    }
+    CHECK_EQ(merged, 6);
+    ares_arena_fini(&arena);
+    ares_str_fini(&text);
+    ares_str_fini(&out);
+    ares_str_fini(&lines);
+}
+
+TEST(merge_refuses_what_is_no_adapter_and_no_base_and_keeps_what_is_there)
+{
+    char words[1800];
+    const char *base = golden("lora/base_qwen2_gqa"), *adapter = golden("lora/qwen2_r8"),
+               *out = test_file("out");
+    static const char form[] = "merge --model '%s' --adapter '%s' --out '%s'";
+    snprintf(words, sizeof words, form, base, base, out);
+    refused(2, "it belongs to --model", words);
+    snprintf(words, sizeof words, form, adapter, adapter, out);
+    refused(1, "an adapter, not a model", words);
+    snprintf(words, sizeof words, form, golden("lora/base_qwen2_odd"), adapter, out);
+    refused(1, "an adapter of another base", words);
+    snprintf(words, sizeof words, form, base, test_file("nowhere"), out);
+    refused(1, "no adapter_config.json", words);
+    snprintf(words, sizeof words, form, base, adapter, test_file(""));
+    refused(2, "is there; name another directory", words);
+    CHECK(!ares_dir_exists(out));
+    refused(2, "--dtype", "merge --model a --adapter b --out c --dtype f64");
+}
+
+TEST(a_gguf_file_is_made_of_a_run_and_replaced_only_by_force)
+{
+    char words[1600];
+    ares_str file = { 0 }, again = { 0 };
+    const char *model = test_file("model");
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 "
+                         "--tokenizer '%s' --out '%s'",
+                         golden("tokenizer/qwen2"), model),
+             0);
+    snprintf(words, sizeof words, "export --model '%s' --gguf '%s' --type q8_0", model,
+             test_file("model.gguf"));
+    CHECK_EQ(e2e_program(NULL, "%s", words), 0);
+    CHECK_OK(ares_file_read(test_file("model.gguf"), &file));
+    CHECK(file.len > 4 && memcmp(file.data, "GGUF", 4) == 0);
+    refused(2, "add --force", words);
+    CHECK_EQ(e2e_program(NULL, "%s --force", words), 0);
+    CHECK_OK(ares_file_read(test_file("model.gguf"), &again));
+    CHECK(file.len == again.len && memcmp(file.data, again.data, file.len) == 0);
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 "
+                         "--tokenizer '%s' --out '%s'",
+                         golden("tokenizer/gpt2"), test_file("gpt2")),
+             0);
+    snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", test_file("gpt2"),
+             test_file("gpt2.gguf"));
+    refused(1, "its pre_tokenizer is none that llama.cpp is known to have", words);
+    snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", golden("models/qwen2_vl_flat"),
+             test_file("sees.gguf"));
+    refused(1, "not offered as GGUF", words);
+    snprintf(words, sizeof words, "export --model '%s' --gguf '%s/no/such/folder.gguf'", model,
+             test_file("."));
+    refused(1, "cannot be made", words);
+    CHECK(!ares_file_exists(test_file("gpt2.gguf")) && !ares_file_exists(test_file("sees.gguf")));
+    ares_str_fini(&file);
+    ares_str_fini(&again);
+}

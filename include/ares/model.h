@@ -347,6 +347,20 @@ int ares_model_fingerprint(const char *dir, uint64_t *out);
  * run's latest checkpoint. The error names what was looked for.
  */
 int ares_model_find(const char *path, ares_str *dir);
+/* What merging did to the numbers of adapted matrices, as the type of the file rounds them. */
+typedef struct ares_merge_report {
+    int32_t modules;
+    double largest;         /* change of a number */
+    int64_t numbers, moved; /* of adapted matrices: all, and those that differ from the base's */
+} ares_merge_report;
+/*
+ * Writes base + adapter as a model directory: W + scale (B A), each sum in f32 in the order of
+ * rank, rounded once to `dtype` ("fp32", "bf16", "f16"; NULL: the type of the base's tensor).
+ * Other tensors and files are copied; an adapted head of a tied base is written as lm_head.weight.
+ * out must not exist.
+ */
+int ares_adapter_merge(const char *model, const char *adapter, const char *out, const char *dtype,
+                       ares_merge_report *report);
 /*
  * Writes a model directory (as ares_model_find takes it) as one GGUF file, tokenizer and chat
  * template included (gguf.c; docs/export.md). type: "f32", "f16", "bf16" or "q8_0", of matrices;

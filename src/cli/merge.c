@@ -1,8 +1,8 @@
 /* ares-train merge: a model directory and an adapter as one model directory. */
 #include "cli.h"
 
-#include "ares/adapter.h"
 #include "ares/core.h"
+#include "ares/model.h"
 
 int ares_cli_merge(int argc, char **argv)
 {

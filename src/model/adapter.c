@@ -2,8 +2,7 @@
  * LoRA adapters as files: in order the linear layers of a model; PEFT's rules of selection; reading
  * a PEFT directory; merging one into its base. Formulas and rules: docs/adapters.md.
  */
-#include "ares/adapter.h"
-#include "internal.h"
+#include "adapter.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -20,7 +19,7 @@
 /* ---------------- the linear layers of a model */
 
 typedef struct candidates {
-    ares_lora_module *list;
+    lora_module *list;
     int32_t n, cap;
     ares_arena *arena;
 } candidates;
@@ -30,7 +29,7 @@ static void add_candidate(candidates *c, int32_t out, int32_t in, const char *fo
     char name[128];
     (void)snprintf(name, sizeof name, format, block);
     ARES_ASSERT(c->n < c->cap);
-    c->list[c->n] = (ares_lora_module){
+    c->list[c->n] = (lora_module){
         .name = ares_arena_copy(c->arena, name, strlen(name)), .number = c->n, .in = in, .out = out
     };
     c->n++;
@@ -40,8 +39,8 @@ static void add_candidate(candidates *c, int32_t out, int32_t in, const char *fo
 #define BLOCK_VL "model.language_model.layers.%d."
 #define TOWER_BLOCK "model.visual.blocks.%d."
 
-const ares_lora_module *ares_lora_candidates(const ares_model_config *base, bool tower,
-                                             ares_arena *arena, int32_t *n)
+const lora_module *lora_candidates(const ares_model_config *base, bool tower, ares_arena *arena,
+                                   int32_t *n)
 {
     static const char *const names[2][7] = {
         { BLOCK "self_attn.q_proj", BLOCK "self_attn.k_proj", BLOCK "self_attn.v_proj",
@@ -145,7 +144,7 @@ typedef struct selection {
     const char *where;
     ares_arena *arena;
     const ares_json *config;
-    const ares_lora_module *all; /* [n] candidates */
+    const lora_module *all; /* [n] candidates */
     int32_t n;
     bool tower;  /* a vision model whose tower is frozen has none of it among the candidates */
     bool *taken; /* [target's entries] whether an entry of the list has taken a module */
@@ -367,7 +366,7 @@ static int read_alpha(const selection *s, const char *key, const ares_json *x, d
     return ARES_OK;
 }
 
-static int size_module(const selection *s, const ares_lora *all, ares_lora_module *m)
+static int size_module(const selection *s, const lora_config *all, lora_module *m)
 {
     const ares_json *rank, *alpha;
     int64_t r = all->rank;
@@ -381,15 +380,15 @@ static int size_module(const selection *s, const ares_lora *all, ares_lora_modul
     return ARES_OK;
 }
 
-int ares_lora_select(const ares_model_config *base, bool tower, const ares_json *config,
-                     const char *where, ares_arena *arena, ares_lora *out)
+int lora_select(const ares_model_config *base, bool tower, const ares_json *config,
+                const char *where, ares_arena *arena, lora_config *out)
 {
     selection s = { .where = where, .arena = arena, .config = config, .tower = tower };
     const ares_json *target = given(&s, "target_modules"), *exclude = given(&s, "exclude_modules"),
                     *layers = given(&s, "layers_to_transform"), *rank = ares_json_get(config, "r"),
                     *alpha = ares_json_get(config, "lora_alpha");
-    s.all = ares_lora_candidates(base, tower, arena, &s.n);
-    *out = (ares_lora){ .rank = 8, .alpha = 8 };
+    s.all = lora_candidates(base, tower, arena, &s.n);
+    *out = (lora_config){ .rank = 8, .alpha = 8 };
     ARES_TRY(read_rank(&s, "r", rank, &out->rank));
     ARES_TRY(read_alpha(&s, "lora_alpha", alpha, &out->alpha));
     ARES_TRY(ares_json_get_bool(config, "use_rslora", false, &out->rslora));
@@ -406,7 +405,7 @@ int ares_lora_select(const ares_model_config *base, bool tower, const ares_json 
     if (!layers && given(&s, "layers_pattern"))
         return ares_fail(ARES_ECONFIG, "%s: layers_pattern needs layers_to_transform", where);
 
-    ares_lora_module *chosen = ares_arena_calloc(arena, (size_t)s.n, sizeof *chosen);
+    lora_module *chosen = ares_arena_calloc(arena, (size_t)s.n, sizeof *chosen);
     s.taken = ares_arena_calloc(arena, target ? (size_t)target->count + 1 : 1, sizeof *s.taken);
     for (int32_t i = 0; i < s.n; i++) {
         bool excluded, targeted;
@@ -583,7 +582,7 @@ typedef struct peft_reading {
     const char *base_dir;
     bool critic; /* it has a head of its own */
     ares_arena *arena;
-    ares_peft *out;
+    peft_adapter *out;
 } peft_reading;
 
 static int take_floats(const peft_reading *r, const ares_tensor_info *t, float **out)
@@ -706,7 +705,7 @@ static const char *side_of(const peft_reading *r, const char *name, bool *b)
 
 static int take_tensors(const peft_reading *r, const ares_safetensors *s)
 {
-    const ares_lora *lora = &r->out->lora;
+    const lora_config *lora = &r->out->lora;
     ares_map *numbers = ares_map_new();
     int rc = ARES_OK;
     int64_t fit = 0;
@@ -724,7 +723,7 @@ static int take_tensors(const peft_reading *r, const ares_safetensors *s)
                 if (pass) rc = take_other(r, t);
                 continue;
             }
-            const ares_lora_module *m = &lora->modules[i];
+            const lora_module *m = &lora->modules[i];
             int64_t rows = b ? m->out : m->rank, columns = b ? m->rank : m->in;
             if (!pass) fit += t->rank == 2 && t->shape[0] == rows && t->shape[1] == columns;
             else
@@ -741,21 +740,21 @@ static int take_tensors(const peft_reading *r, const ares_safetensors *s)
     return rc;
 }
 
-int ares_peft_open(const char *path, const char *base_dir, const ares_model_config *base,
-                   bool tower, ares_arena *arena, ares_peft *out)
+int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tower,
+              ares_arena *arena, peft_adapter *out)
 {
     ares_str dir = { 0 }, file = { 0 }, text = { 0 };
     const ares_json *config;
     ares_safetensors *s = NULL;
     bool critic = false;
-    *out = (ares_peft){ 0 };
+    *out = (peft_adapter){ 0 };
     int rc = find_adapter(path, &dir);
     if (rc == ARES_OK)
         rc = ares_file_read(ares_path_join(&file, dir.data, "adapter_config.json"), &text);
     if (rc == ARES_OK) rc = ares_json_parse(arena, ares_str_view(&text), file.data, &config);
     const char *where = ares_arena_printf(arena, "adapter: %s", file.data ? file.data : path);
     if (rc == ARES_OK) rc = check_config(where, config, &critic);
-    if (rc == ARES_OK) rc = ares_lora_select(base, tower, config, where, arena, &out->lora);
+    if (rc == ARES_OK) rc = lora_select(base, tower, config, where, arena, &out->lora);
     if (rc == ARES_OK)
         rc =
             ares_safetensors_open(ares_path_join(&file, dir.data, "adapter_model.safetensors"), &s);
@@ -786,7 +785,7 @@ int ares_peft_open(const char *path, const char *base_dir, const ares_model_conf
 typedef struct merging {
     const ares_model_config *base;
     const ares_safetensors *files;
-    const ares_peft *peft;
+    const peft_adapter *peft;
     const char *in, *out; /* directories */
     bool own_dtype;       /* each tensor keeps its type */
     ares_dtype dtype;     /* otherwise */
@@ -839,7 +838,7 @@ static int write_tensor(const merging *m, ares_safetensors_writer *w, const ares
     for (int64_t row = 0; row < rows && rc == ARES_OK; row++) {
         widen(x, (const char *)t->data + (size_t)(row * columns) * theirs, t->dtype, columns);
         if (i >= 0) {
-            const ares_lora_module *p = &m->peft->lora.modules[i];
+            const lora_module *p = &m->peft->lora.modules[i];
             const float *a = m->peft->a[i], *b = m->peft->b[i] + row * p->rank;
             memset(sum, 0, (size_t)columns * sizeof *sum);
             for (int32_t r = 0; r < p->rank; r++)
@@ -1007,7 +1006,7 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
     ares_str dir = { 0 }, part = { 0 };
     ares_model_config base;
     ares_safetensors *files = NULL;
-    ares_peft peft;
+    peft_adapter peft;
     int kind = 0;
     *report = (ares_merge_report){ 0 };
     if (ares_file_exists(out) || ares_dir_exists(out))
@@ -1017,7 +1016,7 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &base);
     if (rc == ARES_OK) rc = ares_safetensors_open(dir.data, &files);
     if (rc == ARES_OK) model_find_names(files, &base);
-    if (rc == ARES_OK) rc = ares_peft_open(adapter, dir.data, &base, true, &arena, &peft);
+    if (rc == ARES_OK) rc = peft_open(adapter, dir.data, &base, true, &arena, &peft);
     if (rc == ARES_OK && peft.score)
         rc = ares_fail(ARES_EUNSUPPORTED,
                        "merge: '%s' is a critic's adapter (task_type TOKEN_CLS); it is not merged",

@@ -1,7 +1,7 @@
 /*
  * A model directory as one GGUF file, which llama.cpp and what stands on it read (docs/export.md).
  * In order: the file's own forms; the tensors, their names and numbers; the tokenizer; writing.
- * The format, version 3: https://github.com/ggml-org/ggml, docs/gguf.md.
+ * The format is version 3 of ggml's.
  */
 #include "internal.h"
 

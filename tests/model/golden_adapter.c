@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ares/adapter.h"
+#include "adapter.h"
 #include "golden.h"
 #include "internal.h"
 
@@ -22,7 +22,7 @@ static bool base_of(golden *g, const char **dir, ares_model_config *c)
 
 static int by_name(const void *a, const void *b)
 {
-    const ares_lora_module *x = a, *y = b;
+    const lora_module *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
@@ -45,11 +45,11 @@ GOLDEN(lora, lora_targets)
 {
     const char *dir;
     ares_model_config c;
-    ares_lora lora;
+    lora_config lora;
     if (!base_of(g, &dir, &c)) return;
-    int rc = ares_lora_select(&c, true, golden_in(g, "config"), "adapter", g->arena, &lora);
+    int rc = lora_select(&c, true, golden_in(g, "config"), "adapter", g->arena, &lora);
     if (failed_as_expected(g, rc)) return;
-    ares_lora_module *got = ares_arena_calloc(g->arena, (size_t)lora.n, sizeof *got);
+    lora_module *got = ares_arena_calloc(g->arena, (size_t)lora.n, sizeof *got);
     memcpy(got, lora.modules, (size_t)lora.n * sizeof *got);
     qsort(got, (size_t)lora.n, sizeof *got, by_name);
     const ares_json *want = golden_want(g, "modules");
@@ -169,12 +169,12 @@ GOLDEN(lora, lora_open)
     char folder[] = "/tmp/ares_golden_XXXXXX";
     const char *dir;
     ares_model_config c;
-    ares_peft peft;
+    peft_adapter peft;
     ares_str log = { 0 }, path = { 0 };
     if (!base_of(g, &dir, &c) || !mkdtemp(folder)) return;
     if (write_changed(g, path_of(g, "adapter"), folder)) {
         ares_log_keep(ares_path_join(&path, folder, "log.txt"));
-        int rc = ares_peft_open(folder, dir, &c, true, g->arena, &peft);
+        int rc = peft_open(folder, dir, &c, true, g->arena, &peft);
         ares_log_keep(NULL);
         const ares_json *names = ares_json_get(g->expected, "warning_names");
         if (ares_file_exists(path.data)) golden_ok(g, ares_file_read(path.data, &log));

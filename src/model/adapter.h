@@ -1,76 +1,62 @@
 /*
- * adapter: LoRA (Hu et al., arXiv 2106.09685) beside a frozen base, in the forms of PEFT
+ * Private to model: LoRA (Hu et al., arXiv 2106.09685) beside a frozen base, in the forms of PEFT
  * (adapter.c; docs/adapters.md).
  *
  * A module is a linear layer y = x W' + bias, W [out][in]. Its adapter is A [rank][in] and B
  * [out][rank]: y += scale (x A') B', where scale is alpha / rank, or alpha / sqrt(rank) with
  * use_rslora.
  */
-#ifndef ARES_ADAPTER_H
-#define ARES_ADAPTER_H
+#ifndef ARES_MODEL_ADAPTER_H
+#define ARES_MODEL_ADAPTER_H
 
-#include "ares/model.h"
+#include "internal.h"
 
-typedef struct ares_lora_module {
+typedef struct lora_module {
     const char *name; /* transformers' name of the layer, whatever the base's files call it */
-    int32_t number;   /* among the candidates of ares_lora_candidates */
+    int32_t number;   /* among the candidates of lora_candidates */
     int32_t in, out, rank;
     double alpha;
     float scale;
-} ares_lora_module;
+} lora_module;
 
 /*
  * The linear layers of a model, rank 0: of each block q, k, v, o, gate, up, down; lm_head; with
  * `tower` those of the blocks of a vision tower and of its merger. In the arena.
  */
-const ares_lora_module *ares_lora_candidates(const ares_model_config *base, bool tower,
-                                             ares_arena *arena, int32_t *n);
+const lora_module *lora_candidates(const ares_model_config *base, bool tower, ares_arena *arena,
+                                   int32_t *n);
 
 /* Which modules have an adapter, and how large: the meaning of an adapter_config.json. */
-typedef struct ares_lora {
+typedef struct lora_config {
     int64_t rank;
     double alpha;
     bool rslora;
-    const ares_lora_module *modules; /* [n] in the order of the candidates */
+    const lora_module *modules; /* [n] in the order of the candidates */
     int32_t n;
-} ares_lora;
+} lora_config;
 /*
  * By PEFT's rules, in its order (docs/adapters.md#which-modules): r, lora_alpha, use_rslora,
  * target_modules, exclude_modules, layers_to_transform, layers_pattern, rank_pattern and
  * alpha_pattern of `config`. where: what messages begin with. The result lives in the arena.
  */
-int ares_lora_select(const ares_model_config *base, bool tower, const ares_json *config,
-                     const char *where, ares_arena *arena, ares_lora *out);
+int lora_select(const ares_model_config *base, bool tower, const ares_json *config,
+                const char *where, ares_arena *arena, lora_config *out);
 
 /* An adapter's directory, read: numbers widened to f32, in host memory. */
-typedef struct ares_peft {
-    ares_lora lora;
+typedef struct peft_adapter {
+    lora_config lora;
     float **a, **b; /* [lora.n] of [rank][in], [out][rank] */
     /* TOKEN_CLS, a critic's: its head [hidden] and bias; NULL: CAUSAL_LM */
     float *score, *score_bias;
     const char *base_fingerprint; /* in hexadecimal, as this program writes it; NULL: unknown */
-} ares_peft;
+} peft_adapter;
 /*
  * path: a directory with adapter_config.json and adapter_model.safetensors, or a checkpoint or run
  * directory that has one. Stricter than PEFT: every module needs both tensors in their shapes, no
  * tensor is left over, every number is finite. base_dir: the base's model directory, whose tensors
  * are compared with those that PEFT stores beside an adapted head. In the arena.
  */
-int ares_peft_open(const char *path, const char *base_dir, const ares_model_config *base,
-                   bool tower, ares_arena *arena, ares_peft *out);
+int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tower,
+              ares_arena *arena, peft_adapter *out);
 
-/* What merging did to the numbers of adapted matrices, as the type of the file rounds them. */
-typedef struct ares_merge_report {
-    int32_t modules;
-    double largest;         /* change of a number */
-    int64_t numbers, moved; /* of adapted matrices: all, and those that differ from the base's */
-} ares_merge_report;
-/*
- * Writes base + adapter as a model directory: W + scale (B A), each sum in f32 in the order of
- * rank, rounded once to `dtype` ("fp32", "bf16", "f16"; NULL: the type of the base's tensor).
- * Other tensors and files are copied; an adapted head of a tied base is written as lm_head.weight.
- * out must not exist.
- */
-int ares_adapter_merge(const char *model, const char *adapter, const char *out, const char *dtype,
-                       ares_merge_report *report);
 #endif

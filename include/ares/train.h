@@ -602,8 +602,7 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int r
 
 typedef struct ares_plan_options {
     int ranks, local_ranks;
-    double memory;      /* bytes of a rank; 0: of this machine */
-    double flops, link; /* per second of a rank, for the time of an update; 0: assumed */
+    double memory; /* bytes of a rank; 0: of this machine */
     bool json;
 } ares_plan_options;
 /*

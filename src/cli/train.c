@@ -335,16 +335,14 @@ int cli_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_st
 /* The options of plan; 0: not given. */
 typedef struct job {
     int64_t ranks;
-    double memory, tflops, link; /* bytes, 1e12 operations per second, 1e9 bytes per second */
+    double memory; /* bytes */
     bool json;
 } job;
 
 /* The plan is printed even where the run does not fit, which then fails the command. */
 static int print_plan(const job *j, ares_config *cfg, const ares_train_config *c)
 {
-    ares_plan_options o = {
-        .memory = j->memory, .flops = j->tflops * 1e12, .link = j->link * 1e9, .json = j->json
-    };
+    ares_plan_options o = { .memory = j->memory, .json = j->json };
     /* --ranks, else what the files name; a machine has its share of them */
     o.ranks = j->ranks ? (int)j->ranks : ares_train_named_ranks(c);
     o.local_ranks = o.ranks;
@@ -374,18 +372,14 @@ int ares_cli_plan(int argc, char **argv)
                    .least = 1, .most = 4096),
         CLI_OPTION(F64, j.memory, "--memory", "BYTES",
                    "of a rank: a card's, or a share of the machine's (default: of this machine)"),
-        CLI_OPTION(F64, j.tflops, "--tflops", "X",
-                   "what a rank computes in a second, for the time of an update (default: 600 on "
-                   "a card, 0.2 on the CPU)"),
-        CLI_OPTION(F64, j.link, "--link-gb", "X",
-                   "what a rank sends in a second (default: 370 on a card, 2 on the CPU)"),
         CLI_OPTION(FLAG, j.json, "--json", NULL, "print JSON instead of a table"),
     };
     const cli_command command = {
         .name = "plan",
         .usage = "--config FILE [key=value ...] [--ranks N] [--memory BYTES] [--json]",
         .about = "Prints the bytes that each rank of a run holds, by owner and phase, the longest "
-                 "row and the largest micro-batch that fit, and what an update sends. It reads the "
+                 "row and the largest micro-batch that fit, and what a training step sends. It "
+                 "reads the "
                  "configuration and config.json and loads no weights. Fails where the run does not "
                  "fit, and names the options with which it would (docs/ranks.md).",
         .example = "ares-train plan --config examples/quickstart/config.yaml\n"

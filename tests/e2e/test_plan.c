@@ -39,30 +39,28 @@ static double number(const char *json, const char *key)
 
 /*
  * Plans a run, and runs it: the bytes that it holds agree with the plan as near as `within`, and
- * those that a rank sends in step 2, which it gives, within 1 %. json (may be NULL): the plan
+ * those that a rank sends in step 2 within 1 %.
  */
-static double holds_as_planned(const char *run, const char *words, int ranks, double within,
-                               ares_str *json)
+static void holds_as_planned(const char *run, const char *words, int ranks, double within)
 {
-    ares_str own = { 0 }, out = { 0 }, *plan = json ? json : &own;
+    ares_str plan = { 0 }, out = { 0 };
     const char *config = e2e_train_words(run);
     CHECK_EQ(
-        e2e_program(plan, "plan --ranks %d --config '%s' " FULL "%s --json", ranks, config, words),
+        e2e_program(&plan, "plan --ranks %d --config '%s' " FULL "%s --json", ranks, config, words),
         0);
     int rc = e2e_program(&out, "--ranks %d --config '%s' " FULL "%s", ranks, config, words);
     CHECK_MSG(rc == 0, "%s", out.data);
-    double planned = number(plan->data, "\"allocated_bytes\""),
+    double planned = number(plan.data, "\"allocated_bytes\""),
            held = e2e_metric(run, 2, "perf/max_memory_allocated_gb") * 1073741824.0,
-           sends = number(plan->data, "\"sent_bytes_per_training_step\""),
+           sends = number(plan.data, "\"sent_bytes_per_training_step\""),
            sent = ranks > 1 ? e2e_metric(run, 2, "dist/gb") * 1e9 : 0;
     CHECK_MSG(fabs(planned - held) <= within * held, "%s: planned %.0f bytes, held %.0f", words,
               planned, held);
     if (ranks > 1)
         CHECK_MSG(fabs(sends - sent) <= 0.01 * sent, "%s: planned %.0f bytes, sent %.0f", words,
                   sends, sent);
-    ares_str_fini(&own);
+    ares_str_fini(&plan);
     ares_str_fini(&out);
-    return sent;
 }
 
 static void allocates_as_planned(const char *device, const char *memory)
@@ -108,17 +106,15 @@ TEST(plan_counts_with_the_machine_that_it_is_told)
 {
     static const struct {
         const char *words, *said;
-        double ranks, memory, flops, link;
+        double ranks, memory;
     } cases[] = {
-        { "--ranks 4 --memory 3e9 --tflops 0.5 --link-gb 3", "4 ranks, 3.0 GB for each", 4, 3e9,
-          5e11, 3e9 },
-        { "--ranks 2 --memory 7e9 --tflops 40 --link-gb 0.25", "2 ranks, 7.0 GB for each", 2, 7e9,
-          4e13, 2.5e8 },
-        { "--memory 7e9 trainer.n_gpus_per_node=4", "4 ranks, 7.0 GB for each", 4, 7e9, 2e11, 2e9 },
-        { "--memory 7e9", "1 rank, 7.0 GB for each", 1, 7e9, 2e11, 2e9 },
+        { "--ranks 4 --memory 3e9", "4 ranks, 3.0 GB for each", 4, 3e9 },
+        { "--ranks 2 --memory 7e9", "2 ranks, 7.0 GB for each", 2, 7e9 },
+        { "--memory 7e9 trainer.n_gpus_per_node=4", "4 ranks, 7.0 GB for each", 4, 7e9 },
+        { "--memory 7e9", "1 rank, 7.0 GB for each", 1, 7e9 },
     };
     const char *config = e2e_train_words("run");
-    double update[2], sent[2], whole = 0;
+    double sent[2], whole = 0;
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str json = { 0 }, text = { 0 };
         CHECK_EQ(
@@ -127,8 +123,6 @@ TEST(plan_counts_with_the_machine_that_it_is_told)
         CHECK_EQ(e2e_program(&text, "plan --config '%s' %s %s", config, rows(), cases[i].words), 0);
         CHECK_EQ(number(json.data, "\"ranks\""), cases[i].ranks);
         CHECK_EQ(number(json.data, "\"memory_bytes\""), cases[i].memory);
-        CHECK_NEAR(number(json.data, "\"flops_per_second\""), cases[i].flops, 1);
-        CHECK_NEAR(number(json.data, "\"link_bytes_per_second\""), cases[i].link, 1);
         CHECK_CONTAINS(text.data, cases[i].said);
         /* the table has the numbers of the JSON */
         const struct {
@@ -143,14 +137,9 @@ TEST(plan_counts_with_the_machine_that_it_is_told)
             CHECK_MSG(at && fabs(strtod(at + strlen(same[k].line), NULL) - want) <= 5e-5, "%s: %g",
                       at ? at : same[k].line, want);
         }
-        if (i < 2) {
-            update[i] = number(json.data, "\"update_s\"");
-            sent[i] = number(json.data, "\"sent_bytes_per_optimizer_step\"");
-        }
+        if (i < 2) sent[i] = number(json.data, "\"sent_bytes_per_training_step\"");
         ares_str_fini(&json), ares_str_fini(&text);
     }
-    CHECK_MSG(update[0] > 0 && update[1] > 0 && update[0] != update[1], "%g and %g s", update[0],
-              update[1]);
     CHECK_MSG(sent[0] > sent[1], "%g bytes of four ranks, %g of two", sent[0], sent[1]);
     /* the memory of a machine is shared by its ranks, not by those of others */
     static const struct {
@@ -185,11 +174,11 @@ TEST(a_validation_takes_what_plan_says)
              "%s data.val_files='%s' worker.rollout.val_override_config='{max_new_tokens: 300}' "
              "trainer.val_freq=1",
              rows(), test_source("examples/data/sums/val.jsonl"));
-    (void)holds_as_planned("validated", words, 1, 0.01, NULL);
+    holds_as_planned("validated", words, 1, 0.01);
     snprintf(words, sizeof words,
              "%s 'eval.datasets=[{name: sums, path: \"%s\", max_response_len: 500}]'", rows(),
              test_source("examples/data/sums/val.jsonl"));
-    (void)holds_as_planned("evaluated", words, 1, 0.01, NULL);
+    holds_as_planned("evaluated", words, 1, 0.01);
 }
 
 /* Of what the program asks a card for; scratch of the kernels is in the assumed 4 GB beside it. */
@@ -864,7 +853,7 @@ TEST(stored_answers_take_what_plan_says)
         char words[1200], run[24];
         snprintf(run, sizeof run, "pairs%d", i);
         snprintf(words, sizeof words, "%s %s", pairs(), options[i]);
-        (void)holds_as_planned(run, words, 1, 1e-4, NULL);
+        holds_as_planned(run, words, 1, 1e-4);
     }
     /* what is proposed fits when it is typed; shorter answers cut data, and come late */
     static const struct {
@@ -932,19 +921,11 @@ TEST_MPI(what_ranks_hold_and_send_is_what_plan_says)
     };
     E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {
-        ares_str json = { 0 };
         char run[16], words[1600];
         snprintf(run, sizeof run, "run%d", i);
         snprintf(words, sizeof words, "%s %s", rows(), options[i]);
         int ranks = strncmp(options[i], IN_PAIRS, strlen(IN_PAIRS)) == 0 ? 4 : 2;
-        double sent = holds_as_planned(run, words, ranks, 1e-4, &json);
-        /* the replay knows the actor's matrices alone */
-        double replayed = number(json.data, "\"sent_bytes_per_optimizer_step\"") *
-                          number(json.data, "\"optimizer_steps\"");
-        if (!strstr(options[i], "enable_full_shard"))
-            CHECK_MSG(fabs(replayed - sent) <= 0.01 * sent, "%s: replayed %.0f bytes, sent %.0f",
-                      options[i], replayed, sent);
-        ares_str_fini(&json);
+        holds_as_planned(run, words, ranks, 1e-4);
     }
 }
 
@@ -964,7 +945,7 @@ TEST_MPI(what_ranks_hold_and_send_for_stored_answers_is_what_plan_says)
                  "%s data.rollout_batch_size=8 worker.actor.global_batch_size=4 "
                  "worker.rollout.max_num_seqs=32 %s",
                  pairs(), options[i]);
-        (void)holds_as_planned(run, words, 2, 1e-4, NULL);
+        holds_as_planned(run, words, 2, 1e-4);
     }
 }
 
@@ -995,6 +976,6 @@ TEST_MPI(what_ranks_that_decode_as_one_hold_and_send_is_what_plan_says)
         snprintf(words, sizeof words,
                  "%s worker.actor.model.model_path='%s' worker.rollout.tensor_parallel_size=2 %s",
                  rows(), model, cases[i].words);
-        (void)holds_as_planned(run, words, cases[i].ranks, 1e-4, NULL);
+        holds_as_planned(run, words, cases[i].ranks, 1e-4);
     }
 }

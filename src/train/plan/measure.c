@@ -659,34 +659,6 @@ bool plan_fits(const plan *p, const plan_where *where)
     return !p->no_cache && plan_needs(p) <= where->memory;
 }
 
-/* Plays an optimizer step through. */
-static void replay_update(const ares_train_config *c, const plan_where *where,
-                          const ares_model *model, plan *p)
-{
-    const peak_micro *m = &p->micro;
-    double groups = (double)m->per_optimizer;
-    /* assumed, where it is not given: operations per second of a rank, bytes per second it sends */
-    p->flops = where->flops > 0 ? where->flops : p->card ? 600e12 : 0.2e12;
-    p->link = where->link > 0 ? where->link : p->card ? 370e9 : 2e9;
-    int64_t mini = where->reinforcement ? c->actor.global_batch_size : c->sft.batch_size,
-            batch = where->reinforcement ? c->data.rollout_batch_size : mini;
-    p->updates = ARES_MAX(1, batch / mini) * c->actor.ppo_epochs;
-    replay_args a = { .model = &p->model,
-                      .regions = model->regions,
-                      .storage = training_storage(c),
-                      .ranks = ares_group_size(model->share.group),
-                      .replicas = ares_group_size(model->share.replicas),
-                      .rounds = (int)p->actor_rounds,
-                      .how = p->how,
-                      .tokens = groups * (double)m->group,
-                      .length = (double)(m->prompt + m->response),
-                      .micro_batches = (int)peak_in_update(m),
-                      .recompute = c->actor.gradient_checkpointing,
-                      .flops = p->flops,
-                      .link = p->link };
-    plan_replay(&a, &p->update);
-}
-
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
 {
     ares_trainer *t = ares_calloc(1, sizeof *t);
@@ -707,7 +679,9 @@ int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
         p->allocated = (double)t->run.device.most_allocated;
         if (!c->trainer.val_only) {
             most_that_fits(t, where, p);
-            replay_update(c, where, t->run.model, p);
+            int64_t mini = where->reinforcement ? c->actor.global_batch_size : c->sft.batch_size,
+                    batch = where->reinforcement ? c->data.rollout_batch_size : mini;
+            p->updates = ARES_MAX(1, batch / mini) * c->actor.ppo_epochs;
             p->sent = plan_sent(t, p);
         }
     }

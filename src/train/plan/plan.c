@@ -573,13 +573,8 @@ static void plan_print(const plan *p, const plan_where *where, ares_str *out)
                       "more\n",
                       (long long)p->pictures.room, gb(plan_longest_video(p)));
     if (where->ranks == 1) return;
-    ares_str_addf(out,
-                  "a training step sends %.3f GB per rank; of its %lld optimizer steps, computed "
-                  "with %g TFLOP/s and %g GB/s, each\nsends %.3f GB and takes %.3g s, of which "
-                  "%.3g s (%.1f %%) wait for the link\n",
-                  gb(p->sent), (long long)p->updates, p->flops / 1e12, gb(p->link),
-                  gb(p->update.sent), p->update.total, p->update.exposed,
-                  100 * p->update.exposed / p->update.total);
+    ares_str_addf(out, "a training step of %lld optimizer steps sends %.3f GB per rank\n",
+                  (long long)p->updates, gb(p->sent));
 }
 
 static void write_number(ares_str *out, const char *key, double x)
@@ -621,14 +616,7 @@ static void plan_write_json(const plan *p, const plan_where *where, ares_str *ou
     write_number(out, "host_bytes_over_steps", p->pictures.stored);
     ares_json_end(out, '}');
     write_number(out, "optimizer_steps", (double)p->updates);
-    write_number(out, "sent_bytes_per_optimizer_step", p->update.sent);
     write_number(out, "sent_bytes_per_training_step", p->sent);
-    ares_json_begin(ares_json_key(out, "computed"), '{');
-    write_number(out, "flops_per_second", p->flops);
-    write_number(out, "link_bytes_per_second", p->link);
-    write_number(out, "update_s", p->update.total);
-    write_number(out, "exposed_s", p->update.exposed);
-    ares_json_end(out, '}');
     ares_json_end(out, '}');
     ares_str_add_char(out, '\n');
 }
@@ -828,8 +816,6 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
                          .threads = threads_here(c, o->local_ranks),
                          .texts = plan_texts(c),
                          .memory = o->memory > 0 ? o->memory : memory_here(c, o->local_ranks),
-                         .flops = o->flops,
-                         .link = o->link,
                          .reinforcement = true,
                          .val_longest = longest_validated(cfg, c) };
     if (!isfinite(where.memory))

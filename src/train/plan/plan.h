@@ -1,5 +1,5 @@
 /*
- * Private to train: memory, traffic and waiting times of a run, computed before it starts; the
+ * Private to train: memory and traffic of a run, computed before it starts; the
  * largest passes and the sizes that follow from the options, which runs use too.
  */
 #ifndef ARES_TRAIN_PLAN_PLAN_H
@@ -8,36 +8,6 @@
 #include "ares/model.h"
 #include "ares/train.h"
 #include "trainer.h"
-
-/*
- * An optimizer step as a list of computations and transfers that wait for each other, simulated:
- * how long the link makes the computation wait (docs/ranks.md#what-a-run-needs). (traffic.c)
- */
-
-typedef struct replay_args {
-    const ares_model_config *model;
-    /*
-     * the model's regions, padding included: the embedding, each block, the head where it is not
-     * tied; NULL: sizes without padding
-     */
-    const ares_region *regions;
-    ares_dtype storage; /* of the weights */
-    int ranks;          /* that share the model */
-    int replicas;       /* ranks that hold the same part of it; 0: 1 */
-    int rounds;         /* of a mini-batch; 0: 1 */
-    ares_sharing how;
-    bool early; /* states: a sum leaves after its region's last backward, not after all regions' */
-    double tokens, length; /* tokens fed per rank in a mini-batch; tokens of a sequence */
-    int micro_batches;
-    bool recompute;     /* blocks go forward again before backward; always with shared weights */
-    double flops, link; /* operations of a rank per second; bytes it sends per second */
-} replay_args;
-typedef struct replay {
-    double sent;                 /* bytes that a rank sends; it receives as many */
-    double compute, link, total; /* seconds: busy, and from the first to the last */
-    double exposed;              /* total - compute */
-} replay;
-void plan_replay(const replay_args *a, replay *out);
 
 /*
  * The largest passes that a run may make: rows of full length, in micro-batches and rounds as large
@@ -121,7 +91,6 @@ typedef struct plan_where {
     int ranks, threads;  /* threads: of one rank on the CPU */
     double memory;       /* bytes of one rank */
     double texts;        /* bytes of tokenizer and data in the host's memory */
-    double flops, link;  /* per second, for the replay; 0: assumed, as measure.c says */
     bool reinforcement;  /* false: supervised training */
     int64_t val_longest; /* tokens of the longest answer of a validation; 0: no validation */
 } plan_where;
@@ -156,8 +125,6 @@ typedef struct plan {
     plan_pictures pictures;
     /* tokens of the largest micro-batch, and of the longest row, that fit in the memory given */
     int64_t most_micro, most_row;
-    double flops, link;                  /* per second, as the replay used them */
-    replay update;                       /* of an optimizer step */
     int64_t answered;                    /* rows of a rank in a training step; 0: none */
     int64_t updates;                     /* optimizer steps of a training step */
     int64_t actor_rounds, critic_rounds; /* of an optimizer step; critic_rounds 0: no critic */

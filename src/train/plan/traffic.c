@@ -1,20 +1,14 @@
 /*
- * Bytes that a rank sends in a training step, and how long the link makes it wait: first the bytes,
- * from the passes of the step; then a simulation of computations and transfers side by side.
- */
-#include "plan.h"
-#include "trainer.h"
-
-#include <math.h>
-#include <string.h>
-
-#include "ares/algo.h"
-
-/*
  * Bytes that a rank sends in a training step where ranks share models: they follow from how often
  * the passes of the step gather each region, and from what an optimizer step sums and gathers
  * (docs/ranks.md#sharing).
  */
+#include "plan.h"
+#include "trainer.h"
+
+#include <string.h>
+
+#include "ares/algo.h"
 
 /* Bytes sent to gather a region's weights; 0 where they are whole on each rank. */
 static double gathered(const ares_model *m, int region)
@@ -152,163 +146,4 @@ double plan_sent(const ares_trainer *t, const plan *p)
     double copied = 0;
     for (int i = 0; t->slice && i < m->n_regions; i++) copied += gathered(m, i);
     return bytes + copied + by_rollout(t, p);
-}
-
-/*
- * A discrete-event replay. Computations run one after the other, and so do transfers; each begins
- * when its lane is free and what it waits for is done. Durations follow from operations (as
- * perf/mfu counts them) and bytes: a gather of b bytes and a sum that each rank keeps its part of
- * send (ranks - 1) / ranks x b.
- */
-
-typedef enum { COMPUTE, LINK, LANES } lane;
-
-typedef struct player {
-    const replay_args *a;
-    double free[LANES], busy[LANES], sent;
-} player;
-
-/* Runs an event that begins at `after` at the earliest; returns the time when it ends. */
-static double play(player *p, lane on, double seconds, double after)
-{
-    p->busy[on] += seconds;
-    return p->free[on] = fmax(p->free[on], after) + seconds;
-}
-
-static double transfer(player *p, double bytes, double after)
-{
-    double sent = bytes * (p->a->ranks - 1) / p->a->ranks;
-    p->sent += sent;
-    return play(p, LINK, sent / p->a->link, after);
-}
-
-/* A region: the embedding, a block, or the head. */
-typedef struct part {
-    double elements; /* that are gathered */
-    double summed;   /* of its gradient; 0: it leaves with the embedding's, which is the same */
-    double forward;  /* seconds, of the mini-batch */
-} part;
-
-/* *n regions in the order of a forward pass. */
-static part *parts_of(const replay_args *a, int *n)
-{
-    const ares_model_config *m = a->model;
-    double q = (double)m->heads * m->head_dim, kv = (double)m->kv_heads * m->head_dim,
-           h = m->hidden, wide = m->intermediate, vocab = m->vocab;
-    flops_config block = { m->hidden, 0, 1, m->heads, m->kv_heads, m->intermediate, m->head_dim },
-                 head = { m->hidden, m->vocab, 0, m->heads, m->kv_heads, 0, m->head_dim };
-    double seconds = a->flops / 1e12,
-           of_block = train_tflops(&block, a->tokens, a->tokens * a->length, seconds) / 3,
-           /* without the embedding, which costs nothing */
-        of_head = train_tflops(&head, a->tokens, 0, seconds) / 2 / 3;
-    part *parts = ares_calloc((size_t)m->layers + 2, sizeof *parts);
-    *n = 0;
-    const ares_region *r = a->regions;
-    double embed = r ? (double)r->elements : vocab * h,
-           of_files = h * (q + 2 * kv) + q * h + 3 * h * wide;
-    parts[(*n)++] = (part){ embed, embed, 0 };
-    for (int i = 1; i <= m->layers; i++) {
-        double e = r ? (double)r[i].elements : of_files;
-        parts[(*n)++] = (part){ e, e, of_block };
-    }
-    double own = m->tied ? 0 : r ? (double)r[m->layers + 1].elements : vocab * h;
-    parts[(*n)++] = (part){ m->tied ? embed : own, own, of_head };
-    return parts;
-}
-
-/* The ranks that hold the same part of the model sum its gradient: each a slice, then gathered. */
-static void sum_across(player *p, const part *parts, int n, double after)
-{
-    int replicas = p->a->replicas;
-    for (int i = 0; i < n && replicas > 1; i++) {
-        double sent = 2 * parts[i].summed / p->a->ranks * sizeof(float) * (replicas - 1) / replicas;
-        p->sent += sent;
-        (void)play(p, LINK, sent / p->a->link, after);
-    }
-}
-
-/* Backward of a region in units of its forward: two products, and a block's forward once more. */
-static double back_of(const replay_args *a, int i, int n)
-{
-    bool again = a->recompute || a->how == ARES_SHARE_ALL;
-    return 2 + (again && i < n - 1);
-}
-
-/*
- * Weights whole on every rank: micro-batches one after the other; the gradient of a region leaves
- * when the last one has gone back through it (early), or when all is done. Each round waits for the
- * sums of the one before, which take the memory of its gradients.
- */
-static void micro_batches_outside(player *p, const part *parts, int n)
-{
-    const replay_args *a = p->a;
-    bool states = a->how == ARES_SHARE_STATES, sums = states || a->rounds > 1;
-    double width = (double)ares_dtype_bytes(a->storage), done = 0, last = 0;
-    for (int r = 0; r < a->rounds; r++) {
-        double begun = last;
-        for (int i = 0; i < n; i++) { /* all but the last backward */
-            double back = back_of(a, i, n);
-            done =
-                play(p, COMPUTE,
-                     parts[i].forward * ((1 + back) / a->rounds - back / a->micro_batches), begun);
-        }
-        for (int i = n - 1; i >= 0; i--) {
-            done = play(p, COMPUTE, parts[i].forward * back_of(a, i, n) / a->micro_batches, begun);
-            if (states && a->early) last = transfer(p, parts[i].summed * sizeof(float), done);
-        }
-        for (int i = 0; i < n; i++)
-            if (sums && !(states && a->early))
-                last = transfer(p, parts[i].summed * sizeof(float), done);
-    }
-    if (!sums) last = done;
-    sum_across(p, parts, n, last);
-    for (int i = 0; i < n; i++) /* after the norm, which needs all sums */
-        if (states) (void)transfer(p, parts[i].summed * width, p->free[LINK]);
-        else (void)transfer(p, (sums ? 1 : 2) * parts[i].summed * sizeof(float), last);
-}
-
-/*
- * Weights shared: region outside, forward and then back. Two slots: the next region is gathered
- * while one computes, once the one before it has left its slot; likewise two buffers of gradients.
- * The head is held from its forward to its backward, and the embedding's backward needs no weights.
- */
-static void regions_outside(player *p, const part *parts, int n)
-{
-    double width = (double)ares_dtype_bytes(p->a->storage);
-    double computed[2] = { 0 }, summed[2] = { 0 };
-    for (int round = 0; round < p->a->rounds; round++) {
-        double ready = transfer(p, parts[0].elements * width, fmax(computed[0], computed[1])),
-               next = 0;
-        for (int i = 0; i < 2 * n - 1; i++, ready = next) {
-            bool back = i >= n - 1;
-            int then = i + 1 >= n ? 2 * n - 3 - i : i + 1; /* -1, 0: nothing more is gathered */
-            const part *r = &parts[back ? 2 * n - 2 - i : i];
-            if (then > 0) next = transfer(p, parts[then].elements * width, computed[(i + 1) % 2]);
-            if (back) ready = fmax(ready, summed[i % 2]);
-            double times = !back        ? 1
-                           : i == n - 1 ? 1 + back_of(p->a, n - 1, n)
-                                        : back_of(p->a, 0, n);
-            computed[i % 2] = play(p, COMPUTE, r->forward * times / p->a->rounds, ready);
-            if (back) summed[i % 2] = transfer(p, r->summed * sizeof(float), computed[i % 2]);
-        }
-    }
-    sum_across(p, parts, n, p->free[LINK]);
-}
-
-void plan_replay(const replay_args *a, replay *out)
-{
-    replay_args args = *a;
-    player p = { .a = &args };
-    int n;
-    part *parts = parts_of(a, &n);
-    args.rounds = ARES_MAX(1, a->rounds);
-    args.micro_batches = ARES_MAX(a->micro_batches, args.rounds);
-    if (a->how == ARES_SHARE_ALL) regions_outside(&p, parts, n);
-    else micro_batches_outside(&p, parts, n);
-    *out = (replay){ .sent = p.sent,
-                     .compute = p.busy[COMPUTE],
-                     .link = p.busy[LINK],
-                     .total = fmax(p.free[COMPUTE], p.free[LINK]) };
-    out->exposed = out->total - out->compute;
-    ares_free(parts);
 }

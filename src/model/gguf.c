@@ -516,7 +516,7 @@ static int put_roles(const gguf_model *g, const ares_tokenizer *t, key_list *k)
     return rc;
 }
 
-/* tokenizer.json, or vocab.json beside merges.txt, which only tokenizers of Qwen2 have here. */
+/* tokenizer.json, or vocab.json beside merges.txt. */
 static int put_tokenizer(gguf_model *g, key_list *k)
 {
     ares_str path = { 0 }, file = { 0 }, lines = { 0 }, merged = { 0 };
@@ -532,6 +532,15 @@ static int put_tokenizer(gguf_model *g, key_list *k)
     if (rc == ARES_OK) rc = ares_file_read(path.data, &file);
     if (rc == ARES_OK) rc = ares_json_parse(&g->arena, ares_str_view(&file), path.data, &root);
     if (rc == ARES_OK && whole) rc = name_of_split(g, root, &split);
+    if (rc == ARES_OK && !whole) { /* the class says how texts are split */
+        ares_view class;
+        rc = ares_json_get_string(ares_tokenizer_config(t), "tokenizer_class", "", &class);
+        if (rc == ARES_OK && ares_view_find(class, ARES_VIEW("Qwen2Tokenizer"), 0) != 0)
+            rc = ares_fail(ARES_EUNSUPPORTED,
+                           "export: %s: tokenizer_class = '%.*s': without a tokenizer.json only "
+                           "Qwen2's way of splitting texts is known",
+                           g->dir, (int)class.len, class.data);
+    }
     if (rc == ARES_OK) {
         spelled = whole ? ares_json_get(ares_json_get(root, "model"), "vocab") : root;
         merges = whole ? ares_json_get(ares_json_get(root, "model"), "merges") : NULL;

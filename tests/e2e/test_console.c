@@ -186,7 +186,8 @@ TEST(on_a_terminal_sft_and_eval_show_what_they_do)
              test_source("."), test_program(), e2e_train_words("run"),
              test_source("examples/data/sums/val.jsonl"));
     CHECK_EQ(on_terminal(&out, command), 0);
-    CHECK(frames_with(out.data, "opening | 0:0") >= 1);
+    /* a fast machine may be done with either before it was shown */
+    CHECK(frames_with(out.data, "opening | 0:0") + frames_with(out.data, "validation: ") >= 1);
     CHECK_CONTAINS(out.data, "val/reward_score ");
     ares_str_fini(&out);
 }

@@ -107,7 +107,7 @@ TEST_SLOW(the_commands_of_the_readme_run)
     CHECK(blocks >= 5);
     const char *path = e2e_write("readme.sh", script.data);
     int rc = test_shell(&out, "sh '%s'", path);
-    CHECK_MSG(rc == 0, "exit code %d\n%s", rc, out.data);
+    CHECK_MSG(rc == 0, "exit code %d\n%s", rc, out.len > 900 ? out.data + out.len - 900 : out.data);
     ares_str_fini(&readme);
     ares_str_fini(&script);
     ares_str_fini(&out);

@@ -127,6 +127,14 @@ TEST(a_gguf_file_is_made_of_a_run_and_replaced_only_by_force)
     snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", test_file("gpt2"),
              test_file("gpt2.gguf"));
     refused(1, "its pre_tokenizer is none that llama.cpp is known to have", words);
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch llama --hidden 32 --layers 1 --heads 2 --kv-heads 1 "
+                         "--tokenizer '%s' --out '%s'",
+                         golden("tokenizer/gpt2_files"), test_file("files")),
+             0);
+    snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", test_file("files"),
+             test_file("gpt2.gguf"));
+    refused(1, "only Qwen2's way of splitting texts is known", words);
     snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", golden("models/qwen2_vl_flat"),
              test_file("sees.gguf"));
     refused(1, "not offered as GGUF", words);

@@ -145,7 +145,7 @@ TEST(on_a_terminal_a_line_moves_between_two_steps_and_changes_no_bit)
                                     "{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"
                                     "{\"prompt\":\"1+4=?\",\"answer\":\"5\"}\n"));
     CHECK_EQ(on_terminal(&out, command), 0);
-    CHECK(frames_with(out.data, "opening | 0:0") >= 1);
+    CHECK(frames_with(out.data, "opening | 0:00") >= 1);
     CHECK(frames_with(out.data, "validation: ") >= 1);
     CHECK(frames_with(out.data, " of 4 answers") >= 1);
     CHECK_MSG(frames_with(out.data, "step 1/2 gen: 16 of 16 answers, ") >= 2, "%s", out.data);
@@ -177,17 +177,23 @@ TEST(on_a_terminal_sft_and_eval_show_what_they_do)
     ares_str out = { 0 };
     const char *rows = e2e_write("val.jsonl", "{\"prompt\":\"1+1=?\",\"response\":\"2\"}\n");
     snprintf(command, sizeof command,
-             "cd '%s' && exec '%s' sft --config '%s' trainer.max_steps=300 data.val_files='%s'",
+             "cd '%s' && exec '%s' sft --config '%s' trainer.max_steps=1000 data.val_files='%s'",
              test_source("."), test_program(), e2e_sft_words("sft"), rows);
     CHECK_EQ(on_terminal(&out, command), 0);
-    CHECK(frames_with(out.data, "/300 update: micro-batch ") >= 1);
+    CHECK(frames_with(out.data, "/1000 update: micro-batch ") >= 1);
     ares_str_clear(&out);
-    snprintf(command, sizeof command, "cd '%s' && exec '%s' eval --config '%s' data.val_files='%s'",
+    /*
+     * Judged by a program that takes its time. Opening is over before a line is drawn on a fast
+     * machine; that it is shown, the run above shows.
+     */
+    snprintf(command, sizeof command,
+             "cd '%s' && exec '%s' eval --config '%s' data.val_files='%s' '~worker.reward.rewards' "
+             "'worker.reward.rewards=[{command: [sh, %s]}]'",
              test_source("."), test_program(), e2e_train_words("run"),
-             test_source("examples/data/sums/val.jsonl"));
+             e2e_write("asked.jsonl", "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n"),
+             e2e_write("slow.sh", "sleep 0.5; while read -r l; do sleep 0.5; echo 1; done\n"));
     CHECK_EQ(on_terminal(&out, command), 0);
-    /* a fast machine may be done with either before it was shown */
-    CHECK(frames_with(out.data, "opening | 0:0") + frames_with(out.data, "validation: ") >= 1);
+    CHECK(frames_with(out.data, "validation: ") >= 1);
     CHECK_CONTAINS(out.data, "val/reward_score ");
     ares_str_fini(&out);
 }

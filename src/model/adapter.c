@@ -29,9 +29,9 @@ static void add_candidate(candidates *c, int32_t out, int32_t in, const char *fo
     char name[128];
     (void)snprintf(name, sizeof name, format, block);
     ARES_ASSERT(c->n < c->cap);
-    c->list[c->n] = (lora_module){
-        .name = ares_arena_copy(c->arena, name, strlen(name)), .number = c->n, .in = in, .out = out
-    };
+    c->list[c->n] = (lora_module){ .name = ares_arena_copy(c->arena, name, strlen(name)),
+                                   .in = in,
+                                   .out = out };
     c->n++;
 }
 
@@ -812,17 +812,6 @@ static int32_t module_of(const merging *m, const char *tensor)
     return found;
 }
 
-static void widen(float *to, const void *from, ares_dtype dtype, int64_t n)
-{
-    ares_matrix w = { .dtype = ARES_F32, .layout = ARES_ROWS, .n = 1, .k = (int32_t)n, .data = to };
-    ares_matrix_pack(&w, from, dtype);
-}
-static void narrow(void *to, ares_dtype dtype, const float *from, int64_t n)
-{
-    ares_matrix w = { .dtype = dtype, .layout = ARES_ROWS, .n = 1, .k = (int32_t)n, .data = to };
-    ares_matrix_pack(&w, from, ARES_F32);
-}
-
 /* Rows of a tensor in the type of the file, with the adapter of module i added; i < 0: none. */
 static int write_tensor(const merging *m, ares_safetensors_writer *w, const ares_tensor_info *t,
                         int32_t i)
@@ -836,7 +825,7 @@ static int write_tensor(const merging *m, ares_safetensors_writer *w, const ares
     void *bytes = ares_malloc((size_t)columns * each);
     int rc = ARES_OK;
     for (int64_t row = 0; row < rows && rc == ARES_OK; row++) {
-        widen(x, (const char *)t->data + (size_t)(row * columns) * theirs, t->dtype, columns);
+        model_widen(x, (const char *)t->data + (size_t)(row * columns) * theirs, t->dtype, columns);
         if (i >= 0) {
             const lora_module *p = &m->peft->lora.modules[i];
             const float *a = m->peft->a[i], *b = m->peft->b[i] + row * p->rank;
@@ -845,9 +834,9 @@ static int write_tensor(const merging *m, ares_safetensors_writer *w, const ares
                 for (int64_t c = 0; c < columns; c++) sum[c] += b[r] * a[r * columns + c];
             for (int64_t c = 0; c < columns; c++) sum[c] = x[c] + p->scale * sum[c];
         }
-        narrow(bytes, dtype, i >= 0 ? sum : x, columns);
+        model_narrow(bytes, dtype, i >= 0 ? sum : x, columns);
         for (int64_t c = 0; i >= 0 && c < columns; c++) {
-            if (c == 0) widen(back, bytes, dtype, columns);
+            if (c == 0) model_widen(back, bytes, dtype, columns);
             m->report->numbers++;
             m->report->moved += back[c] != x[c];
             m->report->largest = fmax(m->report->largest, fabs((double)back[c] - (double)x[c]));
@@ -887,12 +876,6 @@ static int write_shard(const merging *m, const char *file)
     return rc != ARES_OK ? rc : end;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 /* The base's other files; weights in other forms, and folders, stay behind. */
 static int copy_files(const merging *m)
 {
@@ -905,8 +888,9 @@ static int copy_files(const merging *m)
     for (struct dirent *e; rc == ARES_OK && (e = readdir(d));) {
         struct stat st;
         bool skip = e->d_name[0] == '.' && (!e->d_name[1] || e->d_name[1] == '.');
-        for (int i = 0; i < ARES_COUNT(weights); i++) skip |= ends_with(e->d_name, weights[i]);
-        skip |= m->head && (ends_with(e->d_name, ".safetensors.index.json") ||
+        for (int i = 0; i < ARES_COUNT(weights); i++)
+            skip |= model_name_ends(e->d_name, weights[i]);
+        skip |= m->head && (model_name_ends(e->d_name, ".safetensors.index.json") ||
                             strcmp(e->d_name, "config.json") == 0);
         if (skip || stat(ares_path_join(&from, m->in, e->d_name), &st) != 0 || !S_ISREG(st.st_mode))
             continue;

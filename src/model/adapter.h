@@ -13,7 +13,6 @@
 
 typedef struct lora_module {
     const char *name; /* transformers' name of the layer, whatever the base's files call it */
-    int32_t number;   /* among the candidates of lora_candidates */
     int32_t in, out, rank;
     double alpha;
     float scale;
@@ -48,7 +47,6 @@ typedef struct peft_adapter {
     float **a, **b; /* [lora.n] of [rank][in], [out][rank] */
     /* TOKEN_CLS, a critic's: its head [hidden] and bias; NULL: CAUSAL_LM */
     float *score, *score_bias;
-    const char *base_fingerprint; /* in hexadecimal, as this program writes it; NULL: unknown */
 } peft_adapter;
 /*
  * path: a directory with adapter_config.json and adapter_model.safetensors, or a checkpoint or run

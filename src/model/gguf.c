@@ -80,19 +80,6 @@ static void key_array(key_list *k, const char *name, uint32_t type, int64_t n)
 
 /* ---------------- tensors */
 
-static void floats_from(float *out, const void *from, ares_dtype dtype, int64_t n)
-{
-    ares_matrix to = {
-        .dtype = ARES_F32, .layout = ARES_ROWS, .n = 1, .k = (int32_t)n, .data = out
-    };
-    ares_matrix_pack(&to, from, dtype);
-}
-static void floats_to(void *out, ares_dtype dtype, const float *from, int64_t n)
-{
-    ares_matrix to = { .dtype = dtype, .layout = ARES_ROWS, .n = 1, .k = (int32_t)n, .data = out };
-    ares_matrix_pack(&to, from, ARES_F32);
-}
-
 typedef struct gguf_tensor {
     char name[MOST_NAME + 1];
     const ares_tensor_info *from; /* NULL: rope_freqs.weight, whose numbers are `own` */
@@ -162,12 +149,6 @@ static bool name_tensor(const gguf_model *g, const char *name, char out[static M
     return false;
 }
 
-static bool ends_in(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 /*
  * The factors of a llama3 rope, which llama.cpp reads as a tensor: in float32 throughout, as the
  * official converter computes them.
@@ -221,7 +202,7 @@ static int list_tensors(gguf_model *g)
     for (int64_t i = 0; i < count; i++) {
         const ares_tensor_info *from = ares_safetensors_at(g->files, i);
         gguf_tensor t = { .from = from, .rank = from->rank, .rows = 1, .columns = from->shape[0] };
-        if (ends_in(from->name, "rotary_emb.inv_freq") ||
+        if (model_name_ends(from->name, "rotary_emb.inv_freq") ||
             (c->tied && strcmp(from->name, "lm_head.weight") == 0))
             continue;
         if (!name_tensor(g, from->name, t.name) || from->rank > 2 || !from->is_float)
@@ -253,7 +234,7 @@ static bool pack_q8(const float *x, int64_t n, uint8_t *out)
         for (int i = 0; i < Q8_BLOCK; i++) most = fmaxf(most, fabsf(x[i]));
         float scale = most / 127.0F, inverse = scale != 0 ? 1.0F / scale : 0;
         uint16_t half;
-        floats_to(&half, ARES_F16, &scale, 1);
+        model_narrow(&half, ARES_F16, &scale, 1);
         if ((half & 0x7c00u) == 0x7c00u) return false; /* infinite, or not a number */
         memcpy(out, &half, sizeof half);
         for (int i = 0; i < Q8_BLOCK; i++) out[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
@@ -272,13 +253,13 @@ static int pack(const gguf_tensor *t, uint8_t *out)
     else if (t->rank == 2) {
         size_t each = ares_dtype_bytes(t->from->dtype);
         for (int64_t row = 0; row < t->rows; row++)
-            floats_from(x + row * n,
+            model_widen(x + row * n,
                         (const char *)t->from->data +
                             (size_t)(source_row(row, heads_rows, t->permuted) * n) * each,
                         t->from->dtype, n);
     } else {
         float *plain = ares_malloc((size_t)n * sizeof *plain);
-        floats_from(plain, t->from->data, t->from->dtype, n);
+        model_widen(plain, t->from->data, t->from->dtype, n);
         for (int64_t i = 0; i < n; i++) x[i] = plain[source_row(i, n, t->permuted)];
         ares_free(plain);
     }
@@ -287,8 +268,8 @@ static int pack(const gguf_tensor *t, uint8_t *out)
     else if (t->type == GGML_Q8_0) fits = pack_q8(x, count, out);
     else {
         for (int64_t row = 0; row < t->rows; row++)
-            floats_to(out + 2 * row * n, t->type == GGML_F16 ? ARES_F16 : ARES_BF16, x + row * n,
-                      n);
+            model_narrow(out + 2 * row * n, t->type == GGML_F16 ? ARES_F16 : ARES_BF16, x + row * n,
+                         n);
         for (int64_t i = 0; i < count && fits && t->type == GGML_F16; i++)
             fits = fabsf(x[i]) < 65520.0F;
     }
@@ -439,8 +420,8 @@ static void read_vocabulary(gguf_model *g, const ares_tokenizer *t, const ares_j
     for (int64_t id = 0; id < v->n; id++) {
         if (v->text[id].data) continue;
         ares_view text = id < known ? ares_tokenizer_token_bytes(t, (int32_t)id) : (ares_view){ 0 };
-        bool special = text.data && (ares_tokenizer_is_special(t, (int32_t)id) || //
-                                     looks_special(text));
+        bool special =
+            text.data && (ares_tokenizer_is_special(t, (int32_t)id) || looks_special(text));
         if (text.data) set_token(v, &g->arena, text, id, special ? TOKEN_CONTROL : TOKEN_ADDED);
         else
             set_token(v, &g->arena,

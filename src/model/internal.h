@@ -5,6 +5,8 @@
 #ifndef ARES_MODEL_INTERNAL_H
 #define ARES_MODEL_INTERNAL_H
 
+#include <string.h>
+
 #include "ares/model.h"
 
 /*
@@ -84,6 +86,24 @@ static inline void *carve(carver *c, int64_t rows, int64_t width) /* activations
  * both forms from 4.43 on.
  */
 int model_config_save(const ares_model_config *c, const char *dir);
+
+/* Numbers of a file's type <-> f32, row-major, rounded to nearest even. */
+static inline void model_widen(float *to, const void *from, ares_dtype dtype, int64_t n)
+{
+    ares_matrix w = { .dtype = ARES_F32, .layout = ARES_ROWS, .n = 1, .k = (int32_t)n, .data = to };
+    ares_matrix_pack(&w, from, dtype);
+}
+static inline void model_narrow(void *to, ares_dtype dtype, const float *from, int64_t n)
+{
+    ares_matrix w = { .dtype = dtype, .layout = ARES_ROWS, .n = 1, .k = (int32_t)n, .data = to };
+    ares_matrix_pack(&w, from, ARES_F32);
+}
+
+static inline bool model_name_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
 
 /* Sets text_names and vision_names by the names of the tensors of a model's files. */
 void model_find_names(const ares_safetensors *s, ares_model_config *c);

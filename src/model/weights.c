@@ -577,8 +577,7 @@ int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, ui
 /* A rotary table, which old files have per layer. */
 static bool is_frequencies(const char *name)
 {
-    size_t n = strlen(name);
-    return n > 20 && strcmp(name + n - 20, ".rotary_emb.inv_freq") == 0;
+    return model_name_ends(name, ".rotary_emb.inv_freq");
 }
 
 /* Frequencies of a file against those that config.json asks for, which are used. */
@@ -816,10 +815,10 @@ static int refuse_path(const char *path)
             base = ares_json_get(root, "base_model_name_or_path");
         bool named = base && base->type == ARES_JSON_STRING && base->text.len;
         rc = ares_fail(ARES_EUNSUPPORTED,
-                       "model: %s: an adapter, not a model; merge it into %s%.*s (in Python: "
-                       "PeftModel's merge_and_unload()) and name what that saves",
-                       path, named ? "" : "its base model", named ? (int)base->text.len : 0,
-                       named ? base->text.data : "");
+                       "model: %s: an adapter, not a model; name what 'ares-train merge --model "
+                       "%.*s --adapter %s --out DIR' writes",
+                       path, named ? (int)base->text.len : 4, named ? base->text.data : "BASE",
+                       path);
     } else
         rc = ares_fail(ARES_EFORMAT,
                        "model: %s: neither a model (no config.json), nor a checkpoint (no "

@@ -62,13 +62,14 @@ TEST(a_merged_model_scores_as_base_and_adapter_do_in_peft)
                          test_file("scores.jsonl"));
         if (!CHECK_MSG(rc == 0, "%s", out.data)) continue;
         int64_t n;
+        double within = ares_json_get(c, "tolerance_log_probs")->number;
         const ares_json **rows = e2e_rows(&arena, ".", "scores.jsonl", &n);
         CHECK_EQ(n, ids->count);
         for (int64_t k = 0; k < n; k++) {
             const ares_json *got = ares_json_get(rows[k], "log_probs"), *x = &want->items[k];
             int64_t skip = got->count - x->count; /* the first token has none */
             for (int64_t t = 0; t < x->count; t++)
-                CHECK_MSG(fabs(got->items[t + skip].number - x->items[t].number) <= 1e-4,
+                CHECK_MSG(fabs(got->items[t + skip].number - x->items[t].number) <= within,
                           "%s, sequence %lld, token %lld: %.9g, not %.9g", name, (long long)k,
                           (long long)t, got->items[t + skip].number, x->items[t].number);
         }

@@ -55,8 +55,7 @@ GOLDEN(lora, lora_targets)
     const ares_json *want = golden_want(g, "modules");
     golden_in_single(g);
     if (want->count != lora.n)
-        golden_fail(g, "%d modules, not %lld", lora.n, //
-                    (long long)want->count);
+        golden_fail(g, "%d modules, not %lld", lora.n, (long long)want->count);
     for (int32_t i = 0; i < lora.n && i < want->count; i++) {
         const ares_json *x = &want->items[i];
         golden_text(g, "name", ares_view_of(got[i].name), &x->items[0]);

@@ -9,6 +9,7 @@
 #ifndef ARES_MODEL_H
 #define ARES_MODEL_H
 
+#include "ares/config.h"
 #include "ares/core.h"
 #include "ares/data.h"
 #include "ares/dist.h"
@@ -91,6 +92,41 @@ typedef struct ares_sampling_word {
 int ares_model_tell_sampling(const char *dir, const ares_sampling_word *own, int n);
 /* Whether the token ends a sequence, being one of eos. */
 bool ares_model_ends(const ares_model_config *c, int32_t id);
+
+/* ---------------- options of adapters (docs/adapters.md) */
+#define ARES_LORA_OPTIONS(X)                                                                     \
+    X(i64, rank, "rank", "0", "[0,)",                                                            \
+      "rank of the adapters (LoRA) that are trained beside the frozen model; 0: no adapters, "   \
+      "all weights are trained; with adapter_path: 0 is the rank of the file")                   \
+    X(f64, alpha, "alpha", "64", "(0,)", "what an adapter adds is multiplied by alpha / rank")   \
+    X(tree, target_modules, "target_modules", "all-linear", "text|list",                         \
+      "the linear layers that get an adapter, as PEFT reads it: all-linear, a list of names or " \
+      "of their ends, or a regular expression over whole names")                                 \
+    X(tree, exclude_modules, "exclude_modules", "null", "text|list",                             \
+      "layers that get none, in the same words")                                                 \
+    X(flag, use_rslora, "use_rslora", "false", "", "multiply by alpha / sqrt(rank) instead")     \
+    X(tree, rank_pattern, "rank_pattern", "{}", "map",                                           \
+      "{expression: rank}: other ranks of single layers; the first that matches counts")         \
+    X(tree, alpha_pattern, "alpha_pattern", "{}", "map", "the same for alpha")                   \
+    X(tree, layers_to_transform, "layers_to_transform", "null", "number|list",                   \
+      "numbers of the blocks whose layers get adapters; null: all; only with a list in "         \
+      "target_modules")                                                                          \
+    X(tree, layers_pattern, "layers_pattern", "null", "text|list",                               \
+      "what stands before the number of a block in a layer's name; null: anything")              \
+    X(choice, init, "init", "kaiming", "kaiming|gaussian",                                       \
+      "how A starts: uniform within 1 / sqrt(inputs), or normal with deviation 1 / rank; B "     \
+      "starts at 0")                                                                             \
+    X(text, adapter_path, "adapter_path", "null", "nonempty",                                    \
+      "the adapter to start from: a PEFT directory, checkpoint or run, which then gives rank, "  \
+      "alpha and layers; null: a new one")                                                       \
+    X(i64, seed, "seed", "null", "[0,)", "what A is drawn with; null: worker.rollout.seed")
+ARES_OPTION_STRUCT(ares_lora_options, ARES_LORA_OPTIONS);
+ares_option_table ares_lora_option_table;
+/* Whether adapters are asked for. */
+static inline bool ares_lora_wanted(const ares_lora_options *o)
+{
+    return o->rank > 0 || o->adapter_path;
+}
 
 /* ---------------- parameters (param.c, weights.c) */
 typedef struct ares_param {

@@ -508,10 +508,6 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
     X(tree, actor_override, "worker.actor.model.override_config", "{}", "map",                    \
       "in place of the model's config.json: max_position_embeddings, the tokens of a prompt and " \
       "its response at most; dropouts of 0 are accepted; nothing else can be changed")            \
-    X(i64, actor_lora, "worker.actor.model.lora.rank", "0", "[0,)",                               \
-      "must be 0: all weights are trained, there are no adapters")                                \
-    X(i64, critic_lora, "worker.critic.model.lora.rank", "0", "[0,)",                             \
-      "must be 0: all weights are trained, there are no adapters")                                \
     X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag",             \
       "prompts are always computed in chunks; with false, max_num_batched_tokens must hold a "    \
       "prompt and response of full length",                                                       \
@@ -569,6 +565,7 @@ typedef struct ares_train_config {
 
     ares_agents_config agents;
     ares_agent_side_config agents_train, agents_val;
+    ares_lora_options actor_lora, critic_lora;
     ares_published_config published;
     ares_dapo_config dapo;
     ares_vapor_config vapor;

@@ -16,6 +16,8 @@
 
 #include <pcre2.h>
 
+ARES_OPTION_TABLE(ares_lora_option_table, ares_lora_options, ARES_LORA_OPTIONS);
+
 /* ---------------- the linear layers of a model */
 
 typedef struct candidates {

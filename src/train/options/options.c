@@ -460,9 +460,13 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "worker.actor", actor_options, &out->actor);
     ares_config_add_options(cfg, "worker.actor", ares_loss_options, &out->loss);
     ares_config_add_options(cfg, "worker.actor.optim", optim_options, &out->optim);
+    ares_config_add_options(cfg, "worker.actor.model.lora", ares_lora_option_table,
+                            &out->actor_lora);
     ares_config_add_options(cfg, "worker.ref", ref_options, &out->ref);
     ares_config_add_options(cfg, "worker.critic", critic_options, &out->critic);
     ares_config_add_options(cfg, "worker.critic.optim", optim_options, &out->critic_optim);
+    ares_config_add_options(cfg, "worker.critic.model.lora", ares_lora_option_table,
+                            &out->critic_lora);
     ares_config_add_options(cfg, "worker.rollout", rollout_options, &out->rollout);
     ares_config_add_options(cfg, "worker.reward", ares_reward_options, &out->reward);
     ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);

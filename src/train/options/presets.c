@@ -435,7 +435,8 @@ int ares_train_named_ranks(const ares_train_config *c)
 typedef struct side {
     const char *name, *optimizer, *dtype, *reduce;
     bool used; /* false: no critic */
-    int64_t ulysses, micro_update, micro_experience, lora;
+    int64_t ulysses, micro_update, micro_experience;
+    const ares_lora_options *lora;
     mini_batch_size mini_batch;
 } side;
 
@@ -499,7 +500,7 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                           "gradients are added in double and rounded once to fp32, so that no "
                           "result depends on how ranks share them; set fp32, or leave it out");
     if (s->ulysses > 1) ares_config_fault(cfg, PATH(s, "ulysses_size"), "%s", long_rows);
-    if (s->lora > 0)
+    if (ares_lora_wanted(s->lora))
         ares_config_fault(cfg, PATH(s, "model.lora.rank"),
                           "all weights are trained, there are no adapters; set 0");
     if (!s->used) return;
@@ -542,7 +543,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                          .micro_update = c->actor.micro_batch_size,
                          .micro_experience = p->actor_micro_experience,
                          .mini_batch = mini_batch_size_of_actor(c),
-                         .lora = p->actor_lora };
+                         .lora = &c->actor_lora };
     const side critic = { .name = "critic",
                           .optimizer = c->critic_optim.strategy,
                           .dtype = c->critic.dtype,
@@ -552,7 +553,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                           .micro_update = p->critic_micro_update,
                           .micro_experience = p->critic_micro_experience,
                           .mini_batch = mini_batch_size_of_critic(c),
-                          .lora = p->critic_lora };
+                          .lora = &c->critic_lora };
     if (!p->hybrid_engine)
         ares_config_fault(
             cfg, "worker.hybrid_engine",

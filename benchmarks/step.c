@@ -177,8 +177,8 @@ static int decode(const options *o)
     double counted = (double)(o->new - 1),
            flop = counted * (block_flop(&m->cfg) + head_flop(&m->cfg)) +
                   attention_flop(&m->cfg, (double)o->prompt, counted);
-    double bytes =
-        (double)m->weights_bytes / (double)o->batch + cache_bytes(m, (double)o->prompt, counted);
+    double bytes = (double)m->params.weights_bytes / (double)o->batch +
+                   cache_bytes(m, (double)o->prompt, counted);
     char more[128];
     snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g,\"bytes_per_token\":%.6g",
              (long long)o->batch, flop / counted * 1e-9, bytes);
@@ -367,9 +367,9 @@ static int grpo(const options *o)
     double forward = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt,
                                    (double)o->samples, (double)o->new),
            steps = (double)(o->new - 1),
-           bytes =
-               steps * ((double)m->weights_bytes + (double)(o->prompts * o->samples) *
-                                                       cache_bytes(m, (double)o->prompt, steps));
+           bytes = steps *
+                   ((double)m->params.weights_bytes +
+                    (double)(o->prompts * o->samples) * cache_bytes(m, (double)o->prompt, steps));
     char more[256];
     snprintf(more, sizeof more,
              ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f,"

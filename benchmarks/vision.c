@@ -138,7 +138,7 @@ static int measure(const options *o, ares_device *d, ares_model *m)
     }
     if (rc == ARES_OK) line(o, d, "vision", times + 1, gflop(o, m));
     for (int i = 0; i <= o->repeat && rc == ARES_OK; i++) {
-        rc = ares_model_zero_grad(m);
+        rc = ares_params_zero_grad(&m->params);
         times[i] = ares_now_s();
         if (rc == ARES_OK)
             rc = tower_backward_of(m, o->recompute ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &in,

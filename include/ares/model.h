@@ -152,11 +152,11 @@ typedef struct ares_param {
 } ares_param;
 
 /*
- * Parameters that lie in one flat array (region.c). m->regions are, in this order: the embedding,
- * each block, the head where it is not tied, the value head, and last the norms and biases of the
- * whole model, in f32. A region of matrices has them in the order of m->params (of a block: q, k,
- * v, o, gate, up, down) and is padded by zeros to a multiple of ARES_SUM_CHUNK times the ranks that
- * share the model.
+ * Parameters that lie in one flat array (region.c). A model's regions are, in this order: the
+ * embedding, each block, the head where it is not tied, the value head, and last the norms and
+ * biases of the whole model, in f32. A region of matrices has them in the order of the parameters
+ * (of a block: q, k, v, o, gate, up, down) and is padded by zeros to a multiple of ARES_SUM_CHUNK
+ * times the ranks that share the model.
  *
  * The matrices of a vision tower are regions, too: its patches and merger, and each of its blocks.
  * Where the tower is trained they come after the last head, and its norms and biases are among the
@@ -201,7 +201,7 @@ typedef struct ares_region {
     float *round_sum;
     /*
      * the optimizer's [own], in host memory where share.states_on_host says so; NULL until
-     * ares_model_optimizer_alloc, master also where weights are f32
+     * ares_params_optimizer_alloc, master also where weights are f32
      */
     ares_dtype states; /* of the three */
     void *master, *m, *v;
@@ -231,7 +231,7 @@ typedef struct ares_model_share {
      */
     ares_group *replicas;
     /*
-     * a mini-batch is several rounds, each summed over the group by itself (ares_model_end_round);
+     * a mini-batch is several rounds, each summed over the group by itself (ares_params_end_round);
      * false: it is one, summed when it is done
      */
     bool by_round;
@@ -251,31 +251,28 @@ typedef struct ares_tower {
     ares_held of_forward, of_training; /* buffers of its passes */
 } ares_tower;
 
-typedef struct ares_model {
-    ares_model_config cfg;
+/*
+ * What one optimizer trains, and files hold: parameters, where they lie, their gradients and
+ * states. A model has one, and each adapter beside it (ares_adapter).
+ */
+typedef struct ares_params {
     ares_device *device; /* borrowed */
     ares_model_share share;
-    ares_param *params; /* [n_params], in the order of files */
-    int n_params;
+    ares_param *list; /* [n], in the order of files */
+    int n;
     ares_region *regions;
     int n_regions, n_frozen;
-    char *config_text; /* config.json as it was read, to be written again; NULL: made from cfg */
-    /* lm_head == embed when tied, and where there is a value head */
-    ares_param *embed, *final_norm, *lm_head;
-    /* value head: [1][hidden] and [1], as in Hugging Face's token classification; otherwise NULL */
-    ares_param *value, *value_bias;
+    ares_dtype file_dtype; /* of the tensors in the files of a checkpoint */
+    /* the matrix whose rows a pass looks up; NULL: none. tied: it is the head's weight, too */
+    const ares_param *embed;
+    bool tied;
     /* the look-up's gradient; of tied models apart, and added to the head's once per step */
     ares_matrix embed_grad;
-    ares_model_layer *layer;
-    ares_tower tower; /* where cfg.vision.depth is not 0 */
-    struct ares_rope *rope;
-    /* of a slice (rollout_weights.c): the ranks among which the model is divided, borrowed; NULL:
-     * the model is whole, as a slice for a group of one is */
-    ares_group *tp;
-    ares_matrix head;      /* this rank's rows of the head, where tp is set */
-    bool slice, filled;    /* a slice; whether its weights are there since the last fill */
-    ares_held of_rollout;  /* memory of rollout's phase, in which a slice's weights lie */
-    bool trainable;        /* gradients are computed, and get memory in ares_model_zero_grad */
+    int tower, tower_end; /* the regions of a tower's matrices: [tower, tower_end) */
+    /* of a slice: its weights lie in memory of rollout's phase (ares_model_slice_take) */
+    bool slice;
+    ares_held of_rollout;
+    bool trainable;        /* gradients are computed, and get memory in ares_params_zero_grad */
     ares_held of_training; /* memory of training's phase, in which the gradients lie */
     void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
@@ -284,13 +281,32 @@ typedef struct ares_model {
     /* places on the device for what is there only while in use. Of weights; NULL: all stay */
     struct ares_slots *slots;
     struct ares_windows *windows;       /* of optimizer states in host memory; NULL: none are */
-    struct ares_grad_slots *grad_slots; /* of whole gradients, in m->grads; NULL: all stay */
+    struct ares_grad_slots *grad_slots; /* of whole gradients, in grads; NULL: all stay */
     /*
      * device, [n_squares]: where the squares of gradients are summed, chunk by chunk; the chunks of
      * rank after rank where the ranks have parts of their own, norms and biases last
      */
     double *grad_squares;
     int64_t n_squares;
+} ares_params;
+
+typedef struct ares_model {
+    ares_model_config cfg;
+    ares_device *device; /* borrowed */
+    ares_params params;
+    char *config_text; /* config.json as it was read, to be written again; NULL: made from cfg */
+    /* lm_head == embed when tied, and where there is a value head */
+    ares_param *embed, *final_norm, *lm_head;
+    /* value head: [1][hidden] and [1], as in Hugging Face's token classification; otherwise NULL */
+    ares_param *value, *value_bias;
+    ares_model_layer *layer;
+    ares_tower tower; /* where cfg.vision.depth is not 0 */
+    struct ares_rope *rope;
+    /* of a slice (rollout_weights.c): the ranks among which the model is divided, borrowed; NULL:
+     * the model is whole, as a slice for a group of one is */
+    ares_group *tp;
+    ares_matrix head; /* this rank's rows of the head, where tp is set */
+    bool filled;      /* of a slice: its weights are there since the last fill */
 } ares_model;
 
 /*
@@ -299,19 +315,19 @@ typedef struct ares_model {
  * case all ranks must make the same passes, and a failure to gather is kept for ares_group_sync.
  * Where all weights stay on the device, these functions do nothing.
  */
-bool ares_model_by_region(const ares_model *m); /* whether some come and go */
+bool ares_params_by_region(const ares_params *ps); /* whether some come and go */
 /* regions[r].weights and its parameters' weight.data are whole until ares_region_unload. Nests. */
-void ares_region_load(ares_model *m, int r);
+void ares_region_load(ares_params *ps, int r);
 /* The same where only own_weights are read or written: nothing is gathered. */
-void ares_region_load_own(ares_model *m, int r);
+void ares_region_load_own(ares_params *ps, int r);
 /* Sets the pointers to NULL again, so that a later read faults at once. */
-void ares_region_unload(ares_model *m, int r);
+void ares_region_unload(ares_params *ps, int r);
 /*
  * To be called after the loaded weights of a region were written: those of the host are copied
  * back, where the host finds them after a sync; a copy that was gathered ahead is dropped as out of
  * date.
  */
-void ares_region_store(ares_model *m, int r);
+void ares_region_store(ares_params *ps, int r);
 
 typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
@@ -350,7 +366,7 @@ typedef struct ares_writers {
 /*
  * Writes config.json and model.safetensors (several files above 5 GB): row-major tensors of
  * cfg.file_dtype under Hugging Face's names. by: NULL: this process alone. *sum, unless NULL: the
- * fingerprint of what was written (ares_model_sum).
+ * fingerprint of what was written (ares_params_sum).
  */
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum);
 /*
@@ -363,12 +379,12 @@ int ares_model_save_eos(const ares_model *m, const char *dir);
  * writes more. *largest (may be NULL): bytes of the largest part of a tensor that is copied to be
  * written
  */
-int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64_t *largest);
+int64_t ares_params_save_bytes(const ares_params *ps, bool states, int ranks, int64_t *largest);
 /*
  * Fingerprints of the weights and of the optimizer's states, as the files of a checkpoint hold
  * them: sums over all numbers, the same for every number of ranks and every sharing. A collective.
  */
-int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, uint64_t *states);
+int ares_params_sum(const ares_params *ps, ares_world *world, uint64_t *weights, uint64_t *states);
 /*
  * into = share x from + (1 - share) x into, of two models with the same parameters; rounded to the
  * type of into's files, so that saving and loading changes nothing. A collective where ranks share
@@ -404,46 +420,46 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
  */
 int ares_gguf_export(const char *model, const char *type, const char *path);
 /* Into how many parts, one for each rank of a group, the matrices of a region are cut; 1: none. */
-int ares_model_shards(const ares_model *m);
-int ares_model_ranks(const ares_model *m); /* how many train it together */
+int ares_params_shards(const ares_params *ps);
+int ares_params_ranks(const ares_params *ps); /* how many train it together */
 /* Waits for the work of the model's groups; returns the first failure since the last call. */
-int ares_model_sync(const ares_model *m);
-int64_t ares_model_count(const ares_model *m); /* numbers in all parameters, without padding */
+int ares_params_sync(const ares_params *ps);
+int64_t ares_params_count(const ares_params *ps); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);
 /*
  * Before the passes of an optimizer step. Gradients have memory of the device's training phase from
  * here until the phase ends; those of parameters point nowhere before.
  */
-int ares_model_zero_grad(ares_model *m);
+int ares_params_zero_grad(ares_params *ps);
 /*
  * To be called before a gradient of the region is written: where weights are shared, gives the
  * whole gradient a place, all zeros, unless it has one. A backward calls it for its blocks and for
  * the embedding; for the head, the caller that computes its derivatives does.
  */
-void ares_region_grad(ares_model *m, int region);
+void ares_region_grad(ares_params *ps, int region);
 /*
  * After the last backward of a round, where share.by_round says so: the gradients of matrices, over
  * all ranks of the group, are added to those of earlier rounds, and begin at 0 again. Norms and
  * biases go on, and are summed with the mini-batch; so do all gradients of a group of one rank. A
- * failure is kept for ares_model_sync.
+ * failure is kept for ares_params_sync.
  */
-void ares_model_end_round(ares_model *m);
+void ares_params_end_round(ares_params *ps);
 /* Tied models: lm_head.grad += embed_grad, unless the backward did so. Once per optimizer step. */
-void ares_model_join_embed_grad(ares_model *m);
+void ares_params_join_embed_grad(ares_params *ps);
 /*
  * To be called when all ranks have completed a region's gradients: own_grad (grad where nothing is
  * shared) becomes their sum, added from rank 0 up. Where weights are shared, the backward has
  * summed matrices into own_grad already, and grad is NULL again. A failure is kept for
  * ares_group_sync.
  */
-void ares_region_sum(ares_model *m, int region);
+void ares_region_sum(ares_params *ps, int region);
 /*
  * Memory for AdamW's states, with m = v = 0. of_short: their type for weights stored in bf16. f32:
  * the master starts as the weight; bf16: all three have 16 bits, and the master, which starts at 0,
  * holds what rounding the weight leaves out
  */
-int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short);
+int ares_params_optimizer_alloc(ares_params *ps, ares_dtype of_short);
 /* States of elements [first, first + n) of a region's own part, on the device. */
 typedef struct ares_states {
     int64_t first, n;
@@ -455,11 +471,11 @@ typedef struct ares_states {
  * its way, and go back at the next call. false: there are no more. To be called until then, for one
  * region after the other.
  */
-bool ares_states_next(ares_model *m, int region, ares_states *s);
+bool ares_states_next(ares_params *ps, int region, ares_states *s);
 /* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (weights.c). */
-int ares_model_optimizer_save(const ares_model *m, const char *path, const ares_writers *by,
-                              uint64_t *sum);
-int ares_model_optimizer_load(ares_model *m, const char *path);
+int ares_params_optimizer_save(const ares_params *ps, const char *path, const ares_writers *by,
+                               uint64_t *sum);
+int ares_params_optimizer_load(ares_params *ps, const char *path);
 
 /* ---------------- the forward pass over packed tokens (forward.c, block.c) */
 /* Buffers of passes, kept from pass to pass; they grow to the largest. */

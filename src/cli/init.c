@@ -444,7 +444,7 @@ static int put_model(const job *j, int64_t *parameters)
             ares_str_fini(&text);
         }
         if (rc == ARES_OK) rc = ares_model_save(m, j->dir.data, NULL, NULL);
-        *parameters = ares_model_count(m);
+        *parameters = ares_params_count(&m->params);
         ares_model_free(m);
     }
     ares_device_close(&d);

@@ -431,8 +431,8 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     const ares_kernels *k = d->k;
     int32_t width = m->cfg.hidden, layers = m->cfg.layers;
     int n = w->n_micro;
-    ares_region_load(m, m->embed->region);
-    region_prefetch(m, region_of(m, 0));
+    ares_region_load(&m->params, m->embed->region);
+    region_prefetch(&m->params, region_of(m, 0));
     for (int j = 0; j < n; j++) {
         k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
                      width);
@@ -442,16 +442,17 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
                        w->micro[j].features + (int64_t)f * width, ARES_F32, (int64_t)run * width);
         }
     }
-    ares_region_unload(m, m->embed->region);
+    ares_region_unload(&m->params, m->embed->region);
     for (int32_t i = 0; i < layers; i++) {
-        ares_region_load(m, region_of(m, i));
-        region_prefetch(m, i + 1 < layers ? region_of(m, i + 1) : ares_model_head_region(m));
+        ares_region_load(&m->params, region_of(m, i));
+        region_prefetch(&m->params,
+                        i + 1 < layers ? region_of(m, i + 1) : ares_model_head_region(m));
         for (int j = 0; j < n; j++) {
             micro *u = &w->micro[j];
             u->pass.cache = p[j].cache ? (char *)p[j].cache + i * p[j].cache_layer_bytes : NULL;
             block_forward(m, i, &u->pass, saved_of(w, i, u), &w->scratch, stream(w, i + 1, u));
         }
-        ares_region_unload(m, region_of(m, i));
+        ares_region_unload(&m->params, region_of(m, i));
     }
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
@@ -471,7 +472,8 @@ int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed
     ARES_ASSERT(w->model == m);
     int rc = begin(w, p, n, keep && w->keep != ARES_KEEP_NOTHING);
     /* from here on nothing fails on one rank alone */
-    ARES_TRY(m->share.how == ARES_SHARE_ALL ? ares_group_agree(m->share.group, rc) : rc);
+    ARES_TRY(m->params.share.how == ARES_SHARE_ALL ? ares_group_agree(m->params.share.group, rc)
+                                                   : rc);
     run(m, w, p, hidden);
     return ARES_OK;
 }
@@ -526,19 +528,19 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     /* what one micro-batch has left for its backward is the next one's after it */
     bool again = w->keep == ARES_KEEP_INPUTS || n > 1;
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n);
-    ARES_ASSERT(ares_phase_holds(d, &m->of_training)); /* since ares_model_zero_grad */
-    if (layers) region_prefetch(m, region_of(m, layers - 1));
-    ares_region_grad(m, head); /* where no micro-batch has reached the head, too */
-    if (head != m->embed->region) gradients_leave(m, head);
+    ARES_ASSERT(ares_phase_holds(d, &m->params.of_training)); /* since ares_params_zero_grad */
+    if (layers) region_prefetch(&m->params, region_of(m, layers - 1));
+    ares_region_grad(&m->params, head); /* where no micro-batch has reached the head, too */
+    if (head != m->embed->region) gradients_leave(&m->params, head);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
         ARES_ASSERT(u->pass.rows == p[j].rows && !p[j].cache);
         tail_backward(w, u, d_hidden[j], stream(w, layers, u));
     }
     for (int32_t i = layers - 1; i >= 0; i--) {
-        ares_region_load(m, region_of(m, i));
-        ares_region_grad(m, region_of(m, i));
-        if (i > 0) region_prefetch(m, region_of(m, i - 1));
+        ares_region_load(&m->params, region_of(m, i));
+        ares_region_grad(&m->params, region_of(m, i));
+        if (i > 0) region_prefetch(&m->params, region_of(m, i - 1));
         for (int j = 0; j < n; j++) {
             const micro *u = &w->micro[j];
             const block_saved *s = saved_of(w, i, u);
@@ -547,10 +549,10 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
             if (again) block_forward(m, i, &u->pass, s, &w->scratch, w->scratch.d_h);
             block_backward(m, i, &u->pass, s, &w->scratch, stream(w, layers, u));
         }
-        ares_region_unload(m, region_of(m, i));
-        gradients_leave(m, region_of(m, i));
+        ares_region_unload(&m->params, region_of(m, i));
+        gradients_leave(&m->params, region_of(m, i));
     }
-    gradients_begin_look_up(m);
+    gradients_begin_look_up(&m->params);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
         /* their derivatives go to the features, and none to the embeddings that they replaced */
@@ -562,9 +564,9 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
                             (size_t)run * row_bytes(w));
             k->zero(d, row, (size_t)run * row_bytes(w));
         }
-        k->embedding_backward(d, &m->embed_grad, u->ids, p[j].rows, stream(w, layers, u),
+        k->embedding_backward(d, &m->params.embed_grad, u->ids, p[j].rows, stream(w, layers, u),
                               m->cfg.hidden);
     }
-    gradients_end_look_up(m);
-    return m->share.how == ARES_SHARE_ALL ? ares_model_sync(m) : k->sync(d);
+    gradients_end_look_up(&m->params);
+    return m->params.share.how == ARES_SHARE_ALL ? ares_params_sync(&m->params) : k->sync(d);
 }

@@ -185,7 +185,7 @@ ares_param *model_param(const ares_model *m, const char *name); /* NULL when abs
  */
 typedef void rectangle_fn(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
                           int64_t columns, int64_t at);
-void pieces_of_region(const ares_model *m, int r, int64_t first, int64_t n, rectangle_fn *fn,
+void pieces_of_region(const ares_params *ps, int r, int64_t first, int64_t n, rectangle_fn *fn,
                       void *ctx);
 
 /* A rectangle of a parameter's tensor. */
@@ -197,30 +197,30 @@ typedef struct piece {
 } piece;
 
 /* ---------------- region.c */
-int regions_count(const ares_model *m); /* the frozen ones too */
+int regions_count(const ares_params *ps); /* the frozen ones too */
 /*
  * Gives every listed parameter its place, and allocates weights and, where the model is trainable,
  * gradients. What it has allocated when it fails is released by regions_release.
  */
-int regions_allocate(ares_model *m, bool trainable);
+int regions_allocate(ares_params *ps, bool trainable);
 /*
  * To be called after weights were written by anything but AdamW: makes the copies of norms and
  * biases in the type of activations anew, and forgets weights that were brought to the device
  * ahead.
  */
-int regions_refresh(ares_model *m);
-void regions_give_memory(ares_model *m); /* m->weights among regions and parameters */
-void regions_release(ares_model *m);     /* weights, gradients, optimizer states */
+int regions_refresh(ares_params *ps);
+void regions_give_memory(ares_params *ps); /* ps->weights among regions and parameters */
+void regions_release(ares_params *ps);     /* weights, gradients, optimizer states */
 
 /* Begins to bring the weights of region r: call it before launching what comes before r. */
-void region_prefetch(ares_model *m, int r);
+void region_prefetch(ares_params *ps, int r);
 
 /* A region's gradient of a pass is complete: where ranks share weights, it is sent to its owners.
  */
-void gradients_leave(ares_model *m, int region);
+void gradients_leave(ares_params *ps, int region);
 /* Around the backward of the embedding's look-up, which adds to m->embed_grad. */
-void gradients_begin_look_up(ares_model *m);
-void gradients_end_look_up(ares_model *m);
+void gradients_begin_look_up(ares_params *ps);
+void gradients_end_look_up(ares_params *ps);
 
 typedef struct ares_rope ares_rope;
 ares_rope *rope_new(const ares_model_config *c);
@@ -239,7 +239,7 @@ void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t l
  * Copies a parameter's tensor (weight, gradient or an optimizer state, all of one layout) from its
  * device to rows [n][k] of the given type in host memory.
  */
-int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype);
+int model_get(const ares_params *ps, const ares_matrix *from, void *rows, ares_dtype dtype);
 
 /* ---------------- vision/tower.c: passes over one picture or video (docs/vision.md#tower) */
 

@@ -10,7 +10,7 @@ ares_param *param_add(const listing *l, int32_t n, int32_t k, const char *format
     snprintf(own, sizeof own, format, index);
     snprintf(name, sizeof name, "%s%s%s", l->stem, *l->stem ? "." : "", own);
     ares_model *m = l->m;
-    ares_param *p = &m->params[m->n_params++];
+    ares_param *p = &m->params.list[m->params.n++];
     *p = (ares_param){ .name = ares_strdup(name),
                        .rank = k ? 2 : 1,
                        .shape = { n, k },
@@ -81,13 +81,14 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
                   .storage = storage,
                   .layout = layout,
                   .parts = m->tp ? ares_group_size(m->tp) : 1 };
-    m->params = ares_calloc((size_t)c->layers * 18 + 5 + (size_t)tower * 14 + 7, sizeof *m->params);
+    m->params.list =
+        ares_calloc((size_t)c->layers * 18 + 5 + (size_t)tower * 14 + 7, sizeof *m->params.list);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     /* the embedding, blocks, the heads; then a trained tower; then norms and biases */
     int first_of_tower = 1 + c->layers + !c->tied + c->value_head;
-    m->n_regions = first_of_tower + (train_tower && tower ? tower + 1 : 0) + 1;
-    m->n_frozen = train_tower || !tower ? 0 : tower + 2;
-    l.vectors = m->n_regions - 1;
+    m->params.n_regions = first_of_tower + (train_tower && tower ? tower + 1 : 0) + 1;
+    m->params.n_frozen = train_tower || !tower ? 0 : tower + 2;
+    l.vectors = m->params.n_regions - 1;
     /* an embedding of its own is only looked up, and whole rows are read fastest */
     if (!c->tied) l.layout = ARES_ROWS;
     m->embed = param_add(&l, c->vocab, c->hidden, "embed_tokens.weight", 0);
@@ -115,15 +116,35 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
         m->value_bias = param_add(&l, 1, 0, "score.bias", 0);
     }
     /* a frozen tower's regions come after all others */
-    l.region = m->n_frozen ? m->n_regions : first_of_tower;
-    if (m->n_frozen) l.vectors = m->n_regions + m->n_frozen - 1;
+    l.region = m->params.n_frozen ? m->params.n_regions : first_of_tower;
+    if (m->params.n_frozen) l.vectors = m->params.n_regions + m->params.n_frozen - 1;
     if (tower) tower_list(&l);
+}
+
+/* Regions by name, for messages: AdamW names the one whose gradient is not finite. */
+static void name_regions(ares_model *m)
+{
+    ares_params *ps = &m->params;
+    ares_region *r = ps->regions = ares_calloc((size_t)regions_count(ps), sizeof *r);
+    int n = 0;
+    snprintf(r[n++].name, sizeof r->name, "the embedding");
+    for (int i = 0; i < m->cfg.layers; i++) snprintf(r[n++].name, sizeof r->name, "block %d", i);
+    if (!m->cfg.tied) snprintf(r[n++].name, sizeof r->name, "the head");
+    if (m->value) snprintf(r[n++].name, sizeof r->name, "the value head");
+    snprintf(r[ps->n_regions - 1].name, sizeof r->name, "norms and biases");
+    if (ps->n_frozen)
+        snprintf(r[regions_count(ps) - 1].name, sizeof r->name, "the tower's norms and biases");
+    if (!m->tower.patches) return;
+    n = ps->tower;
+    snprintf(r[n++].name, sizeof r->name, "patches and merger");
+    for (int i = 0; i < m->cfg.vision.depth; i++)
+        snprintf(r[n++].name, sizeof r->name, "vision block %d", i);
 }
 
 static void free_params(ares_model *m)
 {
-    for (int i = 0; i < m->n_params; i++) ares_free((char *)m->params[i].name);
-    ares_free(m->params);
+    for (int i = 0; i < m->params.n; i++) ares_free((char *)m->params.list[i].name);
+    ares_free(m->params.list);
     ares_free(m->layer);
     ares_free(m->tower.layer);
     ares_free(m->config_text);
@@ -138,19 +159,27 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
                          "without a critic, or a critic of another model",
                          cfg->model_type);
     ares_model *m = ares_calloc(1, sizeof *m);
-    m->slice = slice != NULL;
+    m->params.slice = slice != NULL;
     m->tp = slice ? slice->tp : NULL;
     m->cfg = *cfg;
     m->cfg.file_dtype = opt->storage;
     m->cfg.value_head = opt->value_head;
     /* with a value head there is no lm_head of its own */
     m->cfg.tied = cfg->tied || opt->value_head;
-    m->device = device;
-    if (opt->share) m->share = *opt->share;
+    m->device = m->params.device = device;
+    m->params.file_dtype = opt->storage;
+    m->params.tied = m->cfg.tied;
+    if (opt->share) m->params.share = *opt->share;
     bool tower = (opt->trainable && !opt->freeze_vision) || opt->like_trained;
     list_params(m, opt->storage, device->k->layout, tower);
+    m->params.embed = m->embed;
+    if (m->tower.patches) {
+        m->params.tower = m->tower.patches->region;
+        m->params.tower_end = m->params.tower + m->cfg.vision.depth + 1;
+    }
+    name_regions(m);
     m->rope = rope_new(&m->cfg);
-    int rc = regions_allocate(m, opt->trainable);
+    int rc = regions_allocate(&m->params, opt->trainable);
     if (rc != ARES_OK) {
         ares_model_free(m);
         return rc;
@@ -162,7 +191,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
 void ares_model_free(ares_model *m)
 {
     if (!m) return;
-    regions_release(m);
+    regions_release(&m->params);
     tower_close(m);
     free_params(m);
     rope_free(m->rope);
@@ -171,8 +200,8 @@ void ares_model_free(ares_model *m)
 
 ares_param *model_param(const ares_model *m, const char *name)
 {
-    for (int i = 0; i < m->n_params; i++)
-        if (strcmp(m->params[i].name, name) == 0) return &m->params[i];
+    for (int i = 0; i < m->params.n; i++)
+        if (strcmp(m->params.list[i].name, name) == 0) return &m->params.list[i];
     return NULL;
 }
 
@@ -183,11 +212,10 @@ bool param_has_shape(const ares_param *p, const ares_tensor_info *t)
     return same;
 }
 
-int64_t ares_model_count(const ares_model *m)
+int64_t ares_params_count(const ares_params *ps)
 {
     int64_t n = 0;
-    for (int i = 0; i < m->n_params; i++)
-        n += (int64_t)m->params[i].weight.n * m->params[i].weight.k;
+    for (int i = 0; i < ps->n; i++) n += (int64_t)ps->list[i].weight.n * ps->list[i].weight.k;
     return n;
 }
 
@@ -195,7 +223,7 @@ int64_t ares_model_config_count(const ares_model_config *cfg)
 {
     ares_model m = { .cfg = *cfg }; /* parameters are listed, and get no memory */
     list_params(&m, ARES_F32, ARES_ROWS, false);
-    int64_t n = ares_model_count(&m);
+    int64_t n = ares_params_count(&m.params);
     free_params(&m);
     return n;
 }
@@ -210,7 +238,7 @@ const ares_matrix *ares_model_head(const ares_model *m)
 }
 const ares_matrix *ares_model_head_grad(const ares_model *m)
 {
-    return m->trainable ? &m->lm_head->grad : NULL;
+    return m->params.trainable ? &m->lm_head->grad : NULL;
 }
 
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,

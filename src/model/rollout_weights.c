@@ -45,7 +45,9 @@ int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out)
 
 size_t ares_model_slice_wants(const ares_model *m)
 {
-    return m->slice && !ares_phase_holds(m->device, &m->of_rollout) ? m->weights_bytes : 0;
+    return m->params.slice && !ares_phase_holds(m->device, &m->params.of_rollout)
+               ? m->params.weights_bytes
+               : 0;
 }
 
 int ares_model_slice_take(ares_model *m)
@@ -53,11 +55,12 @@ int ares_model_slice_take(ares_model *m)
     size_t bytes = ares_model_slice_wants(m);
     if (!bytes) return ARES_OK;
     m->filled = false;
-    m->weights = ares_phase_take(m->device, ARES_PHASE_ROLLOUT, &m->of_rollout, bytes);
-    if (!m->weights)
+    m->params.weights =
+        ares_phase_take(m->device, ARES_PHASE_ROLLOUT, &m->params.of_rollout, bytes);
+    if (!m->params.weights)
         return ares_device_full(m->device, "model", "weights that rollout decodes with", bytes,
                                 false, NULL);
-    regions_give_memory(m);
+    regions_give_memory(&m->params);
     if (!m->tp) return ARES_OK;
     /* the head's rows of this rank; a tied one is cut from the embedding, which is whole */
     ares_vocab_parts p = ares_model_head_parts(m);
@@ -96,11 +99,12 @@ static void fill_region(ares_model *slice, const ares_model *whole, int region)
 {
     int32_t parts = slice->tp ? ares_group_size(slice->tp) : 1,
             part = slice->tp ? ares_group_rank(slice->tp) : 0;
-    for (int i = 0; i < slice->n_params; i++) {
-        const ares_matrix *to = &slice->params[i].weight, *from = &whole->params[i].weight;
-        if (slice->params[i].region != region) continue;
+    for (int i = 0; i < slice->params.n; i++) {
+        const ares_matrix *to = &slice->params.list[i].weight,
+                          *from = &whole->params.list[i].weight;
+        if (slice->params.list[i].region != region) continue;
         int32_t first = to->n == from->n ? 0 : part * to->n;
-        if (!slice->cfg.tied && &slice->params[i] == slice->lm_head)
+        if (!slice->cfg.tied && &slice->params.list[i] == slice->lm_head)
             first = ares_vocab_part_first(slice->cfg.vocab, parts, part);
         if (to->n) copy_rows(slice->device, to, from, first);
     }
@@ -109,16 +113,17 @@ static void fill_region(ares_model *slice, const ares_model *whole, int region)
 int ares_model_slice_fill(ares_model *slice, ares_model *whole)
 {
     ARES_TRY(ares_model_slice_take(slice));
-    int last = slice->n_regions - 1; /* of norms and biases, which nobody has to hold */
+    int last = slice->params.n_regions - 1; /* of norms and biases, which nobody has to hold */
     for (int r = 0; r < last; r++) {
-        ares_region_load(whole, r);
-        if (r + 1 < last) region_prefetch(whole, r + 1);
+        ares_region_load(&whole->params, r);
+        if (r + 1 < last) region_prefetch(&whole->params, r + 1);
         fill_region(slice, whole, r);
-        ares_region_unload(whole, r);
+        ares_region_unload(&whole->params, r);
     }
     fill_region(slice, whole, last);
-    if (whole->share.how == ARES_SHARE_ALL) ARES_TRY(ares_group_sync(whole->share.group));
-    ARES_TRY(regions_refresh(slice));
+    if (whole->params.share.how == ARES_SHARE_ALL)
+        ARES_TRY(ares_group_sync(whole->params.share.group));
+    ARES_TRY(regions_refresh(&slice->params));
     slice->filled = true;
     return ARES_OK;
 }

@@ -24,10 +24,10 @@ static bool lies_in(const char *p, const char *memory, size_t bytes)
 }
 
 /* Weights and optimizer states may lie in host memory beside a card, too. */
-static bool on_host(const ares_model *m, const ares_matrix *t)
+static bool on_host(const ares_params *ps, const ares_matrix *t)
 {
-    return m->device->index < 0 || lies_in(t->data, m->host_weights, m->host_weights_bytes) ||
-           (m->windows && lies_in(t->data, m->states, m->states_bytes));
+    return ps->device->index < 0 || lies_in(t->data, ps->host_weights, ps->host_weights_bytes) ||
+           (ps->windows && lies_in(t->data, ps->states, ps->states_bytes));
 }
 
 static size_t tensor_bytes(const ares_matrix *w)
@@ -37,10 +37,10 @@ static size_t tensor_bytes(const ares_matrix *w)
 
 /* Rows [n][k] of the given type in host memory -> a parameter's tensor; the reverse of model_get.
  */
-static int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype)
+static int model_put(ares_params *ps, const ares_matrix *to, const void *rows, ares_dtype dtype)
 {
-    ares_device *d = m->device;
-    if (on_host(m, to)) {
+    ares_device *d = ps->device;
+    if (on_host(ps, to)) {
         ares_matrix_pack(to, rows, dtype);
         return ARES_OK;
     }
@@ -54,10 +54,10 @@ static int model_put(ares_model *m, const ares_matrix *to, const void *rows, are
     return rc;
 }
 
-int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype)
+int model_get(const ares_params *ps, const ares_matrix *from, void *rows, ares_dtype dtype)
 {
-    ares_device *d = m->device;
-    if (on_host(m, from)) {
+    ares_device *d = ps->device;
+    if (on_host(ps, from)) {
         ares_matrix_unpack(from, rows, dtype);
         return ARES_OK;
     }
@@ -98,11 +98,11 @@ static void pieces_of(const ares_param *p, int64_t low, int64_t high, rectangle_
     }
 }
 
-void pieces_of_region(const ares_model *m, int r, int64_t first, int64_t n, rectangle_fn *fn,
+void pieces_of_region(const ares_params *ps, int r, int64_t first, int64_t n, rectangle_fn *fn,
                       void *ctx)
 {
-    for (int i = 0; i < m->n_params; i++) {
-        const ares_param *p = &m->params[i];
+    for (int i = 0; i < ps->n; i++) {
+        const ares_param *p = &ps->list[i];
         if (p->region != r) continue;
         int64_t low = ARES_MAX(first - p->at, 0), high = ARES_MIN(first + n - p->at, p->elements);
         if (low < high) pieces_of(p, low, high, fn, ctx);
@@ -129,20 +129,20 @@ static stretch held_weights(const ares_region *r)
 typedef enum { OF_WEIGHTS, OF_M, OF_V, OF_MASTER } piece_kind;
 
 /* The same for numbers of any kind. */
-static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
+static stretch held(const ares_params *ps, const ares_region *r, piece_kind kind)
 {
     char *data = kind == OF_M ? r->m : kind == OF_V ? r->v : r->master;
-    if (kind != OF_WEIGHTS && r - m->regions >= m->n_regions) return (stretch){ 0 }; /* frozen */
+    if (kind != OF_WEIGHTS && r - ps->regions >= ps->n_regions) return (stretch){ 0 }; /* frozen */
     /* norms and biases are f32 in memory, though the model's files may round them */
-    bool is_weight = kind == OF_MASTER && !data && m->cfg.file_dtype != ARES_F32;
+    bool is_weight = kind == OF_MASTER && !data && ps->file_dtype != ARES_F32;
     if (kind == OF_WEIGHTS || is_weight) return held_weights(r);
     return (stretch){ r->own_first, r->own, data, r->states };
 }
 
 /* Whether files have numbers of that kind for the parameter. */
-static bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind)
+static bool pieces_exist(const ares_params *ps, const ares_param *p, piece_kind kind)
 {
-    return held(m, &m->regions[p->region], kind).data != NULL;
+    return held(ps, &ps->regions[p->region], kind).data != NULL;
 }
 
 /* The rectangle as it lies in a stretch. */
@@ -179,19 +179,20 @@ static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int6
     v->rc = v->fn(v->ctx, &x);
 }
 
-static int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx)
+static int pieces_held_of(const ares_params *ps, int region, piece_kind kind, piece_fn *fn,
+                          void *ctx)
 {
-    visit v = { .held = held(m, &m->regions[region], kind), .fn = fn, .ctx = ctx };
-    if (v.held.data) pieces_of_region(m, region, v.held.first, v.held.n, meet, &v);
+    visit v = { .held = held(ps, &ps->regions[region], kind), .fn = fn, .ctx = ctx };
+    if (v.held.data) pieces_of_region(ps, region, v.held.first, v.held.n, meet, &v);
     return v.rc;
 }
 
 /* Everything of that kind in this rank's memory. Ends with the first failure. */
-static int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx)
+static int pieces_held(const ares_params *ps, piece_kind kind, piece_fn *fn, void *ctx)
 {
     int rc = ARES_OK;
-    for (int i = 0; i < regions_count(m) && rc == ARES_OK; i++)
-        rc = pieces_held_of(m, i, kind, fn, ctx);
+    for (int i = 0; i < regions_count(ps) && rc == ARES_OK; i++)
+        rc = pieces_held_of(ps, i, kind, fn, ctx);
     return rc;
 }
 
@@ -215,33 +216,33 @@ static int64_t pieces_turns(const ares_region *r, int ranks)
     return (share_of(r, ranks) + TURN - 1) / TURN;
 }
 
-static int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
+static int pieces_of_turn(const ares_params *ps, int region, piece_kind kind, int rank, int ranks,
                           int64_t turn, piece_fn *fn, void *ctx)
 {
-    const ares_region *r = &m->regions[region];
-    visit v = { .held = held(m, r, kind), .fn = fn, .ctx = ctx };
+    const ares_region *r = &ps->regions[region];
+    visit v = { .held = held(ps, r, kind), .fn = fn, .ctx = ctx };
     /* which of the runs is rank's: ranks that have the same part of a region write it together */
-    int shards = ares_model_shards(m), number = rank % shards * (ranks / shards) + rank / shards;
+    int shards = ares_params_shards(ps), number = rank % shards * (ranks / shards) + rank / shards;
     int64_t share = share_of(r, ranks), run = number * share, first = run + turn * TURN,
             end = ARES_MIN(ARES_MIN(run + share, first + TURN), r->elements);
     if (!v.held.data || first >= end) return ARES_OK;
     ARES_ASSERT(first >= v.held.first && end <= v.held.first + v.held.n);
-    pieces_of_region(m, region, first, end - first, meet, &v);
+    pieces_of_region(ps, region, first, end - first, meet, &v);
     return v.rc;
 }
 
 /* ---------------------------------------------------------------- rectangles of whole tensors */
 /* tensor: the whole one in host memory, of which the rectangle is taken. */
-static int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype)
+static int piece_put(ares_params *ps, const piece *x, const void *tensor, ares_dtype dtype)
 {
     size_t size = ares_dtype_bytes(dtype), row = (size_t)x->columns * size;
     int64_t k = x->p->weight.k;
     const char *from = (const char *)tensor + (size_t)(x->row * k + x->column) * size;
-    if (x->columns == k) return model_put(m, &x->memory, from, dtype);
+    if (x->columns == k) return model_put(ps, &x->memory, from, dtype);
     char *rows = ares_malloc((size_t)x->rows * row);
     for (int64_t i = 0; i < x->rows; i++)
         memcpy(rows + (size_t)i * row, from + (size_t)(i * k) * size, row);
-    int rc = model_put(m, &x->memory, rows, dtype);
+    int rc = model_put(ps, &x->memory, rows, dtype);
     ares_free(rows);
     return rc;
 }
@@ -329,7 +330,7 @@ typedef struct save_file {
 } save_file;
 
 typedef struct saving {
-    const ares_model *m;
+    const ares_params *ps;
     const save_file *f;
     ares_world *world;
     bool sends;                 /* rectangles go to rank 0 */
@@ -362,14 +363,14 @@ static const ares_tensor_info *save_find(const ares_safetensors *s, const ares_p
 }
 
 /* of all parameters */
-static save_file save_weights(const ares_model *m, const char *path)
+static save_file save_weights(const ares_params *ps, const char *path)
 {
-    return (save_file){ path, 0, m->n_params, { OF_WEIGHTS }, 1, m->cfg.file_dtype };
+    return (save_file){ path, 0, ps->n, { OF_WEIGHTS }, 1, ps->file_dtype };
 }
 
-static save_file save_states(const ares_model *m, const char *path)
+static save_file save_states(const ares_params *ps, const char *path)
 {
-    return (save_file){ path, 0, m->n_params, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32 };
+    return (save_file){ path, 0, ps->n, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32 };
 }
 
 /* Declares all tensors of the file on every rank that writes into it; the lead rank makes it. */
@@ -381,9 +382,9 @@ static int open_file(saving *s)
     ARES_TRY(ares_safetensors_create_shared(s->f->path, lead, &s->w));
     for (int i = s->f->first; i < s->f->end; i++)
         for (int k = 0; k < s->f->n_kinds; k++) {
-            const ares_param *p = &s->m->params[i];
+            const ares_param *p = &s->ps->list[i];
             piece_kind kind = s->f->kinds[k];
-            if (pieces_exist(s->m, p, kind))
+            if (pieces_exist(s->ps, p, kind))
                 ares_safetensors_declare(s->w, tensor_name(p, kind, name), s->f->dtype, p->rank,
                                          p->shape);
         }
@@ -393,7 +394,7 @@ static int open_file(saving *s)
 static int write_rows(const saving *s, const wire *x, const void *rows)
 {
     char name[128];
-    tensor_name(&s->m->params[x->param], (piece_kind)x->kind, name);
+    tensor_name(&s->ps->list[x->param], (piece_kind)x->kind, name);
     return ares_safetensors_write_at(s->w, name, x->row, x->rows, x->column, x->columns, rows);
 }
 
@@ -422,12 +423,12 @@ static int finish_late(void *ctx)
 static int save_piece(void *ctx, const piece *x)
 {
     saving *s = ctx;
-    wire head = { x->p - s->m->params, s->kind, x->row, x->rows, x->column, x->columns };
+    wire head = { x->p - s->ps->list, s->kind, x->row, x->rows, x->column, x->columns };
     if (head.param < s->f->first || head.param >= s->f->end) return ARES_OK;
     int64_t n = x->rows * x->columns, k = x->p->weight.k;
     size_t bytes = (size_t)n * ares_dtype_bytes(s->f->dtype);
     void *rows = ares_malloc(bytes);
-    int rc = model_get(s->m, &x->memory, rows, s->f->dtype);
+    int rc = model_get(s->ps, &x->memory, rows, s->f->dtype);
     if (rc == ARES_OK) { /* what these numbers contribute to the fingerprint */
         uint64_t name = ares_fnv1a(ARES_FNV1A, x->p->name, strlen(x->p->name));
         hash_job j = { .key = ares_fnv1a(name, &(char){ (char)s->kind }, 1),
@@ -437,7 +438,7 @@ static int save_piece(void *ctx, const piece *x)
                        .columns = x->columns,
                        .at = x->row * k + x->column,
                        .stride = k };
-        ares_pool_run(s->m->device->pool, (n + HASH_CHUNK - 1) / HASH_CHUNK, hash_chunk, &j);
+        ares_pool_run(s->ps->device->pool, (n + HASH_CHUNK - 1) / HASH_CHUNK, hash_chunk, &j);
         s->sum += j.sum;
     }
     if (rc == ARES_OK && s->sends) {
@@ -480,12 +481,12 @@ static int save_all(saving *s)
 {
     int rank = ares_world_rank(s->world), ranks = ares_world_size(s->world);
     for (int k = 0; k < s->f->n_kinds; k++)
-        for (int i = 0; i < regions_count(s->m); i++) {
-            int64_t turns = pieces_turns(&s->m->regions[i], ranks);
+        for (int i = 0; i < regions_count(s->ps); i++) {
+            int64_t turns = pieces_turns(&s->ps->regions[i], ranks);
             s->kind = s->f->kinds[k];
             for (int64_t t = 0; t < turns; t++) {
                 if (s->rc == ARES_OK)
-                    s->rc = pieces_of_turn(s->m, i, s->kind, rank, ranks, t, save_piece, s);
+                    s->rc = pieces_of_turn(s->ps, i, s->kind, rank, ranks, t, save_piece, s);
                 if (s->sends) ARES_TRY(deliver(s));
             }
         }
@@ -497,10 +498,10 @@ static int save_all(saving *s)
  * failure is this rank's own. *sum grows by what this rank has written contributes to the
  * fingerprint.
  */
-static int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by,
+static int save_tensors(const ares_params *ps, const save_file *f, const ares_writers *by,
                         uint64_t *sum)
 {
-    saving s = { .m = m, .f = f, .world = by ? by->world : NULL };
+    saving s = { .ps = ps, .f = f, .world = by ? by->world : NULL };
     s.sends = by && f->path && !by->same_files && ares_world_size(s.world) > 1;
     s.behind = by && !s.sends ? by->behind : NULL;
     if (f->path) s.rc = open_file(&s);
@@ -527,21 +528,21 @@ static int count_piece(void *ctx, const piece *x)
     return ARES_OK;
 }
 
-static void add_sizes(const ares_model *m, const save_file *f, int ranks, sizes *s)
+static void add_sizes(const ares_params *ps, const save_file *f, int ranks, sizes *s)
 {
     s->dtype = f->dtype;
     for (int k = 0; k < f->n_kinds; k++)
-        for (int i = 0; i < regions_count(m); i++)
-            for (int64_t t = 0; t < pieces_turns(&m->regions[i], ranks); t++)
-                (void)pieces_of_turn(m, i, f->kinds[k], 0, ranks, t, count_piece, s);
+        for (int i = 0; i < regions_count(ps); i++)
+            for (int64_t t = 0; t < pieces_turns(&ps->regions[i], ranks); t++)
+                (void)pieces_of_turn(ps, i, f->kinds[k], 0, ranks, t, count_piece, s);
 }
 
-int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64_t *largest)
+int64_t ares_params_save_bytes(const ares_params *ps, bool states, int ranks, int64_t *largest)
 {
-    save_file of_weights = save_weights(m, NULL), of_states = save_states(m, NULL);
+    save_file of_weights = save_weights(ps, NULL), of_states = save_states(ps, NULL);
     sizes s = { 0 };
-    add_sizes(m, &of_weights, ranks, &s);
-    if (states) add_sizes(m, &of_states, ranks, &s);
+    add_sizes(ps, &of_weights, ranks, &s);
+    if (states) add_sizes(ps, &of_states, ranks, &s);
     if (largest) *largest = s.largest;
     return s.all;
 }
@@ -558,13 +559,13 @@ static int save_agree(const ares_writers *by, int rc, uint64_t *sum)
     return ARES_OK;
 }
 
-int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, uint64_t *states)
+int ares_params_sum(const ares_params *ps, ares_world *world, uint64_t *weights, uint64_t *states)
 {
     ares_writers by = { .world = world };
-    save_file of_weights = save_weights(m, NULL), of_states = save_states(m, NULL);
+    save_file of_weights = save_weights(ps, NULL), of_states = save_states(ps, NULL);
     *weights = *states = 0;
-    int rc = save_tensors(m, &of_weights, &by, weights);
-    if (rc == ARES_OK && m->states) rc = save_tensors(m, &of_states, &by, states);
+    int rc = save_tensors(ps, &of_weights, &by, weights);
+    if (rc == ARES_OK && ps->states) rc = save_tensors(ps, &of_states, &by, states);
     ARES_TRY(save_agree(&by, rc, weights));
     return save_agree(&by, ARES_OK, states);
 }
@@ -729,10 +730,10 @@ static int load_piece(void *ctx, const piece *x)
 {
     static const float zero;
     loading *l = ctx;
-    if (l->fresh && x->p == l->m->value) return piece_put(l->m, x, l->fresh, ARES_F32);
-    if (l->fresh && x->p == l->m->value_bias) return piece_put(l->m, x, &zero, ARES_F32);
+    if (l->fresh && x->p == l->m->value) return piece_put(&l->m->params, x, l->fresh, ARES_F32);
+    if (l->fresh && x->p == l->m->value_bias) return piece_put(&l->m->params, x, &zero, ARES_F32);
     const ares_tensor_info *t = ares_safetensors_find(l->s, x->p->name);
-    return piece_put(l->m, x, t->data, t->dtype);
+    return piece_put(&l->m->params, x, t->data, t->dtype);
 }
 
 static int load_weights(ares_model *m, const ares_safetensors *s, const char *dir,
@@ -757,9 +758,10 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
         }
     }
     bool fresh = m->value && !ares_safetensors_find(s, m->value->name);
-    for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
-        if (!fresh || (&m->params[i] != m->value && &m->params[i] != m->value_bias))
-            rc = check_param(&m->params[i], ares_safetensors_find(s, m->params[i].name), dir);
+    for (int i = 0; i < m->params.n && rc == ARES_OK; i++)
+        if (!fresh || (&m->params.list[i] != m->value && &m->params.list[i] != m->value_bias))
+            rc = check_param(&m->params.list[i], ares_safetensors_find(s, m->params.list[i].name),
+                             dir);
     if (rc == ARES_OK && method.data)
         ares_warn("model: %s/config.json: quantization_config (%.*s) is not applied: the weights "
                   "are not quantised, and are trained as they stand",
@@ -771,8 +773,8 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
         for (int32_t i = 0; i < m->cfg.hidden; i++)
             l.fresh[i] = (float)(0.02 * ares_rng_normal(key, (uint64_t)i));
     }
-    if (rc == ARES_OK) rc = pieces_held(m, OF_WEIGHTS, load_piece, &l);
-    if (rc == ARES_OK) rc = regions_refresh(m);
+    if (rc == ARES_OK) rc = pieces_held(&m->params, OF_WEIGHTS, load_piece, &l);
+    if (rc == ARES_OK) rc = regions_refresh(&m->params);
     ares_free(l.fresh);
     return rc;
 }
@@ -934,7 +936,7 @@ static int init_piece(void *ctx, const piece *x)
         j->rows = rows;
         ares_pool_run(j->m->device->pool, (n + INIT_CHUNK - 1) / INIT_CHUNK, init_chunk, j);
     }
-    int rc = model_put(j->m, &x->memory, rows, ARES_F32);
+    int rc = model_put(&j->m->params, &x->memory, rows, ARES_F32);
     ares_free(rows);
     return rc;
 }
@@ -945,8 +947,8 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
     ares_model *m;
     ARES_TRY(model_allocate(cfg, device, opt, NULL, &m));
     init_job job = { .m = m, .seed = seed };
-    int rc = pieces_held(m, OF_WEIGHTS, init_piece, &job);
-    if (rc == ARES_OK) rc = regions_refresh(m);
+    int rc = pieces_held(&m->params, OF_WEIGHTS, init_piece, &job);
+    if (rc == ARES_OK) rc = regions_refresh(&m->params);
     if (rc != ARES_OK) {
         ares_model_free(m);
         return rc;
@@ -967,8 +969,8 @@ static int shard_end(const ares_model *m, int first)
 {
     int64_t bytes = 0;
     int i = first;
-    for (; i < m->n_params; i++) {
-        bytes += file_bytes(m, &m->params[i]);
+    for (; i < m->params.n; i++) {
+        bytes += file_bytes(m, &m->params.list[i]);
         if (bytes > shard_limit && i > first) break;
     }
     return i;
@@ -979,7 +981,7 @@ static int save_index(const ares_model *m, const char *dir, int files)
 {
     ares_str index = { 0 }, path = { 0 };
     int64_t total = 0;
-    for (int i = 0; i < m->n_params; i++) total += file_bytes(m, &m->params[i]);
+    for (int i = 0; i < m->params.n; i++) total += file_bytes(m, &m->params.list[i]);
     ares_json_begin(&index, '{');
     ares_json_begin(ares_json_key(&index, "metadata"), '{');
     ares_json_write_i64(ares_json_key(&index, "total_size"), total);
@@ -990,7 +992,8 @@ static int save_index(const ares_model *m, const char *dir, int files)
         snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f, files);
         int end = shard_end(m, first);
         for (int i = first; i < end; i++)
-            ares_json_write_string(ares_json_key(&index, m->params[i].name), ares_view_of(name));
+            ares_json_write_string(ares_json_key(&index, m->params.list[i].name),
+                                   ares_view_of(name));
         first = end;
     }
     ares_json_end(&index, '}');
@@ -1007,7 +1010,7 @@ static int save_files(const ares_model *m, const char *dir, int files, const are
                       uint64_t *sum)
 {
     ares_str path = { 0 };
-    save_file file = save_weights(m, NULL);
+    save_file file = save_weights(&m->params, NULL);
     int rc = ARES_OK;
     for (int f = 1, first = 0; f <= files && rc != ARES_EDIST; f++) {
         char name[64] = "model.safetensors";
@@ -1015,7 +1018,7 @@ static int save_files(const ares_model *m, const char *dir, int files, const are
         file.path = ares_path_join(&path, dir, name);
         file.first = first;
         first = file.end = shard_end(m, first);
-        int saved = save_tensors(m, &file, by, sum);
+        int saved = save_tensors(&m->params, &file, by, sum);
         if (rc == ARES_OK) rc = saved;
     }
     ares_str_fini(&path);
@@ -1039,7 +1042,7 @@ int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by
     bool lead = ares_world_rank(world) == 0;
     uint64_t own = 0;
     int files = 0;
-    for (int i = 0; i < m->n_params; i = shard_end(m, i)) files++;
+    for (int i = 0; i < m->params.n; i = shard_end(m, i)) files++;
     ARES_TRY(ares_world_share_error(world, lead ? begin_save(m, dir) : ARES_OK));
     int rc = save_files(m, dir, files, by, &own);
     if (rc == ARES_OK && lead && files > 1) rc = save_index(m, dir, files);
@@ -1055,19 +1058,19 @@ int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by
  * is the weight itself, which the model's files round.
  */
 
-int ares_model_optimizer_save(const ares_model *m, const char *path, const ares_writers *by,
-                              uint64_t *sum)
+int ares_params_optimizer_save(const ares_params *ps, const char *path, const ares_writers *by,
+                               uint64_t *sum)
 {
-    ARES_ASSERT(m->states);
-    save_file file = save_states(m, path);
+    ARES_ASSERT(ps->states);
+    save_file file = save_states(ps, path);
     uint64_t own = 0;
-    ARES_TRY(save_agree(by, save_tensors(m, &file, by, &own), &own));
+    ARES_TRY(save_agree(by, save_tensors(ps, &file, by, &own), &own));
     if (sum) *sum = own;
     return ARES_OK;
 }
 
 typedef struct state_loading {
-    ares_model *m;
+    ares_params *ps;
     const ares_safetensors *s;
     piece_kind kind;
 } state_loading;
@@ -1075,20 +1078,20 @@ typedef struct state_loading {
 static int load_state_piece(void *ctx, const piece *x)
 {
     const state_loading *l = ctx;
-    return piece_put(l->m, x, save_find(l->s, x->p, l->kind)->data, ARES_F32);
+    return piece_put(l->ps, x, save_find(l->s, x->p, l->kind)->data, ARES_F32);
 }
-int ares_model_optimizer_load(ares_model *m, const char *path)
+int ares_params_optimizer_load(ares_params *ps, const char *path)
 {
     static const piece_kind kinds[] = { OF_M, OF_V, OF_MASTER };
     ares_safetensors *s;
     int rc = ARES_OK;
-    ARES_ASSERT(m->states);
+    ARES_ASSERT(ps->states);
     ARES_TRY(ares_safetensors_open(path, &s));
     for (int k = 0; k < ARES_COUNT(kinds) && rc == ARES_OK; k++) {
-        state_loading l = { m, s, kinds[k] };
-        for (int i = 0; i < m->n_params && rc == ARES_OK; i++) {
-            const ares_param *p = &m->params[i];
-            if (!pieces_exist(m, p, kinds[k])) continue;
+        state_loading l = { ps, s, kinds[k] };
+        for (int i = 0; i < ps->n && rc == ARES_OK; i++) {
+            const ares_param *p = &ps->list[i];
+            if (!pieces_exist(ps, p, kinds[k])) continue;
             const ares_tensor_info *t = save_find(s, p, kinds[k]);
             if (!t || !t->is_float || t->dtype != ARES_F32 || !param_has_shape(p, t))
                 rc = ares_fail(ARES_EFORMAT,
@@ -1096,10 +1099,10 @@ int ares_model_optimizer_load(ares_model *m, const char *path)
                                "the checkpoint belongs to another model or storage type",
                                path, p->name);
         }
-        if (rc == ARES_OK) rc = pieces_held(m, kinds[k], load_state_piece, &l);
+        if (rc == ARES_OK) rc = pieces_held(ps, kinds[k], load_state_piece, &l);
     }
     ares_safetensors_close(s);
-    return rc == ARES_OK ? regions_refresh(m) : rc; /* some .master are weights */
+    return rc == ARES_OK ? regions_refresh(ps) : rc; /* some .master are weights */
 }
 
 /* A model that follows another one, as a reference that is moved towards the policy. */
@@ -1117,16 +1120,16 @@ static int mix_piece(void *ctx, const piece *x)
     int64_t n = x->rows * x->columns;
     float *mine = ares_malloc((size_t)n * sizeof *mine),
           *other = ares_malloc((size_t)n * sizeof *other);
-    stretch whole = held_weights(&j->from->regions[x->p->region]); /* this rank has them */
+    stretch whole = held_weights(&j->from->params.regions[x->p->region]); /* this rank has them */
     ares_matrix theirs = lying(&whole, x);
-    int rc = model_get(j->into, &x->memory, mine, ARES_F32);
-    if (rc == ARES_OK) rc = model_get(j->from, &theirs, other, ARES_F32);
+    int rc = model_get(&j->into->params, &x->memory, mine, ARES_F32);
+    if (rc == ARES_OK) rc = model_get(&j->from->params, &theirs, other, ARES_F32);
     for (int64_t k = 0; k < n && rc == ARES_OK; k++)
         mine[k] = (float)(j->share * (double)other[k] + (1 - j->share) * (double)mine[k]);
-    if (rc == ARES_OK) rc = model_put(j->into, &x->memory, mine, ARES_F32);
+    if (rc == ARES_OK) rc = model_put(&j->into->params, &x->memory, mine, ARES_F32);
     /* as it comes back from a checkpoint */
-    if (rc == ARES_OK) rc = model_get(j->into, &x->memory, mine, file);
-    if (rc == ARES_OK) rc = model_put(j->into, &x->memory, mine, file);
+    if (rc == ARES_OK) rc = model_get(&j->into->params, &x->memory, mine, file);
+    if (rc == ARES_OK) rc = model_put(&j->into->params, &x->memory, mine, file);
     ares_free(mine);
     ares_free(other);
     return rc;
@@ -1137,14 +1140,15 @@ static int mix_piece(void *ctx, const piece *x)
 int ares_model_interpolate(ares_model *into, ares_model *from, double share)
 {
     mixing j = { into, from, share };
-    bool gathers = from->share.how == ARES_SHARE_ALL;
+    bool gathers = from->params.share.how == ARES_SHARE_ALL;
     int rc = ARES_OK;
-    ARES_ASSERT(into->n_params == from->n_params && into->n_regions == from->n_regions);
-    for (int i = 0; i < regions_count(into); i++) { /* a rank that has failed gathers on */
-        if (gathers) ares_region_load(from, i);
-        if (rc == ARES_OK) rc = pieces_held_of(into, i, OF_WEIGHTS, mix_piece, &j);
-        if (gathers) ares_region_unload(from, i);
+    ARES_ASSERT(into->params.n == from->params.n &&
+                into->params.n_regions == from->params.n_regions);
+    for (int i = 0; i < regions_count(&into->params); i++) { /* a rank that has failed gathers on */
+        if (gathers) ares_region_load(&from->params, i);
+        if (rc == ARES_OK) rc = pieces_held_of(&into->params, i, OF_WEIGHTS, mix_piece, &j);
+        if (gathers) ares_region_unload(&from->params, i);
     }
-    if (rc == ARES_OK && gathers) rc = ares_model_sync(from);
-    return rc == ARES_OK ? regions_refresh(into) : rc;
+    if (rc == ARES_OK && gathers) rc = ares_params_sync(&from->params);
+    return rc == ARES_OK ? regions_refresh(&into->params) : rc;
 }

@@ -65,7 +65,7 @@ int actor_log_probs(actor *a, ares_batch *b)
         if (end > g) runs[n++] = (learner_rows){ b->group_start[g], b->group_start[end] };
     }
     int64_t most = n;
-    if (ares_model_by_region(a->learner.model)) /* all ranks bring the weights, or none */
+    if (ares_params_by_region(&a->learner.model->params)) /* all ranks bring the weights, or none */
         ARES_TRY(ares_world_max_i64(a->learner.world, &most, 1));
     if (most) ARES_TRY(learner_log_probs_of(&a->learner, &scoring, b, runs, n, b->old_log_probs));
     /* what was not sampled has no log-prob of the rollout: the policy's makes its ratio 1 */

@@ -278,7 +278,7 @@ static int pass_over(value_update *u, int64_t row, int64_t end)
         void *value;
         ARES_TRY(forward(c, u->batch, learner_sets_of(m, k, arena), k, true, p, &value));
         int rc = ARES_OK;
-        ares_region_grad(l->model, ares_model_head_region(l->model));
+        ares_region_grad(&l->model->params, ares_model_head_region(l->model));
         learner_hold_head(l);
         for (int64_t j = 0; j < k && rc == ARES_OK; j++) rc = value_loss(u, &m[j], &p[j], value);
         learner_drop_head(l);

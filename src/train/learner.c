@@ -170,9 +170,10 @@ enum { LEARNER_SCORED = 65536 };
 
 int learner_open(learner *l, ares_model *m, const learner_options *o)
 {
-    const ares_model_share *s = &m->share; /* the world's ranks make the same passes */
+    const ares_model_share *s = &m->params.share; /* the world's ranks make the same passes */
     /* a plan has no world */
-    ARES_ASSERT(!o->world || !s->group || ares_model_ranks(m) == ares_world_size(o->world));
+    ARES_ASSERT(!o->world || !s->group ||
+                ares_params_ranks(&m->params) == ares_world_size(o->world));
     *l = (learner){ .role = o->role, .model = m, .features = o->features, .world = o->world };
     if (o->round_tokens != ARES_NULL_I64)
         l->scored_tokens = ARES_MIN(o->round_tokens, (int64_t)LEARNER_SCORED);
@@ -180,9 +181,9 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
     l->round_tokens = o->round_tokens == ARES_NULL_I64 ? 0 : o->round_tokens;
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
-    ARES_TRY(optim_alloc_states(&l->optim, m));
+    ARES_TRY(optim_alloc_states(&l->optim, &m->params));
     /* a round of several micro-batches computes blocks again in any case */
-    bool inputs = o->gradient_checkpointing || ares_model_by_region(m);
+    bool inputs = o->gradient_checkpointing || ares_params_by_region(&m->params);
     l->tower_keep = o->gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL;
     return ares_workspace_new(m, inputs ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &l->workspace);
 }
@@ -224,7 +225,8 @@ static int learner_reserve(learner *l, size_t bytes)
 
 bool learner_by_region(const learner *l, const learner *with)
 {
-    return ares_model_by_region(l->model) || (with && ares_model_by_region(with->model));
+    return ares_params_by_region(&l->model->params) ||
+           (with && ares_params_by_region(&with->model->params));
 }
 
 int64_t learner_micro_batches_per_round(const learner *l, const learner *with, int64_t n)
@@ -289,14 +291,14 @@ int learner_share_round_error(const learner *l, int rc)
 int learner_end_round(const learner *l, int rc)
 {
     ARES_TRY(learner_share_round_error(l, rc));
-    if (l->round_tokens) ares_model_end_round(l->model);
+    if (l->round_tokens) ares_params_end_round(&l->model->params);
     return ARES_OK;
 }
 
 /* What became of this rank's part, before passes that gather the model's weights. */
 static int agree(const learner *l, int rc)
 {
-    const ares_model_share *s = &l->model->share;
+    const ares_model_share *s = &l->model->params.share;
     return s->how == ARES_SHARE_ALL ? ares_group_agree(s->group, rc) : rc;
 }
 
@@ -392,12 +394,12 @@ int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, v
 
 void learner_hold_head(const learner *l)
 {
-    ares_region_load(l->model, ares_model_head_region(l->model));
+    ares_region_load(&l->model->params, ares_model_head_region(l->model));
 }
 
 void learner_drop_head(const learner *l)
 {
-    ares_region_unload(l->model, ares_model_head_region(l->model));
+    ares_region_unload(&l->model->params, ares_model_head_region(l->model));
 }
 
 ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature)
@@ -425,7 +427,7 @@ size_t learner_expect_backward(learner *l, int32_t rows, int64_t n, size_t more)
 
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h)
 {
-    ares_region_grad(l->model, ares_model_head_region(l->model));
+    ares_region_grad(&l->model->params, ares_model_head_region(l->model));
     h->dx = p->d_hidden;
     h->lddx = l->model->cfg.hidden;
     h->dw = ares_model_head_grad(l->model);
@@ -434,9 +436,9 @@ void learner_head_backward(const learner *l, const learner_pass *p, ares_head_ar
 int learner_sync(const learner *l)
 {
     ares_model *m = l->model;
-    bool gathered = m->share.how == ARES_SHARE_ALL; /* weights come from other ranks */
+    bool gathered = m->params.share.how == ARES_SHARE_ALL; /* weights come from other ranks */
     if (m->tp) ARES_TRY(ares_group_sync(m->tp));
-    return gathered ? ares_model_sync(m) : m->device->k->sync(m->device);
+    return gathered ? ares_params_sync(&m->params) : m->device->k->sync(m->device);
 }
 
 int learner_share_error(const learner *l, const learner *with, int rc)
@@ -446,7 +448,7 @@ int learner_share_error(const learner *l, const learner *with, int rc)
 
 int learner_zero_grad(const learner *l, const learner *with)
 {
-    return learner_share_error(l, with, ares_model_zero_grad(l->model));
+    return learner_share_error(l, with, ares_params_zero_grad(&l->model->params));
 }
 
 int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
@@ -491,7 +493,8 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
     ARES_TRY(agree(l, dc_open(&l->stats, d, l->role, bytes, 1)));
     float *on = dc_place(&l->stats, stats, bytes), *at = on;
     learner_scored rounds;
-    bool meet = l->model->share.how == ARES_SHARE_ALL; /* ranks gather weights in each round */
+    bool meet =
+        l->model->params.share.how == ARES_SHARE_ALL; /* ranks gather weights in each round */
     ARES_TRY(learner_cut_scored(l, NULL, sets, n_sets, meet, arena, &rounds));
     for (int64_t r = 0; r < rounds.n; r++) {
         int64_t i = rounds.first[r], end = rounds.first[r + 1];
@@ -682,6 +685,7 @@ int learner_step(learner *l, int rc, double max_grad_norm, const char *what, dou
         return ARES_OK;
     }
     if (rc == ARES_OK)
-        rc = optim_step(&l->optim, l->model, l->world, learner_lr(l), max_grad_norm, what, norm);
+        rc = optim_step(&l->optim, &l->model->params, l->world, learner_lr(l), max_grad_norm, what,
+                        norm);
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", what);
 }

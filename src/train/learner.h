@@ -97,17 +97,17 @@ enum { OPTIM_SKIPS_IN_A_ROW = 3 };
 
 int optim_init(optim *o, const ares_optim_config *cfg, int64_t total_steps);
 /* Allocates the moments of every parameter as worker.*.optim.strategy keeps them. */
-int optim_alloc_states(const optim *o, ares_model *m);
+int optim_alloc_states(const optim *o, ares_params *ps);
 double optim_lr(const optim *o, int64_t step); /* of training step 0, 1, ... */
 /* Sums gradients over ranks. *norm: of all of them, which may be no finite number. */
-int optim_norm(ares_model *m, double *norm);
+int optim_norm(ares_params *ps, double *norm);
 /*
  * Sums gradients over ranks, clips them to max_grad_norm and updates the weights in place.
  * *grad_norm is the norm before clipping. Where it is NaN or infinite the update is left out, on
  * every rank: weights, moments and their count stay, *grad_norm is NaN, and a warning that begins
  * with `what` names the parameter.
  */
-int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
+int optim_step(optim *o, ares_params *ps, ares_world *world, double lr, double max_grad_norm,
                const char *what, double *grad_norm);
 /*
  * Counts an update that was left out. The reason is the last failure, which is printed as a warning

@@ -459,7 +459,7 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
                  "config: worker.rollout.val_override_config: max_new_tokens = %d: the longest "
                  "prompts leave less: prompt and answer have at most %lld tokens together",
                  t->val_sampling.max_new_tokens, (long long)most);
-    if (!t->slice && (t->tp || ares_model_by_region(t->run.model)))
+    if (!t->slice && (t->tp || ares_params_by_region(&t->run.model->params)))
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     ARES_TRY(ares_world_share_error(t->run.world, ARES_OK)); /* all have opened what stays */
     ARES_TRY(ares_world_share_error(t->run.world, cache_budget(t, &budget)));

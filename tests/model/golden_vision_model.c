@@ -207,8 +207,8 @@ static void gradients(vision_case *c)
     if (!golden_ok(c->g, ares_safetensors_open(
                              ares_arena_printf(c->g->arena, "%s.grads.safetensors", c->stem), &s)))
         return;
-    for (int i = 0; i < m->n_params; i++) {
-        const ares_param *p = &m->params[i];
+    for (int i = 0; i < m->params.n; i++) {
+        const ares_param *p = &m->params.list[i];
         const ares_tensor_info *t = ares_safetensors_find(s, p->name);
         int64_t n = (int64_t)p->weight.n * p->weight.k;
         float *mine = ares_malloc((size_t)n * sizeof *mine), *none = NULL;

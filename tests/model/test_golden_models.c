@@ -144,18 +144,18 @@ static void check_variant(const char *variant, const char *table)
 
     column(&g, &b, "a", (float *)h.c_log_prob);
     column(&g, &b, "b", (float *)h.c_entropy);
-    CHECK_OK(ares_model_zero_grad(m));
+    CHECK_OK(ares_params_zero_grad(&m->params));
     d.k->head_backward(&d, &h);
     CHECK_OK(ares_model_backward_round(m, w, &p, 1, (const void *[]){ h.dx }));
-    ares_model_join_embed_grad(m);
+    ares_params_join_embed_grad(&m->params);
     char path[500];
     ares_safetensors *grads;
     snprintf(path, sizeof path, "%s/%s/grads.safetensors", test_source("tests/golden/models"),
              variant);
     CHECK_OK(ares_safetensors_open(path, &grads));
     const ares_json *dev = ares_json_get(ares_json_get(g.root, "f32_dev"), "grads");
-    for (int i = 0; i < m->n_params; i++) {
-        const ares_param *param = &m->params[i];
+    for (int i = 0; i < m->params.n; i++) {
+        const ares_param *param = &m->params.list[i];
         const ares_tensor_info *t = ares_safetensors_find(grads, param->name);
         CHECK_EQ(t != NULL, param->grad.data != NULL); /* a text gives a vision tower none */
         if (!t || !param->grad.data) continue;

@@ -71,7 +71,7 @@ TEST(parameters_are_counted_without_loading_a_model)
         ares_model_config c;
         if (!CHECK_OK(load(golden(variants[v]), ARES_F32, &d, &m))) return;
         CHECK_OK(ares_model_config_load(golden(variants[v]), &c));
-        CHECK_EQ(ares_model_config_count(&c), ares_model_count(m));
+        CHECK_EQ(ares_model_config_count(&c), ares_params_count(&m->params));
         ares_model_free(m);
         ares_device_close(&d);
     }
@@ -99,8 +99,8 @@ TEST(a_saved_model_has_the_same_bits_and_loads_again)
         if (!CHECK_OK(load(golden(variants[v]), ARES_F32, &d, &a))) return;
         CHECK_OK(ares_model_save(a, dir, NULL, NULL));
         if (!CHECK_OK(load(dir, ARES_F32, &e, &b))) return;
-        CHECK_EQ(a->weights_bytes, b->weights_bytes);
-        CHECK_MEM(a->weights, b->weights, a->weights_bytes);
+        CHECK_EQ(a->params.weights_bytes, b->params.weights_bytes);
+        CHECK_MEM(a->params.weights, b->params.weights, a->params.weights_bytes);
         a->cfg.file_dtype = b->cfg.file_dtype;
         CHECK_EQ(a->cfg.rope.kind, b->cfg.rope.kind);
         CHECK_NEAR(a->cfg.rope.factor, b->cfg.rope.factor, 0);
@@ -131,7 +131,7 @@ TEST(bf16_storage_keeps_what_a_bf16_file_holds)
     ares_matrix_unpack(&p->weight, x, ARES_F32);
     ares_matrix_unpack(&q->weight, y, ARES_F32);
     CHECK_MEM(x, y, n * sizeof *x);
-    CHECK(b->weights_bytes < a->weights_bytes);
+    CHECK(b->params.weights_bytes < a->params.weights_bytes);
     ares_free(x);
     ares_free(y);
     ares_model_free(a);
@@ -152,7 +152,7 @@ TEST(a_model_that_follows_another_has_the_numbers_that_its_file_will_have)
     CHECK_OK(ares_model_interpolate(a, b, 0.3));
     CHECK_OK(ares_model_save(a, test_file("saved"), NULL, NULL));
     if (CHECK_OK(ares_model_load(test_file("saved"), &d, &opt, &again))) {
-        CHECK_MEM(again->weights, a->weights, a->weights_bytes);
+        CHECK_MEM(again->params.weights, a->params.weights, a->params.weights_bytes);
         ares_model_free(again);
     }
     ares_model_free(a);
@@ -173,13 +173,13 @@ TEST(a_model_in_the_memory_of_a_device_has_the_weights_of_its_file)
             return;
         device.index = 0;
         if (!CHECK_OK(ares_model_load(golden(variants[v]), &device, &opt, &b))) return;
-        CHECK_EQ(a->weights_bytes, b->weights_bytes);
-        CHECK_MEM(a->weights, b->weights, a->weights_bytes);
+        CHECK_EQ(a->params.weights_bytes, b->params.weights_bytes);
+        CHECK_MEM(a->params.weights, b->params.weights, a->params.weights_bytes);
         CHECK_OK(ares_model_save(b, test_file("saved"), NULL, NULL));
         ares_model_free(b);
         device.index = -1;
         if (!CHECK_OK(ares_model_load(test_file("saved"), &device, &opt, &b))) return;
-        CHECK_MEM(a->weights, b->weights, a->weights_bytes);
+        CHECK_MEM(a->params.weights, b->params.weights, a->params.weights_bytes);
         ares_model_free(a);
         ares_model_free(b);
         ares_device_close(&host);
@@ -196,8 +196,8 @@ TEST(a_fresh_model_depends_on_its_seed_and_on_nothing_else)
     CHECK_OK(ares_model_new(&base->cfg, &d, &opt, 1, &a));
     CHECK_OK(ares_model_new(&base->cfg, &d, &opt, 1, &b));
     CHECK_OK(ares_model_new(&base->cfg, &d, &opt, 2, &c));
-    CHECK_MEM(a->weights, b->weights, a->weights_bytes);
-    CHECK(memcmp(a->weights, c->weights, a->weights_bytes) != 0);
+    CHECK_MEM(a->params.weights, b->params.weights, a->params.weights_bytes);
+    CHECK(memcmp(a->params.weights, c->params.weights, a->params.weights_bytes) != 0);
     double sum = 0;
     int64_t n = (int64_t)a->embed->weight.n * a->embed->weight.k;
     for (int64_t i = 0; i < n; i++)

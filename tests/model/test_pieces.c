@@ -27,7 +27,7 @@ static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int6
                  int64_t columns, int64_t at)
 {
     seen *s = ctx;
-    int64_t k = p->weight.k, first = s->first[p - s->m->params];
+    int64_t k = p->weight.k, first = s->first[p - s->m->params.list];
     CHECK_EQ(p->region, s->region);
     if (!CHECK(rows > 0 && columns > 0 && row + rows <= p->weight.n && column + columns <= k))
         return;
@@ -53,24 +53,24 @@ static int64_t wrong(const uint8_t *n_met, int64_t n, int times)
 /* Cuts every region for 1 to 9 ranks and looks at the rectangles of all of them. */
 static void check_cuts(const ares_model *m)
 {
-    int64_t *first = ares_calloc((size_t)m->n_params + 1, sizeof *first), total;
-    for (int i = 0; i < m->n_params; i++)
-        first[i + 1] = first[i] + (int64_t)m->params[i].weight.n * m->params[i].weight.k;
-    total = first[m->n_params];
+    int64_t *first = ares_calloc((size_t)m->params.n + 1, sizeof *first), total;
+    for (int i = 0; i < m->params.n; i++)
+        first[i + 1] = first[i] + (int64_t)m->params.list[i].weight.n * m->params.list[i].weight.k;
+    total = first[m->params.n];
     for (int ranks = 1; ranks <= 9; ranks++) {
         uint8_t *in_files = ares_calloc((size_t)total, 1);
-        for (int i = 0; i < m->n_regions; i++) {
-            const ares_region *r = &m->regions[i];
+        for (int i = 0; i < m->params.n_regions; i++) {
+            const ares_region *r = &m->params.regions[i];
             seen s = { m, i, in_files, ares_calloc((size_t)r->elements, 1), first, 0, -1 };
             /* as for that many ranks, but small models are cut too, inside rows and panels */
             int64_t share = (r->elements / ranks + 31) / 32 * 32;
             for (int64_t at = 0; at < r->elements; at += share) {
                 s.partial = 0;
-                pieces_of_region(m, i, at, ARES_MIN(share, r->elements - at), meet, &s);
+                pieces_of_region(&m->params, i, at, ARES_MIN(share, r->elements - at), meet, &s);
                 CHECK(s.partial <= 2);
             }
-            for (int p = 0; p < m->n_params; p++) {
-                const ares_param *x = &m->params[p];
+            for (int p = 0; p < m->params.n; p++) {
+                const ares_param *x = &m->params.list[p];
                 for (int64_t e = 0; x->region == i && e < first[p + 1] - first[p]; e++)
                     s.in_memory[place(x, e / x->weight.k, e % x->weight.k)]--;
             }
@@ -126,10 +126,10 @@ static bool open_model(ares_device *d, ares_model **m)
     cfg.vocab = 3001;
     cfg.intermediate = 2100;
     if (!CHECK_OK(ares_model_new(&cfg, d, &opt, 5, m)) ||
-        !CHECK_OK(ares_model_optimizer_alloc(*m, ARES_F32)))
+        !CHECK_OK(ares_params_optimizer_alloc(&(*m)->params, ARES_F32)))
         return false;
-    for (int i = 0; i < (*m)->n_regions; i++) {
-        const ares_region *r = &(*m)->regions[i];
+    for (int i = 0; i < (*m)->params.n_regions; i++) {
+        const ares_region *r = &(*m)->params.regions[i];
         fill(r->m, r->own, (uint64_t)i * 3);
         fill(r->v, r->own, (uint64_t)i * 3 + 1);
         if (r->master) fill(r->master, r->own, (uint64_t)i * 3 + 2);
@@ -141,15 +141,15 @@ static void save_in(const ares_model *m, const char *dir, const ares_writers *by
 {
     ares_str path = { 0 };
     CHECK_OK(ares_model_save(m, ares_path_join(&path, dir, "model"), by, &sums[0]));
-    CHECK_OK(ares_model_optimizer_save(m, ares_path_join(&path, dir, "optimizer.safetensors"), by,
-                                       &sums[1]));
+    CHECK_OK(ares_params_optimizer_save(
+        &m->params, ares_path_join(&path, dir, "optimizer.safetensors"), by, &sums[1]));
     ares_str_fini(&path);
 }
 
 /* Training goes on before anything is written, and must not be seen in the files. */
 static void write_behind(ares_model *m, ares_write_queue *behind)
 {
-    const ares_region *r = &m->regions[1];
+    const ares_region *r = &m->params.regions[1];
     uint32_t *of_m = r->m, *of_weights = r->weights;
     of_m[0] ^= 1, of_weights[0] ^= 1;
     ares_write_queue_begin(behind);
@@ -166,7 +166,7 @@ static void save_together(ares_world *w, ares_model *m, const char *dir)
     (void)snprintf(own, sizeof own, "%s/alone_%d", dir, ares_world_rank(w));
     REQUIRE_OK(ares_dir_make(own));
     save_in(m, own, NULL, alone);
-    CHECK_OK(ares_model_sum(m, w, &again[0], &again[1]));
+    CHECK_OK(ares_params_sum(&m->params, w, &again[0], &again[1]));
     CHECK_EQ(again[0], alone[0]);
     CHECK_EQ(again[1], alone[1]);
     for (int way = 0; way < 3; way++) { /* sent to rank 0; by each rank; by a thread of each */
@@ -201,9 +201,9 @@ static void load_and_save(ares_world *w, ares_device *d, const char *dir, ares_s
     ares_model_options opt = { .storage = ARES_BF16, .trainable = true, .share = &share };
     CHECK_OK(ares_dir_make(again));
     if (CHECK_OK(ares_model_load(ares_path_join(&path, dir, "alone_0/model"), d, &opt, &m)) &&
-        CHECK_OK(ares_model_optimizer_alloc(m, ARES_F32)) &&
-        CHECK_OK(ares_model_optimizer_load(
-            m, ares_path_join(&path, dir, "alone_0/optimizer.safetensors"))))
+        CHECK_OK(ares_params_optimizer_alloc(&m->params, ARES_F32)) &&
+        CHECK_OK(ares_params_optimizer_load(
+            &m->params, ares_path_join(&path, dir, "alone_0/optimizer.safetensors"))))
         save_in(m, again, &by, sums);
     CHECK_OK(ares_world_share_error(w, ARES_OK));
     for (int f = 0; f < ARES_COUNT(files); f++)

@@ -40,7 +40,8 @@ static bool load(const shape *s, ares_dtype states, ares_device *d, ares_model *
     table.layout = s->layout;
     d->k = &table;
     return CHECK_OK(ares_model_load(test_source(path), d, &opt, m)) &&
-           CHECK_OK(ares_model_zero_grad(*m)) && CHECK_OK(ares_model_optimizer_alloc(*m, states));
+           CHECK_OK(ares_params_zero_grad(&(*m)->params)) &&
+           CHECK_OK(ares_params_optimizer_alloc(&(*m)->params, states));
 }
 
 static void close_model(ares_device *d, ares_model *m)
@@ -57,15 +58,16 @@ TEST(every_parameter_has_its_own_place_in_one_region)
         int64_t elements = 0;
         if (!load(&shapes[c], ARES_F32, &d, &m)) return;
         int32_t tower = m->cfg.vision.depth ? m->cfg.vision.depth + 1 : 0;
-        CHECK_EQ(m->n_regions, m->cfg.layers + 2 + !m->cfg.tied + shapes[c].value_head + tower);
-        CHECK_EQ(m->n_frozen, 0);
-        for (int i = 0; i < m->n_regions; i++) {
-            const ares_region *r = &m->regions[i];
+        CHECK_EQ(m->params.n_regions,
+                 m->cfg.layers + 2 + !m->cfg.tied + shapes[c].value_head + tower);
+        CHECK_EQ(m->params.n_frozen, 0);
+        for (int i = 0; i < m->params.n_regions; i++) {
+            const ares_region *r = &m->params.regions[i];
             uint8_t *owners = ares_calloc((size_t)r->elements, 1);
-            for (int k = 0; k < m->n_params; k++) {
-                const ares_param *p = &m->params[k];
+            for (int k = 0; k < m->params.n; k++) {
+                const ares_param *p = &m->params.list[k];
                 if (p->region != i) continue;
-                CHECK_EQ(p->rank > 1, i < m->n_regions - 1);
+                CHECK_EQ(p->rank > 1, i < m->params.n_regions - 1);
                 if (!CHECK(p->at >= 0 && p->at + p->elements <= r->elements)) break;
                 for (int64_t e = 0; e < p->elements; e++) owners[p->at + e]++;
                 CHECK(p->weight.data ==
@@ -76,13 +78,13 @@ TEST(every_parameter_has_its_own_place_in_one_region)
             }
             for (int64_t e = 0; e < r->elements; e++)
                 if (!CHECK(owners[e] <= 1)) break;
-            if (i < m->n_regions - 1) CHECK_EQ(r->elements % ARES_SUM_CHUNK, 0);
-            CHECK_EQ(r->decay, i < m->n_regions - 1);
+            if (i < m->params.n_regions - 1) CHECK_EQ(r->elements % ARES_SUM_CHUNK, 0);
+            CHECK_EQ(r->decay, i < m->params.n_regions - 1);
             CHECK((r->master != NULL) == (r->dtype == ARES_BF16) && r->m && r->v);
             ares_free(owners);
         }
         int64_t all = 0;
-        for (int k = 0; k < m->n_params; k++) all += m->params[k].elements;
+        for (int k = 0; k < m->params.n; k++) all += m->params.list[k].elements;
         CHECK_EQ(elements, all);
         close_model(&d, m);
     }
@@ -111,7 +113,7 @@ TEST(weights_that_one_product_may_read_lie_side_by_side)
         ares_device d;
         ares_model *m;
         if (!load(&shapes[c], ARES_F32, &d, &m)) return;
-        const char *base = m->weights, *grads = (char *)m->grads;
+        const char *base = m->params.weights, *grads = (char *)m->params.grads;
         CHECK(m->embed->weight.data == base && m->embed->grad.data == grads);
         for (int i = 0; i < m->cfg.layers; i++) {
             const ares_model_layer *l = &m->layer[i];
@@ -154,16 +156,16 @@ TEST(a_frozen_tower_has_neither_gradients_nor_states_nor_a_place_in_the_norm)
             (void)snprintf(path, sizeof path, "tests/golden/models/%s", variants[v]);
             CHECK_OK(ares_device_open("cpu", 1, &d));
             REQUIRE_OK(ares_model_load(test_source(path), &d, &opt, &m));
-            REQUIRE_OK(ares_model_zero_grad(m));
-            REQUIRE_OK(ares_model_optimizer_alloc(m, ARES_F32));
-            for (int i = 0; i < m->n_params; i++) {
-                const ares_param *p = &m->params[i];
+            REQUIRE_OK(ares_params_zero_grad(&m->params));
+            REQUIRE_OK(ares_params_optimizer_alloc(&m->params, ARES_F32));
+            for (int i = 0; i < m->params.n; i++) {
+                const ares_param *p = &m->params.list[i];
                 bool rests = frozen && strstr(p->name, "visual.");
-                CHECK_EQ(p->region >= m->n_regions, rests);
+                CHECK_EQ(p->region >= m->params.n_regions, rests);
                 CHECK_EQ(p->grad.data == NULL, rests);
-                CHECK_EQ(m->regions[p->region].m == NULL, rests);
+                CHECK_EQ(m->params.regions[p->region].m == NULL, rests);
             }
-            squares[frozen] = m->n_squares;
+            squares[frozen] = m->params.n_squares;
             close_model(&d, m);
         }
         CHECK(squares[1] < squares[0]);
@@ -179,11 +181,12 @@ TEST(states_of_16_bits_take_6_bytes_of_a_weight_in_place_of_12)
         ares_model *m;
         int64_t matrices = 0;
         if (!load(&s, i ? ARES_BF16 : ARES_F32, &d, &m)) return;
-        for (int r = 0; r < m->n_regions - 1; r++) matrices += m->regions[r].elements;
-        size_t vectors = (size_t)m->regions[m->n_regions - 1].elements * 8;
-        CHECK_EQ(m->states_bytes, (size_t)matrices * (i ? 6 : 12) + vectors);
-        CHECK_EQ(d.allocated, m->weights_bytes + m->grads_bytes + m->states_bytes +
-                                  (size_t)m->n_squares * sizeof(double));
+        for (int r = 0; r < m->params.n_regions - 1; r++) matrices += m->params.regions[r].elements;
+        size_t vectors = (size_t)m->params.regions[m->params.n_regions - 1].elements * 8;
+        CHECK_EQ(m->params.states_bytes, (size_t)matrices * (i ? 6 : 12) + vectors);
+        CHECK_EQ(d.allocated, m->params.weights_bytes + m->params.grads_bytes +
+                                  m->params.states_bytes +
+                                  (size_t)m->params.n_squares * sizeof(double));
         bytes[i] = d.most_allocated;
         close_model(&d, m);
     }

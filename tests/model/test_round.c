@@ -95,7 +95,7 @@ static void compute(const char *path, const round_of *r, ares_keep keep, bool on
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
     REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
     REQUIRE_OK(ares_workspace_new(m, keep, &w));
-    REQUIRE_OK(ares_model_zero_grad(m));
+    REQUIRE_OK(ares_params_zero_grad(&m->params));
     if (how == FORWARD_FIRST)
         CHECK_OK(ares_model_forward_round(m, w, r->packed, r->n, false, hidden));
     for (int i = 0; i < r->n && how == ONE_BY_ONE; i++) {
@@ -110,12 +110,12 @@ static void compute(const char *path, const round_of *r, ares_keep keep, bool on
         CHECK_OK(
             ares_model_backward_round(m, w, r->packed, r->n, (const void *const *)r->d_hidden));
     }
-    out->grads = ares_malloc(m->grads_bytes);
-    out->grads_bytes = m->grads_bytes;
-    memcpy(out->grads, m->grads, m->grads_bytes);
+    out->grads = ares_malloc(m->params.grads_bytes);
+    out->grads_bytes = m->params.grads_bytes;
+    memcpy(out->grads, m->params.grads, m->params.grads_bytes);
     /* nobody may read weights that nobody holds */
-    for (int i = 0; i < m->n_params && on_host; i++)
-        CHECK((m->params[i].weight.data == NULL) == (m->params[i].rank == 2));
+    for (int i = 0; i < m->params.n && on_host; i++)
+        CHECK((m->params.list[i].weight.data == NULL) == (m->params.list[i].rank == 2));
     ares_workspace_free(w);
     ares_model_free(m);
     ares_device_close(&d);
@@ -172,7 +172,7 @@ typedef struct shared_result {
 /* Some derivatives of the head's weight, unlike those of other ranks. */
 static void write_head_gradient(ares_model *m, int rank, int round)
 {
-    ares_region_grad(m, ares_model_head_region(m));
+    ares_region_grad(&m->params, ares_model_head_region(m));
     float *g = m->value ? m->value->grad.data : ares_model_head_grad(m)->data;
     for (int i = 0; i < 64; i++) g[i] += (float)((i * 7 + rank * 3 + round) % 11 - 5) / 32;
 }
@@ -211,22 +211,22 @@ static void train_shared(ares_world *world, const char *path, bool value_head, c
     ares_model *m = out->m;
     REQUIRE_OK(ares_workspace_new(m, ARES_KEEP_INPUTS, &w));
     /* what a step that was left out has written must not be seen by the next */
-    REQUIRE_OK(ares_model_zero_grad(m));
+    REQUIRE_OK(ares_params_zero_grad(&m->params));
     if (r->n) write_head_gradient(m, 5, 0);
-    REQUIRE_OK(ares_model_zero_grad(m));
+    REQUIRE_OK(ares_params_zero_grad(&m->params));
     for (int k = 0; k < rounds; k++) {
         int first = r->n * k / rounds, n = r->n * (k + 1) / rounds - first;
         one_round(m, w, r, first, n, ares_world_rank(world), out);
-        if (rounds > 1) ares_model_end_round(m);
+        if (rounds > 1) ares_params_end_round(&m->params);
     }
-    ares_model_join_embed_grad(m);
-    for (int i = 0; i < m->n_regions; i++)
-        if (i != skipped) ares_region_sum(m, i);
-    CHECK_OK(ares_model_sync(m));
-    for (int i = 0; i < m->n_params; i++) {
-        bool there = m->params[i].rank == 1 || how != ARES_SHARE_ALL;
-        CHECK((m->params[i].weight.data != NULL) == there);
-        CHECK((m->params[i].grad.data != NULL) == there);
+    ares_params_join_embed_grad(&m->params);
+    for (int i = 0; i < m->params.n_regions; i++)
+        if (i != skipped) ares_region_sum(&m->params, i);
+    CHECK_OK(ares_params_sync(&m->params));
+    for (int i = 0; i < m->params.n; i++) {
+        bool there = m->params.list[i].rank == 1 || how != ARES_SHARE_ALL;
+        CHECK((m->params.list[i].weight.data != NULL) == there);
+        CHECK((m->params.list[i].grad.data != NULL) == there);
     }
     ares_workspace_free(w);
 }
@@ -240,8 +240,8 @@ static int64_t bytes_of_round(const shared_result *x)
 {
     const ares_model *m = x->m;
     int64_t others = ares_group_size(x->g) - 1, replicas = ares_group_size(x->replicas), sent = 0;
-    for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
+    for (int i = 0; i < m->params.n_regions; i++) {
+        const ares_region *r = &m->params.regions[i];
         bool block = i > 0 && i <= m->cfg.layers;
         int gathered = r->decay * (1 + block);
         /* a tied head comes again; one with values lies behind it */
@@ -269,8 +269,8 @@ static void shared_close(shared_result *x)
 
 static void check_shared_gradients(const shared_result *whole, const shared_result *shared)
 {
-    for (int i = 0; i < whole->m->n_regions; i++) {
-        const ares_region *a = &whole->m->regions[i], *b = &shared->m->regions[i];
+    for (int i = 0; i < whole->m->params.n_regions; i++) {
+        const ares_region *a = &whole->m->params.regions[i], *b = &shared->m->params.regions[i];
         REQUIRE(a->elements == b->elements);
         CHECK_EQ(b->own, b->decay ? b->elements / ares_group_size(shared->g) : b->elements);
         CHECK_MSG(memcmp(a->grad + b->own_first, b->own_grad, (size_t)b->own * sizeof(float)) == 0,
@@ -283,8 +283,8 @@ static void check_shared_gradients(const shared_result *whole, const shared_resu
 /* Sums in pairs, or round by round, round more often, and are otherwise the sums of all. */
 static void check_near(const shared_result *whole, const shared_result *pairs)
 {
-    for (int i = 0; i < whole->m->n_regions; i++) {
-        const ares_region *a = &whole->m->regions[i], *b = &pairs->m->regions[i];
+    for (int i = 0; i < whole->m->params.n_regions; i++) {
+        const ares_region *a = &whole->m->params.regions[i], *b = &pairs->m->params.regions[i];
         const float *want = a->grad + b->own_first;
         double off = 0, largest = 0;
         for (int64_t e = 0; e < a->elements; e++) largest = fmax(largest, fabs((double)a->grad[e]));
@@ -303,9 +303,9 @@ static void share_in_pairs(ares_world *w, const char *path, bool value_head, con
     train_shared(w, path, value_head, r, ARES_SHARE_STATES, 2, rounds, states);
     train_shared(w, path, value_head, r, ARES_SHARE_ALL, 2, rounds, all);
     check_near(whole, states);
-    for (int i = 0; i < all->m->n_regions; i++) {
-        const ares_region *a = &states->m->regions[i], *b = &all->m->regions[i];
-        CHECK_EQ(a->elements, whole->m->regions[i].elements);
+    for (int i = 0; i < all->m->params.n_regions; i++) {
+        const ares_region *a = &states->m->params.regions[i], *b = &all->m->params.regions[i];
+        CHECK_EQ(a->elements, whole->m->params.regions[i].elements);
         CHECK_EQ(b->own, b->decay ? b->elements / 2 : b->elements);
         CHECK_MSG(memcmp(a->own_grad, b->own_grad, (size_t)b->own * sizeof(float)) == 0,
                   "the gradient of %s", a->name);
@@ -341,7 +341,7 @@ static void share_rounds(ares_world *w)
         check_shared_gradients(none, all);
         CHECK_EQ(bytes_sent(all), bytes_of_round(all));
         /* own parts, and two slots in which whole gradients take turns */
-        if (ranks > 2) CHECK(all->m->grads_bytes < none->m->grads_bytes);
+        if (ranks > 2) CHECK(all->m->params.grads_bytes < none->m->params.grads_bytes);
         if (ranks == 4) share_in_pairs(w, path, models[v].value_head, &r, 1, none);
         shared_close(none);
         shared_close(all);
@@ -352,8 +352,8 @@ static void share_rounds(ares_world *w)
 static bool same_gradients(const shared_result *a, const shared_result *b)
 {
     bool same = true;
-    for (int i = 0; i < a->m->n_regions; i++) {
-        const ares_region *x = &a->m->regions[i], *y = &b->m->regions[i];
+    for (int i = 0; i < a->m->params.n_regions; i++) {
+        const ares_region *x = &a->m->params.regions[i], *y = &b->m->params.regions[i];
         same = same && memcmp(x->own_grad + (y->own_first - x->own_first), y->own_grad,
                               (size_t)y->own * sizeof(float)) == 0;
     }
@@ -413,7 +413,7 @@ static void skip_sums(ares_world *w)
         shared_result *want = ares_calloc(1, sizeof *want), *got = ares_calloc(1, sizeof *got);
         int ranks = ares_world_size(w), size = c < 2 ? ranks : ranks / 2;
         train_shared(w, path, false, &r, ARES_SHARE_STATES, size, 1, want);
-        skipped = c % 2 ? want->m->n_regions - 1 : 1;
+        skipped = c % 2 ? want->m->params.n_regions - 1 : 1;
         train_shared(w, path, false, &r, ARES_SHARE_STATES, size, 1, got);
         skipped = -1;
         int64_t seen = !same_gradients(want, got);

@@ -13,7 +13,7 @@ static bool load_for(const char *variant, ares_dtype storage, ares_dtype states,
     (void)snprintf(path, sizeof path, "tests/golden/models/%s", variant);
     return CHECK_OK(ares_device_open("cpu", 1, d)) &&
            CHECK_OK(ares_model_load(test_source(path), d, &opt, m)) &&
-           CHECK_OK(ares_model_optimizer_alloc(*m, states));
+           CHECK_OK(ares_params_optimizer_alloc(&(*m)->params, states));
 }
 static bool load(const char *variant, ares_dtype storage, ares_device *d, ares_model **m)
 {
@@ -66,18 +66,18 @@ TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
         if (!load_for(cases[c].variant, cases[c].storage, cases[c].states, &d, &a) ||
             !load_for(cases[c].variant, cases[c].storage, cases[c].states, &e, &b))
             return;
-        for (int i = 0; i < a->n_params; i++) {
-            const ares_param *p = &a->params[i];
-            const ares_region *r = &a->regions[p->region];
+        for (int i = 0; i < a->params.n; i++) {
+            const ares_param *p = &a->params.list[i];
+            const ares_region *r = &a->params.regions[p->region];
             fill(r, r->m, p, (float)(i % 32));
             fill(r, r->v, p, (float)(i % 32) + 32);
             fill(r, r->master, p, -(float)(i % 32));
         }
-        REQUIRE_OK(ares_model_optimizer_save(a, path, NULL, NULL));
+        REQUIRE_OK(ares_params_optimizer_save(&a->params, path, NULL, NULL));
         REQUIRE_OK(ares_safetensors_open(path, &s));
-        CHECK_EQ(ares_safetensors_count(s), a->n_params * (cases[c].master ? 3 : 2));
-        for (int i = 0; i < a->n_params; i++) {
-            const ares_param *p = &a->params[i];
+        CHECK_EQ(ares_safetensors_count(s), a->params.n * (cases[c].master ? 3 : 2));
+        for (int i = 0; i < a->params.n; i++) {
+            const ares_param *p = &a->params.list[i];
             const ares_tensor_info *m = state(s, p, "m"), *v = state(s, p, "v");
             float first = NAN;
             CHECK(m && v && (state(s, p, "master") != NULL) == cases[c].master);
@@ -87,10 +87,11 @@ TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
             CHECK_NEAR(first, i % 32 + 32, 0);
         }
         ares_safetensors_close(s);
-        REQUIRE_OK(ares_model_optimizer_load(b, path));
-        CHECK_MEM(b->states, a->states, a->states_bytes);
+        REQUIRE_OK(ares_params_optimizer_load(&b->params, path));
+        CHECK_MEM(b->params.states, a->params.states, a->params.states_bytes);
         ares_str again = { 0 }, want = { 0 };
-        REQUIRE_OK(ares_model_optimizer_save(b, test_file("again.safetensors"), NULL, NULL));
+        REQUIRE_OK(
+            ares_params_optimizer_save(&b->params, test_file("again.safetensors"), NULL, NULL));
         CHECK_OK(ares_file_read(path, &want));
         CHECK_OK(ares_file_read(test_file("again.safetensors"), &again));
         if (CHECK_EQ(again.len, want.len)) CHECK_MEM(again.data, want.data, want.len);
@@ -141,7 +142,7 @@ TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
     ares_safetensors *s;
     const char *second = test_file("out/model-00002-of-00002.safetensors");
     if (!load("llama_plain", ARES_F32, &d, &m)) return;
-    ares_param *last = &m->params[m->n_params - 1];
+    ares_param *last = &m->params.list[m->params.n - 1];
     int32_t n = last->weight.n;
     REQUIRE_OK(ares_dir_make(second));
     REQUIRE_OK(ares_dir_make(test_file("out/model.safetensors")));
@@ -150,9 +151,9 @@ TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
                "model-00002-of-00002.safetensors");
     last->weight.n = n;
     if (CHECK_OK(ares_safetensors_open(test_file("out/model-00001-of-00002.safetensors"), &s))) {
-        CHECK_EQ(ares_safetensors_count(s), m->n_params - 1);
-        for (int i = 0; i < m->n_params; i++)
-            CHECK_EQ(ares_safetensors_find(s, m->params[i].name) != NULL, i < m->n_params - 1);
+        CHECK_EQ(ares_safetensors_count(s), m->params.n - 1);
+        for (int i = 0; i < m->params.n; i++)
+            CHECK_EQ(ares_safetensors_find(s, m->params.list[i].name) != NULL, i < m->params.n - 1);
         ares_safetensors_close(s);
     }
     CHECK(!ares_file_exists(test_file("out/model.safetensors.index.json")));

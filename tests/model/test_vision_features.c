@@ -176,14 +176,14 @@ static void gradients_agree(const row *r, const char *name, const char *path)
     ares_safetensors *s;
     const ares_json *dev = ares_json_get(ares_json_get(r->root, "f32_dev"), "grads");
     REQUIRE_OK(ares_safetensors_open(path, &s));
-    CHECK_EQ(ares_safetensors_count(s), r->x.m->n_params);
-    for (int i = 0; i < r->x.m->n_params; i++) {
-        const ares_param *p = &r->x.m->params[i];
+    CHECK_EQ(ares_safetensors_count(s), r->x.m->params.n);
+    for (int i = 0; i < r->x.m->params.n; i++) {
+        const ares_param *p = &r->x.m->params.list[i];
         const ares_tensor_info *t = ares_safetensors_find(s, p->name);
         if (!CHECK_MSG(t && p->grad.data, "%s has no gradient", p->name)) continue;
         float *mine = ares_malloc((size_t)t->count * sizeof *mine),
               *theirs = ares_malloc((size_t)t->bytes);
-        CHECK_OK(model_get(r->x.m, &p->grad, mine, ARES_F32));
+        CHECK_OK(model_get(&r->x.m->params, &p->grad, mine, ARES_F32));
         memcpy(theirs, t->data, (size_t)t->bytes);
         double worst = 0, largest = 0;
         for (int64_t e = 0; e < t->count; e++) {
@@ -271,10 +271,10 @@ static void results_of(const char *name, const place *at, results *s)
     int64_t n = (int64_t)r.x.n_features * r.x.m->cfg.hidden;
     add_result(s, "features", n, &x);
     memcpy(x, r.x.features, (size_t)n * sizeof *x);
-    for (int i = 0; i < r.x.m->n_params; i++) {
-        const ares_param *p = &r.x.m->params[i];
+    for (int i = 0; i < r.x.m->params.n; i++) {
+        const ares_param *p = &r.x.m->params.list[i];
         add_result(s, p->name, (int64_t)p->weight.n * p->weight.k, &x);
-        CHECK_OK(model_get(r.x.m, &p->grad, x, ARES_F32));
+        CHECK_OK(model_get(&r.x.m->params, &p->grad, x, ARES_F32));
     }
     ares_model_free(r.x.m);
     ares_device_close(&d);
@@ -333,9 +333,9 @@ static void gradients_of(const char *name, int threads, ares_keep keep, const ch
     if (isa) unsetenv("ARES_ISA");
     r.x.keep = keep;
     REQUIRE_OK(vision_row_run(&r.x));
-    *bytes = r.x.m->grads_bytes;
+    *bytes = r.x.m->params.grads_bytes;
     *grads = ares_malloc(*bytes);
-    memcpy(*grads, r.x.m->grads, *bytes);
+    memcpy(*grads, r.x.m->params.grads, *bytes);
     ares_model_free(r.x.m);
     ares_device_close(&d);
     close_row(&r);
@@ -384,14 +384,14 @@ static void of_halves(ares_model *m, int calls, float *features, float *grads)
     const ares_vision_config *v = &m->cfg.vision;
     const int32_t side = 16, rows = 2 * side * side / calls;
     const int64_t n = (int64_t)rows / (v->merge * v->merge) * v->out;
-    REQUIRE_OK(ares_model_zero_grad(m));
+    REQUIRE_OK(ares_params_zero_grad(&m->params));
     for (int i = 0; i < calls; i++) {
         const made half = { i * rows, v->channels * v->temporal * v->patch * v->patch };
         const tower_input in = { { 2 / calls, side, side }, write_made, &half };
         REQUIRE_OK(tower_features(m, &in, features + i * n));
         REQUIRE_OK(tower_backward_of(m, ARES_KEEP_INPUTS, &in, features + i * n));
     }
-    memcpy(grads, m->grads, m->grads_bytes);
+    memcpy(grads, m->params.grads, m->params.grads_bytes);
 }
 
 /* Frames do not see each other, so that 512 rows, read in pieces, are twice 256 in one piece. */
@@ -405,11 +405,11 @@ TEST(a_picture_whose_patches_are_read_in_pieces_has_the_bits_of_one_that_is_read
         float *features[2], *grads[2];
         for (int i = 0; i < 2; i++) {
             features[i] = ares_calloc(n, sizeof *features[i]);
-            grads[i] = ares_malloc(m->grads_bytes);
+            grads[i] = ares_malloc(m->params.grads_bytes);
             of_halves(m, i + 1, features[i], grads[i]);
         }
         CHECK_MEM(features[0], features[1], n * sizeof **features);
-        CHECK_MEM(grads[0], grads[1], m->grads_bytes);
+        CHECK_MEM(grads[0], grads[1], m->params.grads_bytes);
         CHECK(features[0][n - 1] != 0);
         for (int i = 0; i < 2; i++) {
             ares_free(features[i]);
@@ -439,7 +439,7 @@ static void shared_gradients(ares_world *w, const char *name, ares_sharing how, 
     REQUIRE_OK(ares_model_load(path, d, &opt, m));
     r.x.m = *m;
     REQUIRE_OK(vision_features(&r.x));
-    REQUIRE_OK(ares_model_zero_grad(*m));
+    REQUIRE_OK(ares_params_zero_grad(&(*m)->params));
     int64_t at = 0;
     for (int i = 0; i < (ares_world_rank(w) ? 1 : r.x.n_media); i++) {
         ares_grid grid = r.media[i].grid;
@@ -448,9 +448,9 @@ static void shared_gradients(ares_world *w, const char *name, ares_sharing how, 
         REQUIRE_OK(tower_backward_of(*m, ARES_KEEP_INPUTS, &in, r.x.features + at));
         at += (int64_t)grid.t * grid.h * grid.w / 4 * (*m)->cfg.hidden;
     }
-    for (int i = 0; i < (*m)->n_regions; i++) {
-        ares_region_grad(*m, i);
-        ares_region_sum(*m, i);
+    for (int i = 0; i < (*m)->params.n_regions; i++) {
+        ares_region_grad(&(*m)->params, i);
+        ares_region_sum(&(*m)->params, i);
     }
     CHECK_OK(ares_group_sync(*g));
     close_row(&r);
@@ -477,8 +477,8 @@ TEST_MPI(ranks_with_different_pictures_sum_the_towers_gradients_however_they_sha
     for (int s = 0; s < SHARINGS; s++)
         shared_gradients(w, cases[2], ways[s].how, ways[s].host, &d[s], &g[s], &m[s]);
     for (int s = 1; s < SHARINGS; s++)
-        for (int i = 0; i < m[0]->n_regions; i++) {
-            const ares_region *one = &m[0]->regions[i], *r = &m[s]->regions[i];
+        for (int i = 0; i < m[0]->params.n_regions; i++) {
+            const ares_region *one = &m[0]->params.regions[i], *r = &m[s]->params.regions[i];
             CHECK_EQ(r->elements, one->elements);
             CHECK_MSG(
                 memcmp(r->own_grad, one->grad + r->own_first, (size_t)r->own * sizeof(float)) == 0,
@@ -538,14 +538,14 @@ TEST(a_towers_gradient_is_the_slope_of_its_features)
         float *c = ares_arena_calloc(&r.arena, (size_t)n, sizeof *c);
         ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST);
         for (int64_t i = 0; i < n; i++) c[i] = (float)(2 * ares_rng_uniform(key, (uint64_t)i) - 1);
-        REQUIRE_OK(ares_model_zero_grad(r.x.m));
+        REQUIRE_OK(ares_params_zero_grad(&r.x.m->params));
         vision_patches p;
         const tower_input in = vision_input(&r.x, 0, &p);
         REQUIRE_OK(tower_backward_of(r.x.m, ARES_KEEP_INPUTS, &in, c));
         int checked = 0;
-        for (int i = 0; i < r.x.m->n_params; i++)
-            if (strstr(r.x.m->params[i].name, "visual.")) {
-                check_slope(&r, &r.x.m->params[i], c, n);
+        for (int i = 0; i < r.x.m->params.n; i++)
+            if (strstr(r.x.m->params.list[i].name, "visual.")) {
+                check_slope(&r, &r.x.m->params.list[i], c, n);
                 checked++;
             }
         CHECK(checked > 40);

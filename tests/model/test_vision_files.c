@@ -58,12 +58,12 @@ TEST(a_vision_model_is_saved_as_it_was_read)
         ares_model_options opt = { .storage = ARES_F32, .trainable = true, .freeze_vision = true };
         CHECK_OK(ares_device_open_table("cpu", "native", ARES_F32, 1, &d));
         REQUIRE_OK(ares_model_load(path_of(path, models[i]), &d, &opt, &m));
-        REQUIRE_OK(ares_model_optimizer_alloc(m, ARES_F32));
-        REQUIRE_OK(ares_model_zero_grad(m));
-        for (int k = 0; k < m->n_params; k++) {
-            bool tower = strstr(m->params[k].name, "visual.") != NULL;
-            CHECK_EQ(m->params[k].grad.data == NULL, tower);
-            CHECK_EQ(m->regions[m->params[k].region].m == NULL, tower);
+        REQUIRE_OK(ares_params_optimizer_alloc(&m->params, ARES_F32));
+        REQUIRE_OK(ares_params_zero_grad(&m->params));
+        for (int k = 0; k < m->params.n; k++) {
+            bool tower = strstr(m->params.list[k].name, "visual.") != NULL;
+            CHECK_EQ(m->params.list[k].grad.data == NULL, tower);
+            CHECK_EQ(m->params.regions[m->params.list[k].region].m == NULL, tower);
         }
         CHECK_OK(ares_model_save(m, test_dir(), NULL, NULL));
         same_config(path, test_dir());

@@ -140,16 +140,17 @@ TEST(a_model_and_states_that_do_not_fit_say_so_and_can_be_asked_again)
     until_failure = -1;
     REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
     until_failure = 0;
-    CHECK_FAIL(ares_model_zero_grad(m), ARES_ELIMIT, "of gradients do not fit on the device");
+    CHECK_FAIL(ares_params_zero_grad(&m->params), ARES_ELIMIT,
+               "of gradients do not fit on the device");
     until_failure = -1;
-    CHECK_OK(ares_model_zero_grad(m));
+    CHECK_OK(ares_params_zero_grad(&m->params));
     until_failure = 0;
-    CHECK_FAIL(ares_model_optimizer_alloc(m, ARES_F32), ARES_ELIMIT,
+    CHECK_FAIL(ares_params_optimizer_alloc(&m->params, ARES_F32), ARES_ELIMIT,
                "of optimizer states do not fit on the device");
-    CHECK_EQ(m->states_bytes, 0);
+    CHECK_EQ(m->params.states_bytes, 0);
     until_failure = -1;
-    CHECK_OK(ares_model_optimizer_alloc(m, ARES_F32));
-    CHECK(m->states && m->states_bytes > 0);
+    CHECK_OK(ares_params_optimizer_alloc(&m->params, ARES_F32));
+    CHECK(m->params.states && m->params.states_bytes > 0);
     ares_model_free(m);
     ares_device_close(&d);
 }

@@ -161,11 +161,11 @@ static inline int vision_backward(const vision_row *x, ares_workspace *work, con
     h->c_log_prob = vision_take(v, x->a, bytes);
     h->c_entropy = vision_take(v, x->b, bytes);
     h->dx = vision_take(v, NULL, bytes * (size_t)h->lddx);
-    ARES_TRY(ares_model_zero_grad(x->m));
+    ARES_TRY(ares_params_zero_grad(&x->m->params));
     h->dw = ares_model_head_grad(x->m);
     d->k->head_backward(d, h);
     ARES_TRY(ares_model_backward_round(x->m, work, p, 1, (const void *[]){ h->dx }));
-    ares_model_join_embed_grad(x->m);
+    ares_params_join_embed_grad(&x->m->params);
     return x->keep == ARES_KEEP_NOTHING ? ARES_OK : vision_tower_backward(x, p);
 }
 

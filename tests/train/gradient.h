@@ -129,12 +129,12 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
 static inline void run_join(run *r, ares_world *w)
 {
     r->actor.learner.world = w;
-    CHECK_OK(ares_group_open(w, &r->device, ares_world_size(w), 1, &r->model->share.group));
+    CHECK_OK(ares_group_open(w, &r->device, ares_world_size(w), 1, &r->model->params.share.group));
 }
 
 static void run_close(run *r)
 {
-    ares_group *g = r->model->share.group;
+    ares_group *g = r->model->params.share.group;
     actor_close(&r->actor);
     ares_batch_fini(&r->batch);
     ares_metrics_free(r->metrics);
@@ -153,7 +153,7 @@ typedef struct oracle {
 
 static at_tensor of(const oracle *o, const ares_param *p)
 {
-    return p ? o->leaf[p - o->r->model->params] : NULL;
+    return p ? o->leaf[p - o->r->model->params.list] : NULL;
 }
 static at_tensor blob(const oracle *o, const float *x, int64_t n)
 {
@@ -274,8 +274,8 @@ static inline at_tensor entropy_of(at_tensor log_p)
 /* The weights of a model as leaves (of the oracle's run's order of parameters). */
 static void leaves_of(oracle *o, const ares_model *m, bool trained)
 {
-    for (int i = 0; i < m->n_params; i++) {
-        const ares_param *p = &m->params[i];
+    for (int i = 0; i < m->params.n; i++) {
+        const ares_param *p = &m->params.list[i];
         int64_t n = p->shape[0] * (p->rank == 2 ? p->shape[1] : 1);
         float *rows = ares_malloc((size_t)n * sizeof *rows);
         ares_matrix_unpack(&p->weight, rows, ARES_F32);
@@ -297,8 +297,8 @@ static bool differentiate(const run *r, at_dtype dtype, total_loss *total, const
     oracle o = { .r = r, .dtype = dtype };
     leaves_of(&o, r->model, true);
     at_tensor loss = total(&o, ctx), found[PARAMS_MAX];
-    at_grad(loss, NULL, o.leaf, r->model->n_params, false, found);
-    for (int i = 0; i < r->model->n_params && !at_scope_failed(); i++) {
+    at_grad(loss, NULL, o.leaf, r->model->params.n, false, found);
+    for (int i = 0; i < r->model->params.n && !at_scope_failed(); i++) {
         at_read(found[i], AT_F64, gradients);
         gradients += at_numel(found[i]);
     }
@@ -316,7 +316,7 @@ typedef struct truth {
 static inline bool truth_of(const run *r, total_loss *total, const void *ctx, truth *out)
 {
     const ares_batch *b = &r->batch;
-    size_t n = (size_t)ares_model_count(r->model), tokens = (size_t)b->tokens;
+    size_t n = (size_t)ares_params_count(&r->model->params), tokens = (size_t)b->tokens;
     double *exact = ares_calloc(2 * tokens, sizeof *exact), *single = exact + tokens;
     *out = (truth){ ares_calloc(n, sizeof(double)), ares_calloc(n, sizeof(double)), 0 };
     bool known = differentiate(r, AT_F64, total, ctx, out->exact, exact) &&
@@ -347,8 +347,8 @@ static inline void truth_fini(truth *t)
 static inline void check_gradients(const run *r, const char *what, const truth *t)
 {
     const double *exact = t->exact, *single = t->single;
-    for (int i = 0; i < r->model->n_params; i++) {
-        const ares_param *p = &r->model->params[i];
+    for (int i = 0; i < r->model->params.n; i++) {
+        const ares_param *p = &r->model->params.list[i];
         int64_t n = p->shape[0] * (p->rank == 2 ? p->shape[1] : 1);
         float *mine = ares_malloc((size_t)n * sizeof *mine);
         ares_matrix_unpack(&p->grad, mine, ARES_F32);

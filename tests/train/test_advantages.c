@@ -245,7 +245,8 @@ TEST(the_first_update_of_every_advantage_has_the_gradient_of_the_plain_formula)
             CHECK_OK(list[i]->compute(&r.cfg.algorithm, NULL, &r.batch)) &&
             CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             check_gradients(&r, list[i]->name, &t);
-        for (int64_t k = 0; k < ares_model_count(r.model); k++) norm += t.exact[k] * t.exact[k];
+        for (int64_t k = 0; k < ares_params_count(&r.model->params); k++)
+            norm += t.exact[k] * t.exact[k];
         CHECK_MSG(norm > 0, "%s: no gradient", list[i]->name);
         truth_fini(&t);
         run_close(&r);

@@ -144,8 +144,8 @@ static void check_gradient(const char *variant, bool share)
           ares_metrics_get(m, "critic/vf_clipfrac", &clipped));
     CHECK_NEAR(reported, loss_of(&s, now, old), 1e-5);
     CHECK(clipped > 0 && clipped < 1);
-    for (int i = 0; i < s.critic.learner.model->n_params; i++) {
-        const ares_param *p = &s.critic.learner.model->params[i];
+    for (int i = 0; i < s.critic.learner.model->params.n; i++) {
+        const ares_param *p = &s.critic.learner.model->params.list[i];
         int64_t n = (int64_t)p->weight.n * p->weight.k;
         float *weight = ares_malloc((size_t)n * sizeof *weight),
               *gradient = ares_malloc((size_t)n * sizeof *gradient);
@@ -200,9 +200,9 @@ TEST(values_and_gradients_depend_on_no_micro_batch)
         ares_metrics *m = ares_metrics_new();
         CHECK_OK(critic_update(&s.critic, &s.batch, m));
         ares_metrics_free(m);
-        bytes = s.critic.learner.model->grads_bytes;
+        bytes = s.critic.learner.model->params.grads_bytes;
         grads[i] = ares_malloc(bytes);
-        memcpy(grads[i], s.critic.learner.model->grads, bytes);
+        memcpy(grads[i], s.critic.learner.model->params.grads, bytes);
         stop(&s);
     }
     CHECK_MEM(grads[0], grads[1], bytes);
@@ -247,10 +247,10 @@ static void learn(setup *s, learnt from, int64_t updates, ares_metrics *m, uint8
     s->cfg.critic.global_batch_size = 1;
     for (int64_t i = 0; i < updates; i++) CHECK_OK(critic_update(&s->critic, b, m));
     const ares_model *model = s->critic.learner.model;
-    *n = model->weights_bytes + model->states_bytes;
+    *n = model->params.weights_bytes + model->params.states_bytes;
     *bytes = ares_malloc(*n);
-    memcpy(*bytes, model->weights, model->weights_bytes);
-    memcpy(*bytes + model->weights_bytes, model->states, model->states_bytes);
+    memcpy(*bytes, model->params.weights, model->params.weights_bytes);
+    memcpy(*bytes + model->params.weights_bytes, model->params.states, model->params.states_bytes);
 }
 
 static bool start_to_learn(setup *s)
@@ -278,8 +278,9 @@ TEST(the_critic_takes_mini_batches_of_rows_where_the_actor_does)
         CHECK_OK(critic_update(&s[i]->critic, b, m));
         CHECK_EQ(s[i]->critic.learner.optim.updates, GROUPS);
     }
-    CHECK_MEM(of_rows.critic.learner.model->weights, of_prompts.critic.learner.model->weights,
-              of_prompts.critic.learner.model->weights_bytes);
+    CHECK_MEM(of_rows.critic.learner.model->params.weights,
+              of_prompts.critic.learner.model->params.weights,
+              of_prompts.critic.learner.model->params.weights_bytes);
     of_rows.cfg.critic.global_batch_size = 2; /* the actor's unit */
     CHECK_OK(critic_update(&of_rows.critic, &of_rows.batch, m));
     CHECK_EQ(of_rows.critic.learner.optim.updates, GROUPS + GROUPS * PER_GROUP / 2);
@@ -309,8 +310,9 @@ TEST(the_critic_learns_from_rows_in_the_order_of_their_lengths)
         CHECK_OK(critic_update(&s[i]->critic, b, m));
         CHECK_EQ(s[i]->critic.learner.optim.updates, ROWS / 2);
     }
-    CHECK_MEM(by_length.critic.learner.model->weights, taken.critic.learner.model->weights,
-              taken.critic.learner.model->weights_bytes);
+    CHECK_MEM(by_length.critic.learner.model->params.weights,
+              taken.critic.learner.model->params.weights,
+              taken.critic.learner.model->params.weights_bytes);
     ares_metrics_free(m);
     stop(&taken);
     stop(&by_length);
@@ -346,9 +348,11 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     memset(both.batch.response_mask, 0, (size_t)both.batch.tokens); /* nothing, and moments not 0 */
     ares_metrics_clear(k);
     CHECK_OK(critic_update(&both.critic, &both.batch, k));
-    CHECK_MEM(both.critic.learner.model->weights, x, both.critic.learner.model->weights_bytes);
-    CHECK_MEM(both.critic.learner.model->states, x + both.critic.learner.model->weights_bytes,
-              both.critic.learner.model->states_bytes);
+    CHECK_MEM(both.critic.learner.model->params.weights, x,
+              both.critic.learner.model->params.weights_bytes);
+    CHECK_MEM(both.critic.learner.model->params.states,
+              x + both.critic.learner.model->params.weights_bytes,
+              both.critic.learner.model->params.states_bytes);
     CHECK_EQ(both.critic.learner.optim.updates, 2);
     CHECK_EQ(both.critic.learner.step, 3);
     CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == GROUPS);

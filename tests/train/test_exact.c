@@ -417,11 +417,12 @@ static void update_samples(const result *x, int threads, int64_t micro, bool rec
     CHECK(ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact));
     CHECK(exact == 0);
     CHECK(ares_metrics_get(metrics, "actor/grad_norm", &norm) && norm > 0);
-    *n = m->weights_bytes + m->grads_bytes + m->states_bytes;
+    *n = m->params.weights_bytes + m->params.grads_bytes + m->params.states_bytes;
     *bytes = ares_malloc(*n);
-    memcpy(*bytes, m->weights, m->weights_bytes);
-    memcpy(*bytes + m->weights_bytes, m->grads, m->grads_bytes);
-    memcpy(*bytes + m->weights_bytes + m->grads_bytes, m->states, m->states_bytes);
+    memcpy(*bytes, m->params.weights, m->params.weights_bytes);
+    memcpy(*bytes + m->params.weights_bytes, m->params.grads, m->params.grads_bytes);
+    memcpy(*bytes + m->params.weights_bytes + m->params.grads_bytes, m->params.states,
+           m->params.states_bytes);
     ares_metrics_free(metrics);
     actor_close(&a);
     ares_batch_fini(&b);

@@ -59,7 +59,7 @@ static at_tensor all_rows(const oracle *o, const void *ctx)
 static void check_update(const char *variant, const char *avg_mode, bool share)
 {
     run r;
-    if (!run_open(&r, variant, avg_mode, share) || !CHECK(r.model->n_params <= PARAMS_MAX)) return;
+    if (!run_open(&r, variant, avg_mode, share) || !CHECK(r.model->params.n <= PARAMS_MAX)) return;
     truth t;
     if (truth_of(&r, all_rows, NULL, &t) &&
         CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
@@ -67,7 +67,8 @@ static void check_update(const char *variant, const char *avg_mode, bool share)
         snprintf(what, sizeof what, "%s %s, %s", variant, avg_mode, share ? "shared" : "apart");
         check_gradients(&r, what, &t);
         double norm = 0, got_norm = 0;
-        for (int64_t i = 0; i < ares_model_count(r.model); i++) norm += t.exact[i] * t.exact[i];
+        for (int64_t i = 0; i < ares_params_count(&r.model->params); i++)
+            norm += t.exact[i] * t.exact[i];
         ares_metrics_get(r.metrics, "actor/grad_norm", &got_norm);
         CHECK_NEAR(got_norm, sqrt(norm), 1e-5 * sqrt(norm));
         double high = 0, low = 0;
@@ -128,15 +129,16 @@ TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
         CHECK_OK(actor_update(&runs[i]->actor, &runs[i]->batch, NULL, runs[i]->metrics));
         ares_free(log_probs[i]);
     }
-    for (int p = 0; p < apart.model->n_params; p++) {
-        const float *x = apart.model->params[p].grad.data, *y = shared.model->params[p].grad.data;
+    for (int p = 0; p < apart.model->params.n; p++) {
+        const float *x = apart.model->params.list[p].grad.data,
+                    *y = shared.model->params.list[p].grad.data;
         double off = 0, largest = 0;
-        for (int64_t e = 0; e < apart.model->params[p].elements; e++) {
+        for (int64_t e = 0; e < apart.model->params.list[p].elements; e++) {
             off = fmax(off, fabs((double)x[e] - (double)y[e]));
             largest = fmax(largest, fabs((double)x[e]));
         }
-        CHECK_MSG(off <= 2e-6 * largest, "%s is off by %.3g of %.3g", apart.model->params[p].name,
-                  off, largest);
+        CHECK_MSG(off <= 2e-6 * largest, "%s is off by %.3g of %.3g",
+                  apart.model->params.list[p].name, off, largest);
     }
     run_close(&apart);
     run_close(&shared);

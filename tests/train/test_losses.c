@@ -303,10 +303,11 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, reference 
     if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &m)) ||
         !CHECK_OK(learner_open(&ref->learner, m, &(learner_options){ .role = "ref" })))
         return false;
-    for (int i = 0; i < m->n_params; i++) { /* another model: near, and not the same */
-        const ares_region *region = &m->regions[m->params[i].region];
-        float *w = (float *)(region->host ? region->host : region->weights) + m->params[i].at;
-        for (int64_t e = 0; e < m->params[i].elements; e++) w[e] *= 1 + 0.3f * (float)(e % 7) / 7;
+    for (int i = 0; i < m->params.n; i++) { /* another model: near, and not the same */
+        const ares_region *region = &m->params.regions[m->params.list[i].region];
+        float *w = (float *)(region->host ? region->host : region->weights) + m->params.list[i].at;
+        for (int64_t e = 0; e < m->params.list[i].elements; e++)
+            w[e] *= 1 + 0.3f * (float)(e % 7) / 7;
     }
     r->actor.ref = ref;
     return true;
@@ -380,8 +381,9 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
 
 static size_t result_bytes(const ares_model *m)
 {
-    size_t bytes = m->grads_bytes;
-    for (int i = 0; i < m->n_regions; i++) bytes += (size_t)m->regions[i].elements * sizeof(float);
+    size_t bytes = m->params.grads_bytes;
+    for (int i = 0; i < m->params.n_regions; i++)
+        bytes += (size_t)m->params.regions[i].elements * sizeof(float);
     return bytes;
 }
 
@@ -396,10 +398,10 @@ static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_
     if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
         char *to = ares_malloc(result_bytes(r.model));
         g = (float *)(void *)to;
-        memcpy(to, r.model->grads, r.model->grads_bytes);
-        to += r.model->grads_bytes;
-        for (int i = 0; i < r.model->n_regions; i++) {
-            const ares_region *region = &r.model->regions[i];
+        memcpy(to, r.model->params.grads, r.model->params.grads_bytes);
+        to += r.model->params.grads_bytes;
+        for (int i = 0; i < r.model->params.n_regions; i++) {
+            const ares_region *region = &r.model->params.regions[i];
             memcpy(to, region->host ? region->host : region->weights,
                    (size_t)region->elements * sizeof(float));
             to += (size_t)region->elements * sizeof(float);
@@ -420,8 +422,8 @@ static float *still_gradients(run *r, int64_t epochs)
     r->cfg.actor.ppo_epochs = epochs;
     ares_metrics_clear(r->metrics);
     if (!CHECK_OK(actor_update(&r->actor, &r->batch, NULL, r->metrics))) return NULL;
-    float *g = ares_malloc(r->model->grads_bytes);
-    memcpy(g, r->model->grads, r->model->grads_bytes);
+    float *g = ares_malloc(r->model->params.grads_bytes);
+    memcpy(g, r->model->params.grads, r->model->params.grads_bytes);
     return g;
 }
 
@@ -481,7 +483,7 @@ static size_t gradient_bytes(void)
     run r;
     reference ref;
     size_t bytes = 0;
-    if (case_open(&r, &cases[PLAIN], 30, &ref)) bytes = r.model->grads_bytes;
+    if (case_open(&r, &cases[PLAIN], 30, &ref)) bytes = r.model->params.grads_bytes;
     case_close(&r, &ref);
     return bytes;
 }
@@ -556,8 +558,8 @@ TEST(an_epoch_repeats_the_gradient_of_the_one_before_while_the_weights_stand_sti
         double norm = metric(&r, "actor/grad_norm"), loss = metric(&r, "actor/final_loss");
         float *third = still_gradients(&r, 3);
         if (first && third) {
-            CHECK_MSG(memcmp(first, third, r.model->grads_bytes) == 0, "%s, %s", cases[i].loss,
-                      cases[i].kl);
+            CHECK_MSG(memcmp(first, third, r.model->params.grads_bytes) == 0, "%s, %s",
+                      cases[i].loss, cases[i].kl);
             CHECK_NEAR(metric(&r, "actor/grad_norm"), norm, 1e-9 * norm);
             CHECK_NEAR(metric(&r, "actor/final_loss"), loss, 1e-9 * (1 + fabs(loss)));
         }
@@ -585,7 +587,7 @@ TEST(clip_cov_draws_other_lots_in_every_step_and_epoch_and_the_same_again)
         g[i] = still_gradients(&r, updates[i].epochs);
         CHECK(metric(&r, "actor/pg_clipfrac_higher") > 0);
     }
-    size_t bytes = r.model->grads_bytes;
+    size_t bytes = r.model->params.grads_bytes;
     for (int i = 1; i < UPDATES && g[0] && g[i]; i++)
         CHECK_MSG((memcmp(g[0], g[i], bytes) == 0) == (i == UPDATES - 1),
                   "step %lld, epoch %lld against the first of both", (long long)updates[i].step + 1,
@@ -682,8 +684,8 @@ static float *by_samples(int64_t max_tokens, bool share, int size, double early_
         r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 5;
     float *g = NULL;
     if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
-        g = ares_malloc(r.model->grads_bytes);
-        memcpy(g, r.model->grads, r.model->grads_bytes);
+        g = ares_malloc(r.model->params.grads_bytes);
+        memcpy(g, r.model->params.grads, r.model->params.grads_bytes);
     }
     *abandoned = metric(&r, "actor/abandoned_microbatches");
     case_close(&r, &ref);
@@ -737,7 +739,7 @@ static float *last_gradients(const char *scope, double unmasked[2])
     reference ref;
     if (!case_open(&r, &cases[PLAIN], 10000, &ref)) return NULL;
     ares_batch *b = &r.batch;
-    float *g = ares_malloc(r.model->grads_bytes);
+    float *g = ares_malloc(r.model->params.grads_bytes);
     r.cfg.actor.global_batch_size = GROUPS / 2;
     r.cfg.optim.lr = 0;
     r.cfg.loss.valid_token_scope = scope;
@@ -753,7 +755,7 @@ static float *last_gradients(const char *scope, double unmasked[2])
             unmasked[1] += b->response_mask[t];
     }
     CHECK_OK(actor_update(&r.actor, b, NULL, r.metrics));
-    memcpy(g, r.model->grads, r.model->grads_bytes);
+    memcpy(g, r.model->params.grads, r.model->params.grads_bytes);
     case_close(&r, &ref);
     return g;
 }
@@ -780,10 +782,11 @@ TEST(the_scope_of_the_rollout_counts_the_unmasked_tokens_of_all_mini_batches)
 /* Weights and AdamW's moments. */
 static void copy_model(const run *r, uint8_t **bytes, size_t *n)
 {
-    *n = r->model->weights_bytes + r->model->states_bytes;
+    *n = r->model->params.weights_bytes + r->model->params.states_bytes;
     *bytes = ares_malloc(*n);
-    memcpy(*bytes, r->model->weights, r->model->weights_bytes);
-    memcpy(*bytes + r->model->weights_bytes, r->model->states, r->model->states_bytes);
+    memcpy(*bytes, r->model->params.weights, r->model->params.weights_bytes);
+    memcpy(*bytes + r->model->params.weights_bytes, r->model->params.states,
+           r->model->params.states_bytes);
 }
 
 static void raise_ratios(run *r, int64_t group, int64_t end)
@@ -963,22 +966,22 @@ static void check_two_ranks(const char *test, int64_t rows)
             runs[k]->cfg.optim.lr = 0; /* every mini-batch sees the same weights */
         }
         CHECK_OK(actor_update(&both.actor, &both.batch, NULL, both.metrics));
-        const float *alone = both.model->grads;
+        const float *alone = both.model->params.grads;
         bool keep[GROUPS] = { false };
         keep[ares_world_rank(w)] = true;
         keep_groups(&r.batch, keep);
         run_join(&r, w);
         if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
-            for (int p = 0; p < r.model->n_params; p++) {
-                const float *mine = r.model->params[p].grad.data,
-                            *theirs = alone + (mine - (const float *)r.model->grads);
+            for (int p = 0; p < r.model->params.n; p++) {
+                const float *mine = r.model->params.list[p].grad.data,
+                            *theirs = alone + (mine - (const float *)r.model->params.grads);
                 double off = 0, largest = 0;
-                for (int64_t e = 0; e < r.model->params[p].elements; e++) {
+                for (int64_t e = 0; e < r.model->params.list[p].elements; e++) {
                     off = fmax(off, fabs((double)mine[e] - (double)theirs[e]));
                     largest = fmax(largest, fabs((double)theirs[e]));
                 }
                 CHECK_MSG(off <= 1e-6 * largest, "%s, %s: %s is off by %.3g of %.3g", cases[i].loss,
-                          cases[i].kl, r.model->params[p].name, off, largest);
+                          cases[i].kl, r.model->params.list[p].name, off, largest);
             }
         check_metrics(&r, &both, cases[i].loss);
         case_close(&r, &ref);

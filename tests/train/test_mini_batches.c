@@ -214,9 +214,9 @@ static void make_groups_of_one(ares_batch *b)
 
 static void same_runs(const run *x, const run *y)
 {
-    CHECK_MEM(y->model->weights, x->model->weights, x->model->weights_bytes);
-    CHECK_MEM(y->model->states, x->model->states, x->model->states_bytes);
-    CHECK_MEM(y->model->grads, x->model->grads, x->model->grads_bytes);
+    CHECK_MEM(y->model->params.weights, x->model->params.weights, x->model->params.weights_bytes);
+    CHECK_MEM(y->model->params.states, x->model->params.states, x->model->params.states_bytes);
+    CHECK_MEM(y->model->params.grads, x->model->params.grads, x->model->params.grads_bytes);
     CHECK_EQ(y->actor.learner.optim.updates, x->actor.learner.optim.updates);
     CHECK_EQ(ares_metrics_count(y->metrics), ares_metrics_count(x->metrics));
     for (int i = 0; i < ares_metrics_count(x->metrics); i++) {
@@ -354,7 +354,8 @@ TEST(metrics_are_of_the_mini_batches_that_were_not_left_out)
         if (strcmp(name, "actor/skipped_updates") == 0) want = 1;
         CHECK_MSG(have == want, "%s: %.17g, not %.17g", name, have, want);
     }
-    CHECK_MEM(whole.model->weights, rest.model->weights, rest.model->weights_bytes);
+    CHECK_MEM(whole.model->params.weights, rest.model->params.weights,
+              rest.model->params.weights_bytes);
     run_close(&whole);
     run_close(&rest);
 }
@@ -371,8 +372,8 @@ static float *gradients_of_rows(const int64_t *order, int64_t n, bool share)
     r.cfg.actor.global_batch_size = 100;
     ares_batch_take(&r.batch, order, n);
     CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
-    float *out = ares_malloc(r.model->grads_bytes);
-    memcpy(out, r.model->grads, r.model->grads_bytes);
+    float *out = ares_malloc(r.model->params.grads_bytes);
+    memcpy(out, r.model->params.grads, r.model->params.grads_bytes);
     run_close(&r);
     return out;
 }
@@ -382,7 +383,7 @@ TEST(a_row_that_is_taken_twice_counts_twice_in_the_gradient)
     for (int share = 0; share < 2; share++) {
         run r;
         if (!run_open(&r, "qwen2_tied", "token-mean", share)) return;
-        size_t n = r.model->grads_bytes / sizeof(float);
+        size_t n = r.model->params.grads_bytes / sizeof(float);
         run_close(&r);
         float *all = gradients_of_rows((const int64_t[]){ 0, 1, 2, 3, 4, 5 }, 6, share),
               *row = gradients_of_rows((const int64_t[]){ 1 }, 1, share),
@@ -419,9 +420,9 @@ static float *gradients_by_micro_batch(const int64_t *order, int64_t n, ares_wor
     ares_batch_take(&r.batch, order, n);
     CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
     /* the embedding's own part is not summed over ranks: it has been added to the head's */
-    *count = (size_t)((float *)r.model->embed_grad.data - (float *)r.model->grads);
-    float *out = ares_malloc(r.model->grads_bytes);
-    memcpy(out, r.model->grads, r.model->grads_bytes);
+    *count = (size_t)((float *)r.model->params.embed_grad.data - (float *)r.model->params.grads);
+    float *out = ares_malloc(r.model->params.grads_bytes);
+    memcpy(out, r.model->params.grads, r.model->params.grads_bytes);
     run_close(&r);
     return out;
 }

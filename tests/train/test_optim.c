@@ -62,7 +62,7 @@ static bool trained_open_on(const setting *s, const ares_kernels *table, trained
     if (table) t->d.k = table;
     return CHECK_OK(ares_model_load(test_source(path), &t->d, &opt, &t->m)) &&
            CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
-           CHECK_OK(optim_alloc_states(&t->o, t->m));
+           CHECK_OK(optim_alloc_states(&t->o, &t->m->params));
 }
 static bool trained_open(const setting *s, trained *t)
 {
@@ -78,9 +78,9 @@ static void trained_close(trained *t)
 
 static void give_gradient(ares_model *m, int region, uint64_t step, float scale)
 {
-    ares_region_grad(m, region);
-    for (int i = 0; i < m->n_params; i++) {
-        const ares_param *p = &m->params[i];
+    ares_region_grad(&m->params, region);
+    for (int i = 0; i < m->params.n; i++) {
+        const ares_param *p = &m->params.list[i];
         if (p->region != region) continue;
         int64_t n = (int64_t)p->weight.n * p->weight.k;
         float *rows = ares_malloc((size_t)n * sizeof *rows);
@@ -94,11 +94,11 @@ static void give_gradient(ares_model *m, int region, uint64_t step, float scale)
 /* Gradients of a step: normal numbers, keyed by parameter; padding stays zero. */
 static void give_gradients(ares_model *m, uint64_t step, float scale)
 {
-    if (!CHECK_OK(ares_model_zero_grad(m))) return;
-    for (int i = 0; i < m->n_regions; i++) {
+    if (!CHECK_OK(ares_params_zero_grad(&m->params))) return;
+    for (int i = 0; i < m->params.n_regions; i++) {
         give_gradient(m, i, step, scale);
         /* as a backward does */
-        if (m->regions[i].in_parts) ares_region_sum(m, i);
+        if (m->params.regions[i].in_parts) ares_region_sum(&m->params, i);
     }
 }
 
@@ -133,18 +133,19 @@ TEST(regions_take_the_steps_that_their_parameters_would_take_one_by_one)
         double norm;
         if (!trained_open(&settings[c], &t)) return;
         ares_model *m = t.m;
-        alone *a = ares_calloc((size_t)m->n_params, sizeof *a);
-        for (int i = 0; i < m->n_params; i++) {
-            const ares_param *p = &m->params[i];
-            const ares_region *r = &m->regions[p->region];
+        alone *a = ares_calloc((size_t)m->params.n, sizeof *a);
+        for (int i = 0; i < m->params.n; i++) {
+            const ares_param *p = &m->params.list[i];
+            const ares_region *r = &m->params.regions[p->region];
             a[i] = (alone){ copy_of(r->weights, p, r->dtype), copy_of(r->master, p, r->states),
                             copy_of(r->m, p, r->states), copy_of(r->v, p, r->states) };
         }
         for (int step = 1; step <= STEPS; step++) {
             give_gradients(m, (uint64_t)step, 1);
-            CHECK_OK(optim_step(&t.o, m, NULL, 1e-3, 1e9, "test", &norm)); /* not clipped */
-            for (int i = 0; i < m->n_params; i++) {
-                const ares_param *p = &m->params[i];
+            CHECK_OK(
+                optim_step(&t.o, &m->params, NULL, 1e-3, 1e9, "test", &norm)); /* not clipped */
+            for (int i = 0; i < m->params.n; i++) {
+                const ares_param *p = &m->params.list[i];
                 ares_adamw_args one = { .n = p->elements,
                                         .w = a[i].w,
                                         .dtype = p->weight.dtype,
@@ -164,9 +165,9 @@ TEST(regions_take_the_steps_that_their_parameters_would_take_one_by_one)
                 t.d.k->adamw(&t.d, &one);
             }
         }
-        for (int i = 0; i < m->n_params; i++) {
-            const ares_param *p = &m->params[i];
-            const ares_region *r = &m->regions[p->region];
+        for (int i = 0; i < m->params.n; i++) {
+            const ares_param *p = &m->params.list[i];
+            const ares_region *r = &m->params.regions[p->region];
             check_bytes("weight", p, r->weights, r->dtype, a[i].w);
             check_bytes("m", p, r->m, r->states, a[i].m);
             check_bytes("v", p, r->v, r->states, a[i].v);
@@ -181,15 +182,16 @@ TEST(regions_take_the_steps_that_their_parameters_would_take_one_by_one)
 /* The copy of norms and biases holds their weights, rounded; parameters point at it. */
 static void check_copy(const ares_model *m, const char *when)
 {
-    const ares_region *r = &m->regions[m->n_regions - 1];
+    const ares_region *r = &m->params.regions[m->params.n_regions - 1];
     if (!CHECK(r->act)) return;
     ares_matrix rounded = { ares_malloc((size_t)r->elements * 2), ARES_BF16, ARES_ROWS,
                             (int32_t)r->elements, 1 };
     ares_matrix_pack(&rounded, r->weights, ARES_F32);
     CHECK_MSG(memcmp(r->act, rounded.data, (size_t)r->elements * 2) == 0, "%s", when);
-    for (int i = 0; i < m->n_params; i++)
-        if (m->params[i].rank == 1) CHECK(m->params[i].act == (uint16_t *)r->act + m->params[i].at);
-        else CHECK(!m->params[i].act);
+    for (int i = 0; i < m->params.n; i++)
+        if (m->params.list[i].rank == 1)
+            CHECK(m->params.list[i].act == (uint16_t *)r->act + m->params.list[i].at);
+        else CHECK(!m->params.list[i].act);
     ares_free(rounded.data);
 }
 
@@ -208,19 +210,19 @@ TEST(norms_and_biases_in_the_type_of_activations_follow_their_weights)
         check_copy(t.m, "loaded");
         for (uint64_t step = 1; step <= 2; step++) {
             give_gradients(plain.m, step, 1), give_gradients(t.m, step, 1);
-            CHECK_OK(optim_step(&plain.o, plain.m, NULL, 1e-2, 1, "test", &norm));
-            CHECK_OK(optim_step(&t.o, t.m, NULL, 1e-2, 1, "test", &norm));
+            CHECK_OK(optim_step(&plain.o, &plain.m->params, NULL, 1e-2, 1, "test", &norm));
+            CHECK_OK(optim_step(&t.o, &t.m->params, NULL, 1e-2, 1, "test", &norm));
             check_copy(t.m, "trained");
         }
         /* the weights are those of a model without the copy */
-        CHECK_MEM(t.m->weights, plain.m->weights, plain.m->weights_bytes);
-        CHECK_MEM(t.m->states, plain.m->states, plain.m->states_bytes);
-        CHECK_OK(ares_model_optimizer_save(t.m, test_file("states"), NULL, NULL));
+        CHECK_MEM(t.m->params.weights, plain.m->params.weights, plain.m->params.weights_bytes);
+        CHECK_MEM(t.m->params.states, plain.m->params.states, plain.m->params.states_bytes);
+        CHECK_OK(ares_params_optimizer_save(&t.m->params, test_file("states"), NULL, NULL));
         ares_model_options opt = { .storage = ARES_BF16, .trainable = true };
         CHECK_OK(ares_model_new(&t.m->cfg, &t.d, &opt, 1, &other));
         check_copy(other, "new");
-        CHECK_OK(ares_model_optimizer_alloc(other, c ? ARES_BF16 : ARES_F32));
-        CHECK_OK(ares_model_optimizer_load(other, test_file("states")));
+        CHECK_OK(ares_params_optimizer_alloc(&other->params, c ? ARES_BF16 : ARES_F32));
+        CHECK_OK(ares_params_optimizer_load(&other->params, test_file("states")));
         check_copy(other, "with states");
         CHECK(memcmp(other->layer[0].q.bias->act, t.m->layer[0].q.bias->act, 8) == 0);
         CHECK_OK(ares_model_interpolate(other, plain.m, 0.5));
@@ -235,13 +237,14 @@ TEST(norms_and_biases_in_the_type_of_activations_follow_their_weights)
 static bool padding_is_zero(const ares_model *m, int region, const void *array, ares_dtype dtype)
 {
     if (!array) return true;
-    const ares_region *r = &m->regions[region];
+    const ares_region *r = &m->params.regions[region];
     size_t one = ares_dtype_bytes(dtype), bytes = (size_t)r->elements * one;
     uint8_t *x = ares_malloc(bytes), any = 0;
     memcpy(x, array, bytes);
-    for (int i = 0; i < m->n_params; i++)
-        if (m->params[i].region == region)
-            memset(x + (size_t)m->params[i].at * one, 0, (size_t)m->params[i].elements * one);
+    for (int i = 0; i < m->params.n; i++)
+        if (m->params.list[i].region == region)
+            memset(x + (size_t)m->params.list[i].at * one, 0,
+                   (size_t)m->params.list[i].elements * one);
     for (size_t i = 0; i < bytes; i++) any |= x[i];
     ares_free(x);
     return any == 0;
@@ -255,10 +258,10 @@ TEST(padding_of_regions_stays_zero)
         if (!trained_open(&settings[c], &t)) return;
         for (uint64_t step = 1; step <= 3; step++) {
             give_gradients(t.m, step, 1);
-            CHECK_OK(optim_step(&t.o, t.m, NULL, 1e-3, 1, "test", &norm));
+            CHECK_OK(optim_step(&t.o, &t.m->params, NULL, 1e-3, 1, "test", &norm));
         }
-        for (int i = 0; i < t.m->n_regions; i++) {
-            const ares_region *r = &t.m->regions[i];
+        for (int i = 0; i < t.m->params.n_regions; i++) {
+            const ares_region *r = &t.m->params.regions[i];
             CHECK(padding_is_zero(t.m, i, r->weights, r->dtype));
             CHECK(padding_is_zero(t.m, i, r->grad, ARES_F32));
             CHECK(padding_is_zero(t.m, i, r->m, r->states));
@@ -276,12 +279,12 @@ TEST(the_norm_is_that_of_all_gradients)
         double norm, sum = 0;
         if (!trained_open(&settings[c], &t)) return;
         give_gradients(t.m, 5, 1);
-        for (int i = 0; i < t.m->n_params; i++) {
-            const float *g = t.m->params[i].grad.data;
-            for (int64_t e = 0; e < t.m->params[i].elements; e++)
+        for (int i = 0; i < t.m->params.n; i++) {
+            const float *g = t.m->params.list[i].grad.data;
+            for (int64_t e = 0; e < t.m->params.list[i].elements; e++)
                 sum += (double)g[e] * (double)g[e];
         }
-        CHECK_OK(optim_norm(t.m, &norm));
+        CHECK_OK(optim_norm(&t.m->params, &norm));
         CHECK_NEAR(norm, sqrt(sum), 1e-12 * sqrt(sum)); /* f64, another order */
         trained_close(&t);
     }
@@ -301,7 +304,7 @@ static bool large_open(const char *device, const char *strategy, bool on_host, t
     c.vocab = (1 << 21) / c.hidden + 3000;
     return CHECK_OK(ares_model_new(&c, &t->d, &opt, 1, &t->m)) &&
            CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
-           CHECK_OK(optim_alloc_states(&t->o, t->m));
+           CHECK_OK(optim_alloc_states(&t->o, &t->m->params));
 }
 
 /* How often the host has waited, where the emulator is the card; else 0. */
@@ -319,7 +322,8 @@ static void check_stored(trained *t)
     const struct {
         const void *p;
         size_t bytes;
-    } of[] = { { m->states, m->states_bytes }, { m->host_weights, m->host_weights_bytes } };
+    } of[] = { { m->params.states, m->params.states_bytes },
+               { m->params.host_weights, m->params.host_weights_bytes } };
     void *then[ARES_COUNT(of)];
     for (int i = 0; i < ARES_COUNT(of); i++)
         then[i] = memcpy(ares_malloc(of[i].bytes), of[i].p, of[i].bytes);
@@ -336,16 +340,16 @@ static int64_t step_large(trained *t, int step)
 {
     ares_model *m = t->m;
     double norm;
-    if (!CHECK_OK(ares_model_zero_grad(m))) return 0;
-    float *g = ares_malloc(m->grads_bytes);
-    for (size_t i = 0; i < m->grads_bytes / sizeof *g; i++)
+    if (!CHECK_OK(ares_params_zero_grad(&m->params))) return 0;
+    float *g = ares_malloc(m->params.grads_bytes);
+    for (size_t i = 0; i < m->params.grads_bytes / sizeof *g; i++)
         g[i] = (float)((i * 7919 + (size_t)step) % 1013) * 1e-3f - 0.5f;
-    t->d.k->copy_in(&t->d, m->grads, g, m->grads_bytes);
+    t->d.k->copy_in(&t->d, m->params.grads, g, m->params.grads_bytes);
     CHECK_OK(t->d.k->sync(&t->d));
     int64_t before = waits_of(&t->d);
-    CHECK_OK(optim_step(&t->o, m, NULL, 1e-2, 1, "test", &norm));
+    CHECK_OK(optim_step(&t->o, &m->params, NULL, 1e-2, 1, "test", &norm));
     int64_t waits = waits_of(&t->d) - before;
-    if (m->windows) check_stored(t);
+    if (m->params.windows) check_stored(t);
     ares_free(g);
     return waits;
 }
@@ -353,7 +357,7 @@ static int64_t step_large(trained *t, int step)
 /* Weights and states as files hold them. */
 static void sums_of(trained *t, uint64_t sums[2])
 {
-    CHECK_OK(ares_model_sum(t->m, NULL, &sums[0], &sums[1]));
+    CHECK_OK(ares_params_sum(&t->m->params, NULL, &sums[0], &sums[1]));
 }
 
 static void states_step_anywhere(const char *device, const char *strategy)
@@ -363,7 +367,7 @@ static void states_step_anywhere(const char *device, const char *strategy)
     if (!large_open(device, strategy, false, &on_device) ||
         !large_open(device, strategy, true, &on_host))
         return;
-    CHECK(on_host.m->regions[0].own > 1 << 21);
+    CHECK(on_host.m->params.regions[0].own > 1 << 21);
     for (int step = 0; step < 2; step++) {
         int64_t waits = step_large(&on_device, step);
         CHECK_EQ(step_large(&on_host, step), waits);
@@ -424,9 +428,9 @@ TEST(a_step_reads_the_device_once_and_calls_it_twice_per_region)
         t.d.k = &table;
         adamw_calls = sum_calls = reads = 0;
         give_gradients(t.m, 1, 1);
-        CHECK_OK(optim_step(&t.o, t.m, NULL, 1e-3, 1, "test", &norm));
-        CHECK_EQ(adamw_calls, t.m->n_regions);
-        CHECK_EQ(sum_calls, t.m->n_regions);
+        CHECK_OK(optim_step(&t.o, &t.m->params, NULL, 1e-3, 1, "test", &norm));
+        CHECK_EQ(adamw_calls, t.m->params.n_regions);
+        CHECK_EQ(sum_calls, t.m->params.n_regions);
         CHECK_EQ(reads, 1);
         t.d.k = counted;
         trained_close(&t);
@@ -437,18 +441,18 @@ TEST(a_step_reads_the_device_once_and_calls_it_twice_per_region)
 static void told_step(trained *t, ares_world *w, ares_str *out, double *norm)
 {
     char path[600];
-    size_t n = t->m->weights_bytes;
+    size_t n = t->m->params.weights_bytes;
     uint8_t *before = ares_malloc(n);
-    memcpy(before, t->m->weights, n);
+    memcpy(before, t->m->params.weights, n);
     snprintf(path, sizeof path, "%s", test_file("stderr"));
     ares_log_set(ARES_LOG_INFO, 0); /* another test may have silenced it */
     int kept = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CHECK(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
-    CHECK_OK(optim_step(&t->o, t->m, w, 1e-3, 1, "test", norm));
+    CHECK_OK(optim_step(&t->o, &t->m->params, w, 1e-3, 1, "test", norm));
     dup2(kept, STDERR_FILENO);
     close(kept), close(file);
     CHECK_OK(ares_file_read(path, out));
-    CHECK_MEM(t->m->weights, before, n);
+    CHECK_MEM(t->m->params.weights, before, n);
     ares_free(before);
 }
 
@@ -469,9 +473,9 @@ TEST(a_gradient_that_is_no_number_is_named_by_parameter_and_region)
         ares_str out = { 0 };
         if (!trained_open(&settings[2], &t)) return;
         give_gradients(t.m, 1, 1);
-        for (int i = 0; i < t.m->n_params; i++)
-            if (strcmp(t.m->params[i].name, places[c].parameter) == 0)
-                ((float *)t.m->params[i].grad.data)[t.m->params[i].elements - 1] =
+        for (int i = 0; i < t.m->params.n; i++)
+            if (strcmp(t.m->params.list[i].name, places[c].parameter) == 0)
+                ((float *)t.m->params.list[i].grad.data)[t.m->params.list[i].elements - 1] =
                     c % 2 ? INFINITY : NAN;
         told_step(&t, NULL, &out, &norm);
         CHECK(isnan(norm));
@@ -508,7 +512,7 @@ static bool wide_open(const setting *s, ares_world *w, ares_sharing how, trained
     };
     return CHECK_OK(ares_model_new(&c, &t->d, &opt, 1, &t->m)) &&
            CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
-           CHECK_OK(optim_alloc_states(&t->o, t->m));
+           CHECK_OK(optim_alloc_states(&t->o, &t->m->params));
 }
 
 /* Runs the test again as ranks; true in them, whose world is *w. */
@@ -531,8 +535,8 @@ static void check_part(const void *b, const void *a, int64_t first, int64_t n, a
  */
 static void check_shared(const ares_model *shared, const ares_model *whole)
 {
-    for (int i = 0; i < shared->n_regions; i++) {
-        const ares_region *r = &shared->regions[i], *a = &whole->regions[i];
+    for (int i = 0; i < shared->params.n_regions; i++) {
+        const ares_region *r = &shared->params.regions[i], *a = &whole->params.regions[i];
         int64_t n = ARES_MIN(r->elements, a->elements),
                 own = ARES_MAX(0, ARES_MIN(r->own, a->elements - r->own_first));
         if (r->weights) check_part(r->weights, a->weights, 0, n, r->dtype);
@@ -562,12 +566,12 @@ TEST_LABELLED(ranks_take_the_step_of_the_sum_of_their_gradients, "mpi,slow")
         const setting *s = &settings[c / 3];
         ares_sharing how = (ares_sharing)(c % 3);
         if (!wide_open(s, w, how, &all) || !wide_open(s, NULL, ARES_SHARE_NONE, &one)) return;
-        CHECK(all.m->states_bytes < one.m->states_bytes || how == ARES_SHARE_NONE);
+        CHECK(all.m->params.states_bytes < one.m->params.states_bytes || how == ARES_SHARE_NONE);
         for (uint64_t step = 1; step <= 3; step++) {
             give_gradients(all.m, step, scales[rank]);
             give_gradients(one.m, step, 1.75f);
-            CHECK_OK(optim_step(&all.o, all.m, w, 1e-3, 1, "ranks", &norm[0]));
-            CHECK_OK(optim_step(&one.o, one.m, NULL, 1e-3, 1, "one", &norm[1]));
+            CHECK_OK(optim_step(&all.o, &all.m->params, w, 1e-3, 1, "ranks", &norm[0]));
+            CHECK_OK(optim_step(&one.o, &one.m->params, NULL, 1e-3, 1, "one", &norm[1]));
             CHECK(norm[0] == norm[1]);
         }
         check_shared(all.m, one.m);
@@ -592,9 +596,10 @@ TEST_MPI(a_step_sends_no_more_than_it_must)
         const setting *s = &settings[c < 3 ? 1 : 2];
         ares_sharing how = (ares_sharing)(c % 3);
         if (!wide_open(s, w, how, &t)) return;
-        const ares_region *vectors = &t.m->regions[t.m->n_regions - 1];
+        const ares_region *vectors = &t.m->params.regions[t.m->params.n_regions - 1];
         int64_t matrices = 0, own;
-        for (int i = 0; i < t.m->n_regions - 1; i++) matrices += t.m->regions[i].elements;
+        for (int i = 0; i < t.m->params.n_regions - 1; i++)
+            matrices += t.m->params.regions[i].elements;
         own = matrices / 2;
         int64_t weights = own * (int64_t)ares_dtype_bytes(s->storage),
                 squares = own / ARES_SUM_CHUNK * (int64_t)sizeof(double),
@@ -604,7 +609,7 @@ TEST_MPI(a_step_sends_no_more_than_it_must)
                                            : squares;
         give_gradients(t.m, 1, 1);
         int64_t before = ares_group_bytes(t.g);
-        CHECK_OK(optim_step(&t.o, t.m, w, 1e-3, 1, "test", &norm));
+        CHECK_OK(optim_step(&t.o, &t.m->params, w, 1e-3, 1, "test", &norm));
         CHECK_EQ(ares_group_bytes(t.g) - before, want);
         trained_close(&t);
     }

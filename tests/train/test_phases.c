@@ -51,7 +51,7 @@ static bool train(const char *first, const char *second, int lends, record *out)
     for (int i = 0; i < STEPS && well; i++) {
         well = CHECK_OK(ares_train_step(&o.t, o.m));
         o.t.run.step++;
-        CHECK_EQ(o.t.run.model->of_training.turn > 0, lends != NOTHING);
+        CHECK_EQ(o.t.run.model->params.of_training.turn > 0, lends != NOTHING);
         CHECK_EQ(o.t.actor.learner.scratch.turn > 0, lends != NOTHING);
         ares_metrics_get(o.m, "actor/grad_norm", &out->grad_norm[i]);
         ares_metrics_get(o.m, "reward/overall", &out->reward[i]);
@@ -60,10 +60,10 @@ static bool train(const char *first, const char *second, int lends, record *out)
     if (well) {
         out->grew = o.t.run.device.most_allocated - begun;
         const ares_model *m = o.t.run.model;
-        bool on_host = m->host_weights != NULL;
-        out->bytes = on_host ? m->host_weights_bytes : m->weights_bytes;
+        bool on_host = m->params.host_weights != NULL;
+        out->bytes = on_host ? m->params.host_weights_bytes : m->params.weights_bytes;
         out->weights = ares_malloc(out->bytes);
-        memcpy(out->weights, on_host ? m->host_weights : m->weights, out->bytes);
+        memcpy(out->weights, on_host ? m->params.host_weights : m->params.weights, out->bytes);
     }
     close_trainer(&o);
     return well;
@@ -134,9 +134,9 @@ TEST(all_that_training_takes_lies_in_the_memory_that_it_has_announced)
         for (int k = 0; k < 2 && well; k++) well = CHECK_OK(ares_train_step(&o.t, o.m));
         if (well) {
             const ares_trainer *t = &o.t;
-            CHECK(t->run.model->of_training.turn > 0 && t->actor.learner.scratch.turn > 0);
+            CHECK(t->run.model->params.of_training.turn > 0 && t->actor.learner.scratch.turn > 0);
             if (t->critic)
-                CHECK(t->critic->learner.model->of_training.turn > 0 &&
+                CHECK(t->critic->learner.model->params.of_training.turn > 0 &&
                       t->critic->learner.scratch.turn > 0);
             CHECK_EQ(t->run.device.most_allocated - begun, 0);
         }
@@ -153,13 +153,13 @@ TEST(weights_of_rollout_are_filled_again_where_training_has_left_the_policy_as_i
                 lend(&o.t, false) && CHECK_OK(trainer_renew_rollout(&o.t));
     if (well) {
         const ares_model *slice = o.t.slice;
-        size_t bytes = slice->weights_bytes;
-        void *had = memcpy(ares_malloc(bytes), slice->weights, bytes);
+        size_t bytes = slice->params.weights_bytes;
+        void *had = memcpy(ares_malloc(bytes), slice->params.weights, bytes);
         void *taken = ares_phase_take(&o.t.run.device, ARES_PHASE_TRAIN, &training, bytes);
-        CHECK(taken == slice->weights);
+        CHECK(taken == slice->params.weights);
         memset(taken, 7, bytes);
         CHECK_OK(trainer_renew_rollout(&o.t));
-        CHECK_MEM(slice->weights, had, bytes);
+        CHECK_MEM(slice->params.weights, had, bytes);
         ares_free(had);
     }
     close_trainer(&o);

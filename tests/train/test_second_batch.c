@@ -91,10 +91,10 @@ static at_tensor linear(const oracle *o, const void *ctx)
 /* Gradients by parameter, row-major: of the last mini-batch of an update. */
 static double *gradients_of(run *r, const pairs *p)
 {
-    double *out = ares_calloc((size_t)ares_model_count(r->model), sizeof *out), *at = out;
+    double *out = ares_calloc((size_t)ares_params_count(&r->model->params), sizeof *out), *at = out;
     CHECK_OK(actor_update(&r->actor, &r->batch, p ? &p->second : NULL, r->metrics));
-    for (int i = 0; i < r->model->n_params; i++) {
-        const ares_param *x = &r->model->params[i];
+    for (int i = 0; i < r->model->params.n; i++) {
+        const ares_param *x = &r->model->params.list[i];
         int64_t n = x->shape[0] * (x->rank == 2 ? x->shape[1] : 1);
         float *mine = ares_malloc((size_t)n * sizeof *mine);
         ares_matrix_unpack(&x->grad, mine, ARES_F32);
@@ -109,7 +109,7 @@ static void check_sum(const run *r, const char *what, const double *have, const 
                       const double *b, double tolerance)
 {
     double largest = 0, second = 0, off = 0;
-    for (int64_t i = 0; i < ares_model_count(r->model); i++) {
+    for (int64_t i = 0; i < ares_params_count(&r->model->params); i++) {
         largest = fmax(largest, fabs(a[i]));
         second = fmax(second, fabs(b[i]));
         off = fmax(off, fabs(have[i] - a[i] - b[i]));
@@ -173,7 +173,7 @@ TEST(a_second_batch_learns_in_the_mini_batch_of_its_rows)
         truth t;
         alone.cfg.rollout.temperature = TEMPERATURE;
         if (!cases[i].last[0] && !cases[i].last[1])
-            CHECK_MEM(sum, first, (size_t)ares_model_count(alone.model) * sizeof *sum);
+            CHECK_MEM(sum, first, (size_t)ares_params_count(&alone.model->params) * sizeof *sum);
         else if (truth_of(&alone, linear, cases[i].last, &t)) {
             check_sum(&alone, cases[i].unit, sum, first, t.exact, 1e-5);
             truth_fini(&t);
@@ -195,9 +195,12 @@ static void learn(run *r, const actor_second *second)
 
 static bool same_model(const run *x, const run *y)
 {
-    return memcmp(x->model->weights, y->model->weights, x->model->weights_bytes) == 0 &&
-           memcmp(x->model->states, y->model->states, x->model->states_bytes) == 0 &&
-           memcmp(x->model->grads, y->model->grads, x->model->grads_bytes) == 0;
+    return memcmp(x->model->params.weights, y->model->params.weights,
+                  x->model->params.weights_bytes) == 0 &&
+           memcmp(x->model->params.states, y->model->params.states,
+                  x->model->params.states_bytes) == 0 &&
+           memcmp(x->model->params.grads, y->model->params.grads, x->model->params.grads_bytes) ==
+               0;
 }
 
 TEST(a_second_batch_without_weight_changes_no_bit_and_one_with_weight_does)
@@ -233,11 +236,11 @@ TEST(a_mini_batch_without_a_token_leaves_its_second_rows_out)
     run r;
     pairs p;
     if (!open_both(&r, &p, true, own_rows)) return;
-    uint8_t *before = ares_malloc(r.model->weights_bytes);
-    memcpy(before, r.model->weights, r.model->weights_bytes);
+    uint8_t *before = ares_malloc(r.model->params.weights_bytes);
+    memcpy(before, r.model->params.weights, r.model->params.weights_bytes);
     memset(r.batch.response_mask, 0, (size_t)r.batch.tokens);
     learn(&r, &p.second);
-    CHECK_MEM(r.model->weights, before, r.model->weights_bytes);
+    CHECK_MEM(r.model->params.weights, before, r.model->params.weights_bytes);
     CHECK_EQ(r.actor.learner.optim.updates, 0);
     ares_free(before);
     close_both(&r, &p);
@@ -261,7 +264,7 @@ TEST_MPI(second_batches_of_two_ranks_add_up)
     run_join(&r, w);
     double *alone = gradients_of(&both, &p), *mine = gradients_of(&r, &q);
     double largest = 0, off = 0;
-    for (int64_t i = 0; i < ares_model_count(r.model); i++) {
+    for (int64_t i = 0; i < ares_params_count(&r.model->params); i++) {
         largest = fmax(largest, fabs(alone[i]));
         off = fmax(off, fabs(alone[i] - mine[i]));
     }

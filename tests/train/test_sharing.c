@@ -186,9 +186,9 @@ static void *copy_of(const void *from, size_t bytes)
 
 static arrays *remember(const ares_model *m)
 {
-    arrays *all = ares_calloc((size_t)m->n_regions, sizeof *all);
-    for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
+    arrays *all = ares_calloc((size_t)m->params.n_regions, sizeof *all);
+    for (int i = 0; i < m->params.n_regions; i++) {
+        const ares_region *r = &m->params.regions[i];
         size_t bytes = (size_t)r->elements * sizeof(float), own = (size_t)r->own * sizeof(float);
         all[i] = (arrays){ bytes, (size_t)r->own_first * sizeof(float), copy_of(r->weights, bytes),
                            copy_of(r->m, own), copy_of(r->v, own) };
@@ -198,8 +198,8 @@ static arrays *remember(const ares_model *m)
 
 static void compare(const ares_model *m, const arrays *want, const char *what)
 {
-    for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
+    for (int i = 0; i < m->params.n_regions; i++) {
+        const ares_region *r = &m->params.regions[i];
         size_t first = (size_t)r->own_first * sizeof(float), own = (size_t)r->own * sizeof(float),
                at = first - want[i].first;
         const void *whole = r->host && !r->in_parts ? r->host : r->weights,
@@ -217,7 +217,7 @@ static void compare(const ares_model *m, const arrays *want, const char *what)
 
 static void forget(arrays *all, const ares_model *m)
 {
-    for (int i = 0; all && i < m->n_regions; i++) {
+    for (int i = 0; all && i < m->params.n_regions; i++) {
         ares_free(all[i].weights);
         ares_free(all[i].m);
         ares_free(all[i].v);
@@ -251,9 +251,9 @@ static bool take_steps(opened *o, ares_world *w, int steps, const char *what, do
  */
 static void check_parts(const ares_model *m, int parts, ares_sharing how, bool host)
 {
-    CHECK_EQ((int64_t)m->share.how, (int64_t)how);
-    for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
+    CHECK_EQ((int64_t)m->params.share.how, (int64_t)how);
+    for (int i = 0; i < m->params.n_regions; i++) {
+        const ares_region *r = &m->params.regions[i];
         CHECK((r->weights == NULL) == ((host || how == ARES_SHARE_ALL) && r->decay));
         CHECK((r->host != NULL) == (host && r->decay));
         CHECK_EQ(r->own, how != ARES_SHARE_NONE && r->decay ? r->elements / parts : r->elements);
@@ -264,8 +264,8 @@ static void check_parts(const ares_model *m, int parts, ares_sharing how, bool h
 static bool same_weights(const ares_model *m, const arrays *want)
 {
     bool same = true;
-    for (int i = 0; i < m->n_regions; i++)
-        same = same && memcmp(m->regions[i].weights, want[i].weights, want[i].bytes) == 0;
+    for (int i = 0; i < m->params.n_regions; i++)
+        same = same && memcmp(m->params.regions[i].weights, want[i].weights, want[i].bytes) == 0;
     return same;
 }
 

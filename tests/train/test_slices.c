@@ -76,7 +76,7 @@ static void check_fault(ares_model *whole, ares_model *slice, ares_group *g, con
                         const numbers *want, const char *what)
 {
     numbers have;
-    ares_region *r = &whole->regions[1];
+    ares_region *r = &whole->params.regions[1];
     if (ares_group_rank(g) == ares_group_size(g) - 1)
         memset(r->weights, 0, (size_t)r->elements * 2);
     CHECK_OK(ares_model_slice_fill(slice, whole));

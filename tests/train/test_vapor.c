@@ -322,9 +322,12 @@ TEST(the_gradients_of_vapor_are_those_of_autograd)
 
 static bool same_model(const run *x, const run *y)
 {
-    return memcmp(x->model->weights, y->model->weights, x->model->weights_bytes) == 0 &&
-           memcmp(x->model->states, y->model->states, x->model->states_bytes) == 0 &&
-           memcmp(x->model->grads, y->model->grads, x->model->grads_bytes) == 0;
+    return memcmp(x->model->params.weights, y->model->params.weights,
+                  x->model->params.weights_bytes) == 0 &&
+           memcmp(x->model->params.states, y->model->params.states,
+                  x->model->params.states_bytes) == 0 &&
+           memcmp(x->model->params.grads, y->model->params.grads, x->model->params.grads_bytes) ==
+               0;
 }
 
 TEST(no_cut_into_micro_batches_changes_a_bit_of_vapor)

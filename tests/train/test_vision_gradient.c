@@ -223,9 +223,9 @@ TEST(the_update_goes_down_the_slope_of_tower_and_text)
         const ares_train_config cfg = config(cases[i].share, cases[i].tokens, i == 1);
         if (!run_open(&r, cases[i].model, &cfg, false)) return;
         REQUIRE_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
-        for (int k = 0; k < r.model->n_params; k++) {
-            square += check_slope(&r, &r.model->params[k]);
-            towers += strstr(r.model->params[k].name, "visual.") != NULL;
+        for (int k = 0; k < r.model->params.n; k++) {
+            square += check_slope(&r, &r.model->params.list[k]);
+            towers += strstr(r.model->params.list[k].name, "visual.") != NULL;
         }
         CHECK(towers > 20);
         ares_metrics_get(r.metrics, "actor/grad_norm", &norm);
@@ -238,10 +238,10 @@ TEST(the_update_goes_down_the_slope_of_tower_and_text)
 static float *gradients(const run *r, int64_t *n)
 {
     *n = 0;
-    for (int i = 0; i < r->model->n_params; i++) *n += numbers(&r->model->params[i]);
+    for (int i = 0; i < r->model->params.n; i++) *n += numbers(&r->model->params.list[i]);
     float *out = ares_calloc((size_t)*n + 1, sizeof *out), *at = out;
-    for (int i = 0; i < r->model->n_params; at += numbers(&r->model->params[i++]))
-        ares_matrix_unpack(&r->model->params[i].grad, at, ARES_F32);
+    for (int i = 0; i < r->model->params.n; at += numbers(&r->model->params.list[i++]))
+        ares_matrix_unpack(&r->model->params.list[i].grad, at, ARES_F32);
     return out;
 }
 

@@ -80,9 +80,9 @@ static void options_of(char out[OPTIONS][800])
 static void plant(ares_model *m, bool state)
 {
     int largest = 0;
-    for (int i = 1; i < m->n_regions; i++)
-        if (m->regions[i].elements > m->regions[largest].elements) largest = i;
-    const ares_region *r = &m->regions[largest];
+    for (int i = 1; i < m->params.n_regions; i++)
+        if (m->params.regions[i].elements > m->params.regions[largest].elements) largest = i;
+    const ares_region *r = &m->params.regions[largest];
     float *number = state ? r->m : r->own_weights;
     CHECK(*number != 0);
     *(uint8_t *)number ^= 1;
@@ -98,8 +98,8 @@ static void write_again(training *t, const char *name)
 
 static void check_sharing(const ares_trainer *t, ares_sharing how)
 {
-    CHECK_EQ((int64_t)t->run.model->share.how, (int64_t)how);
-    CHECK_EQ((int64_t)t->critic->learner.model->share.how, (int64_t)how);
+    CHECK_EQ((int64_t)t->run.model->params.share.how, (int64_t)how);
+    CHECK_EQ((int64_t)t->critic->learner.model->params.share.how, (int64_t)how);
 }
 
 /* One of the ranks that read what was saved, and write it again. */

@@ -627,24 +627,24 @@ static void forward(const picture *u)
     ares_model *m = u->p.m;
     const ares_linear patches = { m->tower.patches, NULL };
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
-    ares_region_load(m, ends);
-    region_prefetch(m, region_of(m, 0));
+    ares_region_load(&m->params, ends);
+    region_prefetch(&m->params, region_of(m, 0));
     for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
         c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
         read_chunk(&c);
         product(u, c.n, &patches, u->patches, row_of(u, u->p.t.h, c.first));
     }
-    ares_region_unload(m, ends);
+    ares_region_unload(&m->params, ends);
     gather(u, u->p.rows, config(u)->width, u->row_order, u->p.t.h, u->x[0]);
     for (int i = 0; i < depth; i++) {
-        ares_region_load(m, region_of(m, i));
-        region_prefetch(m, i + 1 < depth ? region_of(m, i + 1) : ends);
+        ares_region_load(&m->params, region_of(m, i));
+        region_prefetch(&m->params, i + 1 < depth ? region_of(m, i + 1) : ends);
         tower_block_forward(&u->p, i, saved_of(u, i), u->x[i + 1]);
-        ares_region_unload(m, region_of(m, i));
+        ares_region_unload(&m->params, region_of(m, i));
     }
-    ares_region_load(m, ends);
+    ares_region_load(&m->params, ends);
     merge(u);
-    ares_region_unload(m, ends);
+    ares_region_unload(&m->params, ends);
 }
 
 /* From u->last, the derivatives of what it held, to u->d_x. */
@@ -672,18 +672,18 @@ static void backward(const picture *u)
     ares_model *m = u->p.m;
     const ares_linear patches = { m->tower.patches, NULL };
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
-    ares_region_load(m, ends);
-    region_prefetch(m, region_of(m, depth - 1));
+    ares_region_load(&m->params, ends);
+    region_prefetch(&m->params, region_of(m, depth - 1));
     merge_backward(u);
-    ares_region_unload(m, ends);
+    ares_region_unload(&m->params, ends);
     for (int i = depth - 1; i >= 0; i--) {
         const tower_saved *s = saved_of(u, i);
-        ares_region_load(m, region_of(m, i));
-        if (i > 0) region_prefetch(m, region_of(m, i - 1));
+        ares_region_load(&m->params, region_of(m, i));
+        if (i > 0) region_prefetch(&m->params, region_of(m, i - 1));
         /* the same arithmetic, so the same bits; d_h only takes the output, which is not used */
         if (u->n_saved < depth && i + 1 < depth) tower_block_forward(&u->p, i, s, u->p.t.d_h);
         tower_block_backward(&u->p, i, s, u->d_x);
-        ares_region_unload(m, region_of(m, i));
+        ares_region_unload(&m->params, region_of(m, i));
     }
     gather(u, u->p.rows, config(u)->width, u->row_place, u->d_x, u->p.t.d_h);
     /* the chunks go on with one sum over the rows */
@@ -736,8 +736,8 @@ int tower_backward_of(ares_model *m, ares_keep keep, const tower_input *in, cons
 {
     ares_device *d = m->device;
     picture u;
-    ARES_ASSERT(m->trainable && !m->n_frozen && keep != ARES_KEEP_NOTHING);
-    ARES_ASSERT(ares_phase_holds(d, &m->of_training)); /* since ares_model_zero_grad */
+    ARES_ASSERT(m->params.trainable && !m->params.n_frozen && keep != ARES_KEEP_NOTHING);
+    ARES_ASSERT(ares_phase_holds(d, &m->params.of_training)); /* since ares_params_zero_grad */
     ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, in->grid), keep, &u));
     int64_t n = (int64_t)u.tokens * config(&u)->out;
     place_input(&u, in);

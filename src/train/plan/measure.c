@@ -246,7 +246,7 @@ static size_t announce(learner *l, const peak_passes *p)
         bool keep = of[i] == &p->trained;
         if (n) bytes = ares_workspace_expect(l->workspace, rows, rows, (int)n, keep);
     }
-    return ares_phase_size(l->model->grads_bytes) + bytes;
+    return ares_phase_size(l->model->params.grads_bytes) + bytes;
 }
 
 int peak_reserve(ares_trainer *t, int ranks, size_t *bytes)
@@ -399,9 +399,9 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     ARES_TRY(training_set_positions(&t->run.model->cfg, c->published.actor_override));
     p->model = t->run.model->cfg;
     p->how = share.how;
-    p->parameters = (double)ares_model_count(t->run.model);
-    double host = p->card ? 0 : (double)t->run.model->host_weights_bytes,
-           weights = (double)t->run.model->weights_bytes + host;
+    p->parameters = (double)ares_params_count(&t->run.model->params);
+    double host = p->card ? 0 : (double)t->run.model->params.host_weights_bytes,
+           weights = (double)t->run.model->params.weights_bytes + host;
     both(p, PLAN_WEIGHTS, weights);
     both(p, PLAN_GRADIENTS, grown(d, &at) - weights);
     if (c->trainer.val_only) return ARES_OK;
@@ -455,8 +455,8 @@ static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
     }
     if (rc != ARES_OK) return rc;
     ares_rollout_get_stats(t->rollout, &stats);
-    double weights = t->slice ? (double)t->slice->weights_bytes : 0, all = grown(d, &at) - weights,
-           cache = (double)ares_rollout_cache_bytes(t->rollout);
+    double weights = t->slice ? (double)t->slice->params.weights_bytes : 0,
+           all = grown(d, &at) - weights, cache = (double)ares_rollout_cache_bytes(t->rollout);
     p->shared = (double)ares_phases_bytes(d);
     p->cache_tokens = (double)(stats.total_blocks * ARES_KV_BLOCK);
     p->slice = weights;
@@ -505,9 +505,9 @@ static int train_actor(ares_trainer *t, plan *p)
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at), kept);
-    ARES_TRY(ares_model_zero_grad(l->model));
+    ARES_TRY(ares_params_zero_grad(&l->model->params));
     keep_activations(p, PLAN_GRADIENTS, grown(&t->run.device, &at),
-                     (double)l->model->of_training.bytes);
+                     (double)l->model->params.of_training.bytes);
     ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);
@@ -561,9 +561,9 @@ static int train_critic(ares_trainer *t, plan *p)
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), kept);
-    ARES_TRY(ares_model_zero_grad(l->model));
+    ARES_TRY(ares_params_zero_grad(&l->model->params));
     keep_activations(p, PLAN_CRITIC, grown(&t->run.device, &at),
-                     (double)l->model->of_training.bytes);
+                     (double)l->model->params.of_training.bytes);
     ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);
@@ -634,7 +634,7 @@ static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
     for (int i = 0; i < ARES_COUNT(own); i++) others -= p->bytes[own[i]][PLAN_TRAINING];
     double left = where->memory - others;
     learner *l = &t->actor.learner;
-    bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
+    bool inputs = c->actor.gradient_checkpointing || ares_params_by_region(&t->run.model->params);
     int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = PEAK_TOKENS,
             all = (m->per_optimizer + p->actor_rounds - 1) / p->actor_rounds * m->group;
     while (lo + 1 < hi) {

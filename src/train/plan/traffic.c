@@ -13,8 +13,8 @@
 /* Bytes sent to gather a region's weights; 0 where they are whole on each rank. */
 static double gathered(const ares_model *m, int region)
 {
-    const ares_region *r = &m->regions[region];
-    if (!r->decay || m->share.how != ARES_SHARE_ALL) return 0;
+    const ares_region *r = &m->params.regions[region];
+    if (!r->decay || m->params.share.how != ARES_SHARE_ALL) return 0;
     return (double)(r->elements - r->own) * (double)ares_dtype_bytes(r->dtype);
 }
 
@@ -47,10 +47,10 @@ static double sliced(const ares_group *g, double bytes)
 /* The sums of gradients of all rounds, and the gather of weights after the optimizer step. */
 static double optimizer_step(const ares_model *m, double rounds)
 {
-    const ares_model_share *s = &m->share;
+    const ares_model_share *s = &m->params.share;
     double bytes = 0;
-    for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
+    for (int i = 0; i < m->params.n_regions; i++) {
+        const ares_region *r = &m->params.regions[i];
         double gradient = (double)r->elements * sizeof(float),
                weights = (double)r->elements * (double)ares_dtype_bytes(r->dtype),
                own = (double)r->own * sizeof(float);
@@ -113,7 +113,7 @@ double plan_sent(const ares_trainer *t, const plan *p)
     const ares_train_config *c = t->run.cfg;
     const ares_model *m = t->run.model;
     double rounds = (double)p->actor_rounds,
-           summed = rounds + (m->share.by_round ? (double)p->pair_rounds : 0);
+           summed = rounds + (m->params.share.by_round ? (double)p->pair_rounds : 0);
     peak_passes of, of_pairs;
     peak_of_actor(t, &p->micro, &of);
     peak_of_pairs(t, &p->pairs, &of_pairs);
@@ -144,6 +144,6 @@ double plan_sent(const ares_trainer *t, const plan *p)
     }
     /* rollout decodes with a copy of weights that are in parts, filled after each training step */
     double copied = 0;
-    for (int i = 0; t->slice && i < m->n_regions; i++) copied += gathered(m, i);
+    for (int i = 0; t->slice && i < m->params.n_regions; i++) copied += gathered(m, i);
     return bytes + copied + by_rollout(t, p);
 }

@@ -136,7 +136,7 @@ static void write_sum(ares_str *o, const char *key, uint64_t sum)
     ares_json_write_string(ares_json_key(o, key), ares_view_of(text));
 }
 
-/* Sums over a model's files (ares_model_sum); 0: not written, or written by an older program. */
+/* Sums over a model's files (ares_params_sum); 0: not written, or written by an older program. */
 typedef struct model_sums {
     uint64_t weights, states;
 } model_sums;
@@ -205,16 +205,16 @@ static int write_tensors(const training *t, state_kind kind, const char *dir,
     int rc =
         ares_model_save(t->model, ares_path_join(&path, dir, "model"), &by, &sums->model.weights);
     if (rc == ARES_OK && states)
-        rc =
-            ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"),
-                                      &by, &sums->model.states);
+        rc = ares_params_optimizer_save(&t->model->params,
+                                        ares_path_join(&path, dir, "optimizer.safetensors"), &by,
+                                        &sums->model.states);
     if (rc == ARES_OK && critic)
         rc = ares_model_save(critic, ares_path_join(&path, dir, "critic"), &by,
                              &sums->critic.weights);
     if (rc == ARES_OK && critic && states)
-        rc = ares_model_optimizer_save(critic,
-                                       ares_path_join(&path, dir, "critic_optimizer.safetensors"),
-                                       &by, &sums->critic.states);
+        rc = ares_params_optimizer_save(&critic->params,
+                                        ares_path_join(&path, dir, "critic_optimizer.safetensors"),
+                                        &by, &sums->critic.states);
     if (rc == ARES_OK && t->moved_reference)
         rc =
             ares_model_save(t->moved_reference, ares_path_join(&path, dir, "reference"), &by, NULL);
@@ -367,9 +367,11 @@ int64_t state_copied_bytes(const training *t, int ranks, int64_t *part)
 {
     bool states =
         !t->cfg->trainer.save_model_only || !ares_is_null_f64(t->cfg->trainer.save_minutes);
-    int64_t of_critic = 0, bytes = ares_model_save_bytes(t->model, states, ranks, part);
-    if (t->critic) bytes += ares_model_save_bytes(t->critic->model, states, ranks, &of_critic);
-    if (t->moved_reference) bytes += ares_model_save_bytes(t->moved_reference, false, ranks, NULL);
+    int64_t of_critic = 0, bytes = ares_params_save_bytes(&t->model->params, states, ranks, part);
+    if (t->critic)
+        bytes += ares_params_save_bytes(&t->critic->model->params, states, ranks, &of_critic);
+    if (t->moved_reference)
+        bytes += ares_params_save_bytes(&t->moved_reference->params, false, ranks, NULL);
     *part = ARES_MAX(*part, of_critic);
     return bytes;
 }
@@ -666,7 +668,7 @@ static int check_sum(const training *t, const ares_model *m, const model_sums *s
                      const char *checkpoint, const char *weights, const char *states)
 {
     model_sums own;
-    ARES_TRY(ares_model_sum(m, t->world, &own.weights, &own.states));
+    ARES_TRY(ares_params_sum(&m->params, t->world, &own.weights, &own.states));
     const char *damaged = saved->weights && own.weights != saved->weights ? weights
                           : saved->states && own.states != saved->states  ? states
                                                                           : NULL;
@@ -688,11 +690,11 @@ int state_resume(training *t, const char *checkpoint)
     state_sums sums;
     int rc = ARES_OK;
     rc = states_are_there(checkpoint, &path);
-    if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
+    if (rc == ARES_OK) rc = ares_params_optimizer_load(&t->model->params, path.data);
     if (rc == ARES_OK && t->critic) {
         rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"),
                       "the checkpoint is of a run without a critic, or damaged");
-        if (rc == ARES_OK) rc = ares_model_optimizer_load(t->critic->model, path.data);
+        if (rc == ARES_OK) rc = ares_params_optimizer_load(&t->critic->model->params, path.data);
     }
     if (rc == ARES_OK && t->vapor)
         rc = vapor_load(t->vapor, ares_path_join(&path, checkpoint, "stored_answers.safetensors"));

@@ -98,7 +98,8 @@ typedef struct ares_device {
 
 /*
  * y = x Wt + bias + residual: x [m][w.k], y and residual [m][w.n], bias [w.n]. bias and residual
- * may be NULL; residual may be y. The sum is one chain over k from 0, then + bias, then + residual.
+ * may be NULL; residual may be y. The sum is one chain over k from 0, then times scale, then +
+ * bias, then + residual.
  */
 typedef struct ares_linear_args {
     int32_t m;
@@ -110,11 +111,12 @@ typedef struct ares_linear_args {
     int64_t ldr;
     void *y;
     int64_t ldy;
+    float scale; /* 0: none */
 } ares_linear_args;
 
 /*
- * dx = dy W, or dx += dy W with accumulate: one chain over n, which then starts at the old dx.
- * dy [m][w.n], x and dx [m][w.k].
+ * dx = dy W, or dx += dy W with accumulate: one chain over n, which then starts at the old dx; the
+ * finished sum is multiplied by scale. dy [m][w.n], x and dx [m][w.k].
  */
 typedef struct ares_linear_backward_args {
     int32_t m;
@@ -124,6 +126,7 @@ typedef struct ares_linear_backward_args {
     void *dx;             /* NULL: not wanted */
     int64_t lddx;
     bool accumulate;
+    float scale;   /* 0: none */
     const void *x; /* read for dw */
     int64_t ldx;
     /* f32, the weight's layout: += one chain over the m tokens in row order. NULL: not wanted */
@@ -376,6 +379,19 @@ static inline int32_t ares_vocab_part_first(int32_t vocab, int32_t parts, int32_
 size_t ares_sample_sent_bytes(int32_t vocab, int32_t parts, int32_t n_likely, bool filtered);
 
 /*
+ * An adapter beside the head's weight (docs/adapters.md): logits are x Wt + u Bt, one chain over k
+ * and one over the rank. The caller has made u = scale (x At).
+ */
+typedef struct ares_head_adapter {
+    const ares_matrix *b; /* [vocab][rank]; with parts: this part's rows */
+    const void *u;        /* [rows][rank], activations */
+    /* head_backward, head_fused: */
+    float scale;
+    void *du; /* [rows][rank], written: scale (d logits B), one chain over the vocabulary */
+    const ares_matrix *db; /* += */
+} ares_head_adapter;
+
+/*
  * The vocabulary head: logits z = (x Wt) * inv_temperature, log_prob = z[target] - lse, entropy =
  * lse - sum p z, exact over the whole vocabulary. Parts (max, sum e, sum e z) of fixed vocabulary
  * chunks are merged in chunk order. log_prob and entropy are computed from z - max, which is more
@@ -391,6 +407,7 @@ typedef struct ares_head_args {
      * whole head, in every bit; only the head of the CPU's native table does that, without ref_x
      */
     const ares_vocab_parts *parts;
+    const ares_head_adapter *adapter; /* NULL: none; the reference has none */
     float inv_temperature;
     const int32_t *target; /* [rows] */
     /* [rows]; written by forward, read (lse, entropy) by backward */
@@ -438,6 +455,7 @@ typedef struct ares_sample_args {
      * whole head, in every bit; only the CPU's native table does that
      */
     const ares_vocab_parts *parts;
+    const ares_head_adapter *adapter; /* b and u; NULL: none */
     /*
      * f32 [rows][vocab] before temperature, on the device; NULL: x Wt. x and w are not read when
      * the logits are there

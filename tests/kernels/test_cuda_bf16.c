@@ -114,8 +114,8 @@ TEST_GPU(cuda_bf16_products_round_once_and_adjacent_weights_are_one)
     for (int i = 0; i < 2; i++) {
         ares_matrix first = weight(&w, i, 0, N, WIDE), second = weight(&w, i, N * WIDE, N, WIDE);
         ares_linear_args a[2] = {
-            { ROWS, of(&x, i, 0), LD, &first, of(&bias, i, 0), NULL, 0, of(&y, i, 0), LD },
-            { ROWS, of(&x, i, 0), LD, &second, of(&bias, i, N), NULL, 0, of(&y, i, N), LD }
+            { ROWS, of(&x, i, 0), LD, &first, of(&bias, i, 0), NULL, 0, of(&y, i, 0), LD, 0 },
+            { ROWS, of(&x, i, 0), LD, &second, of(&bias, i, N), NULL, 0, of(&y, i, N), LD, 0 }
         };
         int64_t (*count)(const char *, const char *);
         *(void **)&count = ares_device_symbol(&d[i], "ares_emulate_count"); /* NULL on a card */

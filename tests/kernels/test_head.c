@@ -314,3 +314,117 @@ TEST(earlier_calls_of_the_head_change_no_bit)
     problem_free(&want);
     problem_free(&got);
 }
+
+/*
+ * An adapted head is that of [W | B] over [x | u], but for where its chains are cut; and its
+ * log-probs are the bits of two products and the head's own statistics, sampled ones too.
+ */
+TEST(an_adapter_of_the_head_is_a_wider_head_and_samples_what_it_scores)
+{
+    /* seen to fail: with u of another row; with du not scaled; with db of the first range alone */
+    enum { ROWS = 300, VOCAB = 1700, K = 33, RANK = 5, WIDE = K + RANK };
+    static const shape narrow = { ROWS, VOCAB, K, false, 0.8f },
+                       wide = { ROWS, VOCAB, WIDE, false, 0.8f };
+    float *u = normals(7, ROWS * RANK, 1.0), *b_rows = normals(8, (int64_t)VOCAB * RANK, 0.4),
+          *du = filled(ROWS * RANK, NAN), *db_rows = filled((int64_t)VOCAB * RANK, 0);
+    size_t elements = (size_t)ares_matrix_elements(ARES_PANEL32, VOCAB, RANK);
+    ares_matrix b = { ares_calloc(elements, 4), ARES_F32, ARES_PANEL32, VOCAB, RANK }, db = b;
+    db.data = ares_calloc(elements, 4);
+    ares_matrix_pack(&b, b_rows, ARES_F32);
+    const float scale = 1.7f;
+    const ares_head_adapter l = { &b, u, scale, du, &db };
+    problem p = problem_new(&narrow, 90), q = problem_new(&wide, 90);
+    for (int64_t r = 0; r < VOCAB; r++) { /* side by side */
+        memcpy(q.rows + r * WIDE, p.rows + r * K, K * sizeof(float));
+        memcpy(q.rows + r * WIDE + K, b_rows + r * RANK, RANK * sizeof(float));
+    }
+    ares_matrix_pack(&q.w, q.rows, ARES_F32);
+    for (int64_t r = 0; r < ROWS; r++) {
+        memcpy(q.x + r * WIDE, p.x + r * K, K * sizeof(float));
+        memcpy(q.x + r * WIDE + K, u + r * RANK, RANK * sizeof(float));
+        q.target[r] = p.target[r], q.c[r] = p.c[r], q.ce[r] = p.ce[r];
+    }
+    for (int isa = 0; isa < ISAS; isa++) {
+        ares_device d;
+        if (!device_of(isas[isa], 2, &d)) continue;
+        ares_head_args a = args_of(&p), w = args_of(&q);
+        a.adapter = &l;
+        memset(db.data, 0, elements * 4);
+        memset(p.dw.data, 0, (size_t)ares_matrix_elements(ARES_PANEL32, VOCAB, K) * 4);
+        memset(q.dw.data, 0, (size_t)ares_matrix_elements(ARES_PANEL32, VOCAB, WIDE) * 4);
+        d.k->head(&d, &a), d.k->head_backward(&d, &a);
+        d.k->head(&d, &w), d.k->head_backward(&d, &w);
+        float *dw = ares_malloc(sizeof(float) * VOCAB * WIDE);
+        ares_matrix_unpack(&q.dw, dw, ARES_F32);
+        ares_matrix_unpack(&db, db_rows, ARES_F32);
+        double off = 0, off_du = 0, off_db = 0, off_dx = 0;
+        for (int64_t r = 0; r < ROWS; r++) {
+            off = fmax(off, fabs((double)p.log_prob[r] - (double)q.log_prob[r]));
+            for (int i = 0; i < WIDE; i++) {
+                double other = (double)q.dx[r * WIDE + i];
+                if (i < K) off_dx = fmax(off_dx, fabs((double)p.dx[r * K + i] - other));
+                else
+                    off_du =
+                        fmax(off_du, fabs((double)du[r * RANK + i - K] - other * (double)scale));
+            }
+        }
+        for (int64_t r = 0; r < VOCAB; r++)
+            for (int i = 0; i < RANK; i++)
+                off_db = fmax(off_db,
+                              fabs((double)db_rows[r * RANK + i] - (double)dw[r * WIDE + K + i]));
+        CHECK_MSG(off < 1e-4 && off_dx < 1e-4 && off_du < 1e-4 && off_db < 1e-3, "%s: %g %g %g %g",
+                  isas[isa], off, off_dx, off_du, off_db);
+        /* the fused head, and the sampler, from its own logits and from those of two products */
+        float *log_prob = ares_malloc(2 * ROWS * sizeof *log_prob),
+              *old_du = filled(ROWS * RANK, 0), *z = filled((int64_t)ROWS * VOCAB, 0),
+              *entropy = filled(ROWS, 0), temperature[ROWS];
+        int32_t token[2][ROWS];
+        memcpy(log_prob, p.log_prob, ROWS * sizeof *log_prob);
+        memcpy(old_du, du, ROWS * RANK * sizeof *du);
+        memset(db.data, 0, elements * 4);
+        table t = { p.c, p.ce, 0, 0 };
+        d.k->head_fused(&d, &a, give, &t);
+        CHECK_MEM(p.log_prob, log_prob, ROWS * sizeof *log_prob);
+        CHECK_MEM(du, old_du, ROWS * RANK * sizeof *du);
+        ares_matrix_unpack(&db, dw, ARES_F32);
+        CHECK_MEM(dw, db_rows, sizeof(float) * VOCAB * RANK);
+        d.k->linear(
+            &d,
+            &(ares_linear_args){ .m = ROWS, .x = p.x, .ldx = K, .w = &p.w, .y = z, .ldy = VOCAB },
+            1);
+        d.k->linear(&d,
+                    &(ares_linear_args){ .m = ROWS,
+                                         .x = u,
+                                         .ldx = RANK,
+                                         .w = &b,
+                                         .residual = z,
+                                         .ldr = VOCAB,
+                                         .y = z,
+                                         .ldy = VOCAB },
+                    1);
+        for (int r = 0; r < ROWS; r++) temperature[r] = 0;
+        for (int way = 0; way < 2; way++)
+            d.k->sample(&d, &(ares_sample_args){ .rows = ROWS,
+                                                 .vocab = VOCAB,
+                                                 .x = p.x,
+                                                 .ldx = K,
+                                                 .w = &p.w,
+                                                 .adapter = way ? NULL : &l,
+                                                 .logits = way ? z : NULL,
+                                                 .temperature = temperature,
+                                                 .token = token[way],
+                                                 .log_prob = log_prob + way * ROWS,
+                                                 .entropy = entropy });
+        CHECK_MEM(token[0], token[1], sizeof token[0]);
+        CHECK_MEM(log_prob, log_prob + ROWS, ROWS * sizeof *log_prob);
+        a.target = token[0];
+        a.inv_temperature = 1;
+        d.k->head(&d, &a);
+        CHECK_MEM(p.log_prob, log_prob, ROWS * sizeof *log_prob);
+        ares_free(dw), ares_free(log_prob), ares_free(old_du), ares_free(z), ares_free(entropy);
+        ares_device_close(&d);
+    }
+    ares_free(u), ares_free(b_rows), ares_free(du), ares_free(db_rows), ares_free(b.data),
+        ares_free(db.data);
+    problem_free(&p), problem_free(&q);
+}

@@ -23,8 +23,8 @@ static void weight_free(weight *q)
     ares_free(q->rows);
 }
 
-/* One chain over k from 0, then + bias, then + residual. */
-static void forward_by_hand(int m, const weight *q, const float *x, const float *bias,
+/* One chain over k from 0, times scale (0: none), then + bias, then + residual. */
+static void forward_by_hand(int m, const weight *q, const float *x, float scale, const float *bias,
                             const float *residual, float *y)
 {
     int n = q->w.n, k = q->w.k;
@@ -33,6 +33,7 @@ static void forward_by_hand(int m, const weight *q, const float *x, const float 
             float s = 0;
             for (int i = 0; i < k; i++)
                 s = fmaf(x[(int64_t)r * k + i], q->rows[(int64_t)c * k + i], s);
+            if (scale != 0) s *= scale;
             if (bias) s += bias[c];
             if (residual) s += residual[(int64_t)r * n + c];
             y[(int64_t)r * n + c] = s;
@@ -69,9 +70,10 @@ TEST(linear_is_one_chain_of_fmas_with_every_instruction_set_and_thread_count)
                 memcpy(tight_x + r * k, x + r * ldx, (size_t)k * 4);
                 memcpy(tight_r + r * n, residual + r * ldr, (size_t)n * 4);
             }
-            for (int extras = 0; extras < 4; extras++) {
+            for (int extras = 0; extras < 8; extras++) {
+                float scale = extras & 4 ? -0.3f : 0;
                 const float *b = extras & 1 ? bias : NULL, *res = extras & 2 ? residual : NULL;
-                forward_by_hand(m, &q, tight_x, b, res ? tight_r : NULL, want);
+                forward_by_hand(m, &q, tight_x, scale, b, res ? tight_r : NULL, want);
                 for (int i = 0; i < ISAS; i++)
                     for (int threads = 1; threads <= 2; threads++) {
                         ares_device d;
@@ -86,7 +88,8 @@ TEST(linear_is_one_chain_of_fmas_with_every_instruction_set_and_thread_count)
                                                          .residual = res,
                                                          .ldr = ldr,
                                                          .y = y,
-                                                         .ldy = ldy },
+                                                         .ldy = ldy,
+                                                         .scale = scale },
                                     1);
                         int wrong = 0, touched = 0;
                         for (int r = 0; r < m; r++) {
@@ -146,7 +149,7 @@ TEST(linear_adds_in_place_to_its_residual_also_where_k_is_cut)
         float *x = normals(9, (int64_t)m * k, 1), *bias = normals(10, n, 1),
               *want = filled((int64_t)m * n, 0);
         float *start = normals(11, (int64_t)m * n, 1), *y = filled((int64_t)m * n, 0);
-        forward_by_hand(m, &q, x, bias, start, want);
+        forward_by_hand(m, &q, x, 0, bias, start, want);
         for (int i = 1; i < ISAS; i++) {
             ares_device d;
             if (!device_of(isas[i], 2, &d)) continue;
@@ -205,7 +208,7 @@ TEST(linear_does_many_products_in_one_call)
         q[i] = weight_new(20 + (uint64_t)i, n, k, i % 2 ? ARES_BF16 : ARES_F32);
         y[i] = filled((int64_t)m * n, 0);
         want[i] = filled((int64_t)m * n, 0);
-        forward_by_hand(m, &q[i], x, NULL, NULL, want[i]);
+        forward_by_hand(m, &q[i], x, 0, NULL, NULL, want[i]);
         a[i] = (ares_linear_args){ .m = m, .x = x, .ldx = k, .w = &q[i].w, .y = y[i], .ldy = n };
     }
     ares_device d;
@@ -298,6 +301,19 @@ TEST(linear_backward_is_chains_of_fmas_and_cutting_the_tokens_changes_no_bit)
                         &d, &(ares_linear_backward_args){
                                 .m = m, .dy = dy, .lddy = n, .w = &q.w, .dx = dx, .lddx = k });
                     CHECK_MEM(dx, dx_fresh, dx_bytes);
+                    /* a scaled sum, whole and after an old dx, over one cut of n and several */
+                    memcpy(dx, dx0, dx_bytes);
+                    d.k->linear_backward(&d, &(ares_linear_backward_args){ .m = m,
+                                                                           .dy = dy,
+                                                                           .lddy = n,
+                                                                           .w = &q.w,
+                                                                           .dx = dx,
+                                                                           .lddx = k,
+                                                                           .accumulate = true,
+                                                                           .scale = 0.7f });
+                    int scaled = 0;
+                    for (int e = 0; e < m * k; e++) scaled += dx[e] == dx_want[e] * 0.7f;
+                    CHECK_EQ(scaled, m * k);
                     ares_device_close(&d);
                 }
             ares_free(dy), ares_free(x), ares_free(dx0), ares_free(bias0), ares_free(dx_want),

@@ -371,8 +371,8 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
     weights w = weights_new(&p, rows, dtype, n, k);
     void *x_up = up_acts(&p, x, m * ldx), *bias_up = up_acts(&p, bias, n),
          *dy_up = up_acts(&p, dy, m * ldy), *other_up = up_acts(&p, old, m * ldy);
-    /* plain; bias; bias and another's residual; bias and its own */
-    for (int kind = 0; kind < 4; kind++) {
+    /* plain; bias; bias and another's residual; bias and its own; scaled, without and with bias */
+    for (int kind = 0; kind < 6; kind++) {
         float *y = ares_malloc((size_t)(m * ldy) * sizeof *y);
         memcpy(y, old, (size_t)(m * ldy) * sizeof *y);
         void *y_up = up_acts(&p, old, m * ldy);
@@ -380,7 +380,8 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
                                .x = x,
                                .ldx = ldx,
                                .w = &w.cpu,
-                               .bias = kind ? bias : NULL,
+                               .bias = kind % 4 ? bias : NULL,
+                               .scale = kind < 4 ? 0 : -1.7f,
                                .residual = kind == 2   ? old
                                            : kind == 3 ? y
                                                        : NULL,
@@ -391,7 +392,8 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
                                .x = x_up,
                                .ldx = ldx,
                                .w = &w.other,
-                               .bias = kind ? bias_up : NULL,
+                               .bias = kind % 4 ? bias_up : NULL,
+                               .scale = a.scale,
                                .residual = kind == 2   ? other_up
                                            : kind == 3 ? y_up
                                                        : NULL,
@@ -403,7 +405,8 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
         agree_acts(&p, "y", y_up, y, m * ldy, 1e-5);
         ares_free(y);
     }
-    for (int accumulate = 0; accumulate < 2; accumulate++) {
+    for (int kind = 0; kind < 3; kind++) { /* dx = , dx += , dx = scaled */
+        bool accumulate = kind == 1;
         weights dw = weights_new(&p, old_dw, ARES_F32, n, k);
         float *dx = ares_malloc((size_t)(m * ldx) * sizeof *dx),
               *db = ares_malloc((size_t)n * sizeof *db);
@@ -418,6 +421,7 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
                                         .dx = dx,
                                         .lddx = ldx,
                                         .accumulate = accumulate,
+                                        .scale = kind == 2 ? 0.6f : 0,
                                         .x = x,
                                         .ldx = ldx,
                                         .dw = &dw.cpu,
@@ -429,6 +433,7 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
                                         .dx = dx_up,
                                         .lddx = ldx,
                                         .accumulate = accumulate,
+                                        .scale = a.scale,
                                         .x = x_up,
                                         .ldx = ldx,
                                         .dw = &dw.other,
@@ -1084,8 +1089,18 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
     float *got = up_floats(&p, want, 3 * rows), *c_up = up_floats(&p, c, 2 * rows),
           *of_kl_up = up_floats(&p, of_kl, 3 * rows);
     weights ref = weights_new(&p, ref_rows, dtype, vocab, k);
-    for (int way = 0; way < 3; way++) { /* in two steps, fused, with a reference */
+    enum { RANK = 3 };
+    float *u = normals(6, (int64_t)rows * RANK, 1.0), *du = filled((int64_t)rows * RANK, NAN),
+          *b_rows = normals(7, (int64_t)vocab * RANK, 0.3);
+    void *u_up = up_acts(&p, u, (int64_t)rows * RANK),
+         *du_up = up_acts(&p, du, (int64_t)rows * RANK);
+    ares_dtype of_b = is_bf16(&p) ? ARES_BF16 : ARES_F32;
+    weights lora = weights_new(&p, b_rows, of_b, vocab, RANK);
+    /* in two steps, fused, with a reference; then the same with an adapter */
+    for (int round = 0; round < 6; round++) {
+        int way = round % 3;
         bool fused = way == 1;
+        weights db = weights_new(&p, NULL, ARES_F32, vocab, RANK);
         weights dw = weights_new(&p, NULL, ARES_F32, vocab, k);
         ares_head_args a = { .rows = rows,
                              .vocab = vocab,
@@ -1106,6 +1121,9 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
         b.x = x_up, b.w = &w.other, b.log_prob = got, b.entropy = got + rows,
         b.lse = got + 2 * rows, b.dx = dx_up, b.dw = &dw.other;
         b.target = target_up, b.c_log_prob = c_up, b.c_entropy = c_up + rows;
+        const ares_head_adapter l = { &lora.cpu, u, 0.8f, du, &db.cpu },
+                                m = { &lora.other, u_up, 0.8f, du_up, &db.other };
+        if (round >= 3) a.adapter = &l, b.adapter = &m;
         some_loss_of of = { &p.cpu, c, rows, 0 }, of_other = { &p.other, c_up, rows, 0 };
         if (way == 2) {
             a.ref_x = x, a.ld_ref = k, a.ref_w = &ref.cpu, a.kl = of_kl, a.ref_lse = of_kl + rows,
@@ -1134,9 +1152,14 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
         }
         agree_acts(&p, "dx", dx_up, dx, (int64_t)rows * k, 1e-5);
         weights_agree(&p, "dw", &dw, 1e-5);
-        ares_free(dw.cpu.data);
+        if (a.adapter) {
+            agree_acts(&p, "du", du_up, du, (int64_t)rows * RANK, 1e-5);
+            weights_agree(&p, "db", &db, 1e-5);
+        }
+        ares_free(dw.cpu.data), ares_free(db.cpu.data);
     }
-    void *all[] = { x, w_rows, want, c, dx, target, w.cpu.data, of_kl, ref_rows, ref.cpu.data };
+    void *all[] = { x,     w_rows,   want,         c, dx, target, w.cpu.data,
+                    of_kl, ref_rows, ref.cpu.data, u, du, b_rows, lora.cpu.data };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     pair_close(&p);
 }

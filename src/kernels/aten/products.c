@@ -59,6 +59,11 @@ static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_
     at_tensor z = aten_rows(c->d, aten_scratch(c->d, slot, chunk_rows(a) * a->vocab), c->rows,
                             a->vocab, a->vocab);
     at_mm_out(z, acts(c, x, w->k, ldx), at_transpose(of_vocab(a, aten_matrix(c->d, w)), 0, 1));
+    if (a->adapter && w == a->w) {
+        const ares_matrix *b = a->adapter->b;
+        at_addmm_out(z, z, acts(c, a->adapter->u, b->k, b->k),
+                     at_transpose(of_vocab(a, aten_matrix(c->d, b)), 0, 1));
+    }
     if (a->inv_temperature != 1.0f) at_mul_s_(z, a->inv_temperature);
     /* log-softmax subtracts the lse from every logit: one logit before and after gives it */
     at_tensor before = lse ? at_gather(z, 1, c->target) : NULL;
@@ -110,9 +115,16 @@ static void backward(const chunk *k, const float *c, const float *ce)
     if (a->inv_temperature != 1.0f) at_mul_s_(k->z, a->inv_temperature);
     if (a->dx)
         at_mm_out(acts(k, a->dx, a->w->k, a->lddx), k->z, of_vocab(a, aten_matrix(k->d, a->w)));
-    if (!a->dw) return;
-    at_tensor dw = of_vocab(a, aten_matrix(k->d, a->dw));
-    at_addmm_out(dw, dw, at_transpose(k->z, 0, 1), acts(k, a->x, a->w->k, a->ldx));
+    if (a->dw) {
+        at_tensor dw = of_vocab(a, aten_matrix(k->d, a->dw));
+        at_addmm_out(dw, dw, at_transpose(k->z, 0, 1), acts(k, a->x, a->w->k, a->ldx));
+    }
+    const ares_head_adapter *l = a->adapter;
+    if (!l) return;
+    at_tensor du = acts(k, l->du, l->b->k, l->b->k), db = of_vocab(a, aten_matrix(k->d, l->db));
+    at_mm_out(du, k->z, of_vocab(a, aten_matrix(k->d, l->b)));
+    at_mul_s_(du, l->scale);
+    at_addmm_out(db, db, at_transpose(k->z, 0, 1), acts(k, l->u, l->b->k, l->b->k));
 }
 
 /* This table computes whole heads only, no parts; a wrong target is the caller's mistake. */
@@ -186,7 +198,7 @@ static bool goes_on(const ares_device *d, const ares_linear_args *a, const ares_
     int64_t act = (int64_t)ares_dtype_bytes(d->k->act),
             of_w = (int64_t)ares_dtype_bytes(v->dtype) * v->k;
     return b->m == a->m && b->x == a->x && b->ldx == a->ldx && b->ldy == a->ldy && w->k == v->k &&
-           w->dtype == v->dtype && follows(w->data, v->data, v->n * of_w) &&
+           b->scale == a->scale && w->dtype == v->dtype && follows(w->data, v->data, v->n * of_w) &&
            follows(b->y, a->y, v->n * act) && !a->residual && !b->residual &&
            (a->bias ? follows(b->bias, a->bias, v->n * act) : !b->bias);
 }
@@ -207,13 +219,16 @@ void aten_linear(ares_device *d, const ares_linear_args *args, int n)
                   y = aten_acts(d, a->y, a->m, columns, a->ldy),
                   bias = a->bias ? aten_acts(d, a->bias, 1, columns, columns) : NULL;
         if (a->residual && a->residual == a->y) { /* it is read before y is written */
-            ARES_ASSERT(a->ldr == a->ldy);
+            ARES_ASSERT(a->ldr == a->ldy && a->scale == 0);
             at_addmm_out(y, y, x, turned);
             if (a->bias) at_add_(y, bias);
             continue;
         }
-        if (a->bias) at_addmm_out(y, at_reshape(bias, AT_DIMS(columns)), x, turned);
+        if (a->bias && a->scale == 0)
+            at_addmm_out(y, at_reshape(bias, AT_DIMS(columns)), x, turned);
         else at_mm_out(y, x, turned);
+        if (a->scale != 0) at_mul_s_(y, a->scale);
+        if (a->scale != 0 && a->bias) at_add_(y, bias);
         if (a->residual) at_add_(y, aten_acts(d, a->residual, a->m, columns, a->ldr));
     }
     aten_leave(d, s);
@@ -229,6 +244,7 @@ void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a)
         at_tensor dx = aten_acts(d, a->dx, a->m, k, a->lddx), w = aten_matrix(d, a->w);
         if (a->accumulate) at_addmm_out(dx, dx, dy, w);
         else at_mm_out(dx, dy, w);
+        if (a->scale != 0) at_mul_s_(dx, a->scale);
     }
     if (a->dw) {
         ARES_ASSERT(a->dw->dtype == ARES_F32);
@@ -281,9 +297,14 @@ void aten_sample(ares_device *d, const ares_sample_args *a)
         /* without logits of the caller, those of the head, over the real tokens alone */
         if (!logits) {
             float *z = aten_scratch(d, ATEN_LOGITS, (int64_t)most * a->vocab);
-            at_mm_out(aten_rows(d, z, n, a->vocab, a->vocab),
-                      aten_acts(d, aten_at(d, a->x, row * a->ldx), n, a->w->k, a->ldx),
+            const ares_matrix *b = a->adapter ? a->adapter->b : NULL;
+            at_tensor all = aten_rows(d, z, n, a->vocab, a->vocab);
+            at_mm_out(all, aten_acts(d, aten_at(d, a->x, row * a->ldx), n, a->w->k, a->ldx),
                       at_transpose(at_narrow(aten_matrix(d, a->w), 0, 0, a->vocab), 0, 1));
+            if (b)
+                at_addmm_out(all, all,
+                             aten_acts(d, aten_at(d, a->adapter->u, row * b->k), n, b->k, b->k),
+                             at_transpose(at_narrow(aten_matrix(d, b), 0, 0, a->vocab), 0, 1));
             logits = z;
         }
         bool failed = at_scope_failed();

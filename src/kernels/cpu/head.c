@@ -68,7 +68,7 @@ static float *reference_logits(const head_job *j, const span *s, int worker)
                 s->rows * VOCAB_CHUNK;
     vocab_logits(a->ref_w, a->vocab, s->chunk,
                  (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr,
-                 VOCAB_CHUNK);
+                 VOCAB_CHUNK, NULL, 0);
     return zr;
 }
 
@@ -85,7 +85,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
     /* the fused head keeps its logits for the gradient; the others need them for this task only */
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
     vocab_logits(a->w, a->vocab - j->skipped * VOCAB_CHUNK, s.chunk - j->skipped,
-                 (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz);
+                 (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz,
+                 a->adapter, j->row + s.first);
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t row = j->row + s.first + r, target = a->target[row] - s.chunk * VOCAB_CHUNK;
         vocab_part part = vocab_part_of(z + r * ldz, width, a->inv_temperature);
@@ -284,7 +285,7 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     /* without the forward's statistics its logits are not there either: make them again */
     if (!j->part)
         vocab_logits(a->w, a->vocab, s.chunk, (const float *)a->x + (j->row + s.first) * a->ldx,
-                     a->ldx, s.rows, z, j->ld);
+                     a->ldx, s.rows, z, j->ld, a->adapter, j->row + s.first);
     const float *zr = a->ref_x ? reference_logits(j, &s, worker) : NULL;
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t at = s.first + r, row = j->row + at,
@@ -301,21 +302,27 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     }
 }
 
-/* The logits of the job's block become their derivatives, from which dx and dw are computed. */
+/* Rows [first, first + n) of a matrix, whole panels before them. */
+static ares_matrix rows_of(const ares_matrix *w, int64_t first, int64_t n)
+{
+    ares_matrix part = *w;
+    part.data = (char *)w->data + (size_t)(first * w->k) * ares_dtype_bytes(w->dtype);
+    part.n = (int32_t)n;
+    return part;
+}
+
+/*
+ * The logits of the job's block become their derivatives, from which dx and dw are computed, and
+ * those of an adapter.
+ */
 static void backward(head_job *j)
 {
     const ares_head_args *a = j->a;
     run_tasks(j, work_us(j), gradient_task);
     int64_t first = j->chunk * VOCAB_CHUNK,
             n = ARES_MIN((int64_t)VOCAB_CHUNK * j->chunks, a->vocab - first);
-    ares_matrix w = *a->w, dw;
-    w.data = (char *)w.data + (size_t)(first * w.k) * ares_dtype_bytes(w.dtype);
-    w.n = (int32_t)n;
-    if (a->dw) {
-        dw = *a->dw;
-        dw.data = (float *)dw.data + first * w.k;
-        dw.n = (int32_t)n;
-    }
+    ares_matrix w = rows_of(a->w, first, n), dw;
+    if (a->dw) dw = rows_of(a->dw, first, n);
     ARES_K(linear_backward)
     (j->d, &(ares_linear_backward_args){ .m = (int32_t)j->rows,
                                          .dy = j->logits,
@@ -327,6 +334,22 @@ static void backward(head_job *j)
                                          .x = (const float *)a->x + j->row * a->ldx,
                                          .ldx = a->ldx,
                                          .dw = a->dw ? &dw : NULL });
+    const ares_head_adapter *l = a->adapter;
+    if (!l) return;
+    w = rows_of(l->b, first, n);
+    dw = rows_of(l->db, first, n);
+    ARES_K(linear_backward)
+    (j->d, &(ares_linear_backward_args){ .m = (int32_t)j->rows,
+                                         .dy = j->logits,
+                                         .lddy = j->ld,
+                                         .w = &w,
+                                         .dx = (float *)l->du + j->row * w.k,
+                                         .lddx = w.k,
+                                         .accumulate = first > 0,
+                                         .scale = first + n == a->vocab ? l->scale : 0,
+                                         .x = (const float *)l->u + j->row * w.k,
+                                         .ldx = w.k,
+                                         .dw = &dw });
 }
 
 void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)

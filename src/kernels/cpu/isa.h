@@ -73,6 +73,7 @@ typedef struct product_args {
     const float *bias;     /* [cols] or NULL */
     const float *residual; /* NULL, or rows [cols] at distance residual_row; may be y */
     int64_t residual_row;
+    float scale;       /* of the sum, before bias and residual; 0: none */
     const void *after; /* memory that is read next after the last panel, to prefetch; or NULL */
 } product_args;
 

@@ -129,7 +129,7 @@ TILE_LIST(TILE, F32_BY_K)
 static tile_fn *const tiles[TILE_KINDS][TILE_ROWS + 1][TILE_MAX_PANELS + 1] = { TILE_LIST(
     TILE_ENTRY, F32) TILE_LIST(TILE_ENTRY, BF16) TILE_LIST(TILE_ENTRY, F32_BY_K) };
 
-/* out[r][c] = tile[r][c] + bias[c] + residual[r][c] */
+/* out[r][c] = scale tile[r][c] + bias[c] + residual[r][c], each step rounded */
 static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col, int cols,
                    const float *tile, float *y)
 {
@@ -137,6 +137,7 @@ static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col
         for (int c = 0; c < cols; c += 16) {
             int n = ARES_MIN(16, cols - c);
             v16 v = v16_load(tile + r * 32 + c);
+            if (a->scale != 0) v = v16_mul(v, v16_set1(a->scale));
             if (a->bias) v = v16_add(v, v16_load_first(a->bias + col + c, n));
             if (a->residual)
                 v = v16_add(v,
@@ -158,7 +159,7 @@ void ARES_K(product)(const product_args *a)
             while (np > 1 && (!tiles[kind][a->rows][np] || a->cols - p * 32 < np * 32)) np /= 2;
         }
         int cols = (int)ARES_MIN(32 * np, a->cols - p * 32);
-        bool direct = !a->bias && !a->residual && cols == 32 * np;
+        bool direct = !a->bias && !a->residual && a->scale == 0 && cols == 32 * np;
         const void *w = (const char *)a->w + p * a->w_panel * w_bytes;
         /* While the first tiles of a panel compute, they prefetch the next panel from memory. */
         const char *after =
@@ -279,6 +280,7 @@ static void long_product(const forward_plan *p, const product_args *g, int64_t c
                 part.y = sum;
                 part.y_row = 32;
                 part.bias = part.residual = NULL;
+                part.scale = 0;
             }
             ARES_K(product)(&part);
         }
@@ -317,6 +319,7 @@ static void forward_task(void *ctx, int64_t task, int worker)
         .bias = a->bias ? (const float *)a->bias + col : NULL,
         .residual = a->residual ? (const float *)a->residual + row * a->ldr + col : NULL,
         .residual_row = a->ldr,
+        .scale = a->scale,
     };
     /* the task that this thread most likely takes next */
     int64_t then = group + ares_pool_threads(p->d->pool);
@@ -409,6 +412,7 @@ static void dx_task(const backward *b, int64_t task, int worker)
             .from_row = a->lddx,
             .y = dx,
             .y_row = a->lddx,
+            .scale = end == b->n ? a->scale : 0,
         });
     }
 }

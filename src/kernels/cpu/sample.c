@@ -203,7 +203,7 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         float *tile = kernels_scratch(j->d, worker, scratch_vocab_task(rows, false));
         vocab_logits(a->w, a->vocab - j->first * VOCAB_CHUNK, chunk - j->first,
                      (const float *)a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
-                     VOCAB_CHUNK);
+                     VOCAB_CHUNK, a->adapter, j->row + first);
         logits = tile;
     }
     for (int64_t r = 0; r < rows; r++) {

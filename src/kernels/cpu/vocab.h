@@ -28,9 +28,13 @@ static inline int vocab_width(int64_t vocab, int64_t chunk)
     return (int)ARES_MIN(VOCAB_CHUNK, vocab - chunk * VOCAB_CHUNK);
 }
 
-/* z[r][..] = the logits x Wt of one chunk, before any temperature. */
+/*
+ * z[r][..] = the logits x Wt of one chunk, before any temperature. adapter: NULL: none; row: of its
+ * u, the first of these rows
+ */
 static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chunk, const float *x,
-                                int64_t ldx, int64_t rows, float *z, int64_t ldz)
+                                int64_t ldx, int64_t rows, float *z, int64_t ldz,
+                                const ares_head_adapter *adapter, int64_t row)
 {
     int64_t step = rows <= 14 ? w->k : VOCAB_K, bytes = (int64_t)ares_dtype_bytes(w->dtype);
     product_args p = { .rows = rows,
@@ -52,6 +56,17 @@ static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chu
         p.from = k ? z : NULL;
         ARES_K(product)(&p);
     }
+    if (!adapter) return;
+    const ares_matrix *b = adapter->b;
+    p.k = p.x_row = b->k;
+    p.x = (const float *)adapter->u + row * b->k;
+    p.w = (const char *)b->data + chunk * VOCAB_CHUNK * b->k * (int64_t)ares_dtype_bytes(b->dtype);
+    p.w_panel = (int64_t)b->k * 32;
+    p.bf16 = b->dtype == ARES_BF16;
+    p.from = NULL;
+    p.residual = z;
+    p.residual_row = ldz;
+    ARES_K(product)(&p);
 }
 
 static inline v16 vocab_load(const float *z, int n, v16 scale) /* lanes from n on are -infinity */

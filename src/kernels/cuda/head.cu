@@ -217,6 +217,11 @@ static void make_logits(cuda_context *c, const ares_head_args *a, ares_dtype act
     ares_matrix w = vocab_part(a->w, a->vocab);
     cuda_product(c, act_row(a->x, act, k->row, a->ldx), a->ldx, &w, k->rows, k->logits, a->vocab,
                  false);
+    if (const ares_head_adapter *l = a->adapter) {
+        ares_matrix b = vocab_part(l->b, a->vocab);
+        cuda_product(c, act_row(l->u, act, k->row, b.k), b.k, &b, k->rows, k->logits, a->vocab,
+                     true);
+    }
     if (!k->ref) return;
     w = vocab_part(a->ref_w, a->vocab);
     cuda_product(c, act_row(a->ref_x, act, k->row, a->ld_ref), a->ld_ref, &w, k->rows, k->ref,
@@ -250,7 +255,7 @@ static void make_derivatives(cuda_context *c, const ares_head_args *a, const hea
         cuda_launch(c, "head: derivatives", differentiate<T>, grid, VOCAB_THREADS, 0, k->logits,
                     a->vocab, a->inv_temperature, r, to);
 }
-/* dx and dw from the chunk's logits. */
+/* dx and dw from the chunk's logits, and those of an adapter. */
 static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k,
                      const head_rows &r)
 {
@@ -269,6 +274,16 @@ static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, c
     l.x = act_row(a->x, act, k->row, a->ldx);
     l.ldx = a->ldx;
     l.dw = a->dw ? &dw : NULL;
+    cuda_linear_backward(d, &l);
+    const ares_head_adapter *n = a->adapter;
+    if (!n) return;
+    w = vocab_part(n->b, a->vocab);
+    dw = vocab_part(n->db, a->vocab);
+    l.dx = (void *)act_row(n->du, act, k->row, w.k);
+    l.scale = n->scale;
+    l.x = act_row(n->u, act, k->row, w.k);
+    l.lddx = l.ldx = w.k;
+    l.dw = &dw;
     cuda_linear_backward(d, &l);
 }
 

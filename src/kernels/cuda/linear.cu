@@ -37,8 +37,8 @@ template <typename F> static void each_piece(cuda_context *c, const ares_matrix 
 }
 
 /*
- * Column-major, as cuBLAS has it: y [rows x columns] = op_a(a) op_b(b) + beta y, steps summed. a
- * and b are activations, y is one too or f32.
+ * Column-major, as cuBLAS has it: y [rows x columns] = alpha op_a(a) op_b(b) + beta y, steps
+ * summed. a and b are activations, y is one too or f32.
  */
 typedef struct gemm_args {
     cublasOperation_t op_a, op_b;
@@ -47,7 +47,7 @@ typedef struct gemm_args {
     int64_t lda;
     const void *b;
     int64_t ldb;
-    float beta;
+    float alpha, beta;
     void *y;
     int64_t ldy;
     ares_dtype of_y;
@@ -61,13 +61,12 @@ static cudaDataType type_of(ares_dtype t)
 static void gemm(cuda_context *c, const gemm_args &g)
 {
     /* every product sums in f32; cuBLAS chooses its algorithm by the shapes alone */
-    const float one = 1.0f;
     cudaDataType in = type_of(c->act);
     if (c->failed) return;
     c->last = "linear: product";
     cuda_check_blas(c,
-                    cublasGemmEx(c->blas, g.op_a, g.op_b, g.rows, g.columns, g.steps, &one, g.a, in,
-                                 (int)g.lda, g.b, in, (int)g.ldb, &g.beta, g.y, type_of(g.of_y),
+                    cublasGemmEx(c->blas, g.op_a, g.op_b, g.rows, g.columns, g.steps, &g.alpha, g.a,
+                                 in, (int)g.lda, g.b, in, (int)g.ldb, &g.beta, g.y, type_of(g.of_y),
                                  (int)g.ldy, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                     c->last);
 }
@@ -78,9 +77,15 @@ static void *at(const void *x, ares_dtype t, int64_t n)
     return (char *)x + n * (int64_t)ares_dtype_bytes(t);
 }
 
-/* y [m][w->n] = x Wt, plus y where accumulate. Row-major y is cuBLAS's column-major W x^T. */
+/* The factor of a product: `scale`, where 0 is none. */
+static float factor(float scale)
+{
+    return scale != 0.0f ? scale : 1.0f;
+}
+
+/* y [m][w->n] = alpha x Wt, plus y where accumulate. Row-major y is column-major W x^T. */
 static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
-                    void *y, ares_dtype of_y, int64_t ldy, bool accumulate)
+                    float alpha, void *y, ares_dtype of_y, int64_t ldy, bool accumulate)
 {
     each_piece(c, w, [&](const void *rows, int64_t first, int32_t n) {
         gemm(c, { .op_a = CUBLAS_OP_T,
@@ -92,6 +97,7 @@ static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matr
                   .lda = w->k,
                   .b = x,
                   .ldb = ldx,
+                  .alpha = alpha,
                   .beta = accumulate ? 1.0f : 0.0f,
                   .y = at(y, of_y, first),
                   .ldy = ldy,
@@ -102,7 +108,7 @@ static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matr
 void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
                   float *y, int64_t ldy, bool accumulate)
 {
-    product(c, x, ldx, w, m, y, ARES_F32, ldy, accumulate);
+    product(c, x, ldx, w, m, 1.0f, y, ARES_F32, ldy, accumulate);
 }
 
 /* y = bias + residual, either of which may be NULL; the product adds to it. */
@@ -130,7 +136,8 @@ static bool goes_on(const cuda_context *c, const ares_linear_args *a, const ares
 {
     const ares_matrix *v = a->w, *w = b->w;
     return b->m == a->m && b->x == a->x && b->ldx == a->ldx && b->ldy == a->ldy && w->k == v->k &&
-           w->dtype == v->dtype && follows(w->data, v->data, (int64_t)v->n * v->k, v->dtype) &&
+           b->scale == a->scale && w->dtype == v->dtype &&
+           follows(w->data, v->data, (int64_t)v->n * v->k, v->dtype) &&
            follows(b->y, a->y, v->n, c->act) && !a->residual && !b->residual &&
            (a->bias ? follows(b->bias, a->bias, v->n, c->act) : !b->bias);
 }
@@ -151,7 +158,7 @@ void cuda_linear(ares_device *d, const ares_linear_args *args, int count)
             cuda_launch(c, "linear: bias and residual", CUDA_BY_TYPE(c, begin_rows),
                         cuda_blocks((int64_t)a->m * w.n), CUDA_THREADS, 0, a->m, w.n, a->bias,
                         a->residual, a->ldr, a->y, a->ldy);
-        product(c, a->x, a->ldx, &w, a->m, a->y, c->act, a->ldy, begun);
+        product(c, a->x, a->ldx, &w, a->m, factor(a->scale), a->y, c->act, a->ldy, begun);
     }
 }
 
@@ -173,6 +180,7 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
 {
     cuda_context *c = cuda_enter(d);
     if (a->m == 0) return;
+    ARES_ASSERT(a->scale == 0.0f || !a->accumulate); /* it would have to scale the old dx, too */
     if (a->dx)
         each_piece(c, a->w, [&](const void *rows, int64_t first, int32_t n) {
             gemm(c, { .op_a = CUBLAS_OP_N,
@@ -184,6 +192,7 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                       .lda = a->w->k,
                       .b = at(a->dy, c->act, first),
                       .ldb = a->lddy,
+                      .alpha = factor(a->scale),
                       /* pieces of the weight after the first one add to dx */
                       .beta = a->accumulate || first > 0 ? 1.0f : 0.0f,
                       .y = a->dx,
@@ -201,6 +210,7 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                   .lda = a->ldx,
                   .b = a->dy,
                   .ldb = a->lddy,
+                  .alpha = 1.0f,
                   .beta = 1.0f,
                   .y = a->dw->data,
                   .ldy = a->dw->k,

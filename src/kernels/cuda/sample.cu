@@ -534,6 +534,12 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
             const char *x =
                 (const char *)a->x + row * a->ldx * (int64_t)ares_dtype_bytes(d->k->act);
             cuda_product(c, x, a->ldx, &part, n, own, a->vocab, false);
+            if (const ares_head_adapter *l = a->adapter) {
+                part = vocab_part(l->b, a->vocab);
+                x = (const char *)l->u +
+                    (int64_t)row * part.k * (int64_t)ares_dtype_bytes(d->k->act);
+                cuda_product(c, x, part.k, &part, n, own, a->vocab, true);
+            }
         }
         unsigned blocks = (unsigned)(n * w.chunks);
         cuda_launch(c, "sample", sample_chunks, blocks, VOCAB_THREADS, 0, *a, logits, row, w);

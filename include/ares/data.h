@@ -485,6 +485,9 @@ typedef struct ares_packed {
     /* [n_out] rows whose hidden states the head reads; a row may be named more than once */
     int32_t n_out;
     const int32_t *out_rows;
+    /* adapters by runs of rows, in order (ares/model.h); n_adapted 0: no row has any */
+    const struct ares_adapted *adapted;
+    int32_t n_adapted;
 } ares_packed;
 
 typedef struct ares_micro_batch {

@@ -33,6 +33,8 @@ int64_t ares_safetensors_count(const ares_safetensors *s);
 const ares_tensor_info *ares_safetensors_at(const ares_safetensors *s, int64_t i);
 /* NULL when absent */
 const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const char *name);
+/* A text of the (first) file's metadata; NULL when absent. */
+const char *ares_safetensors_note(const ares_safetensors *s, const char *key);
 
 /*
  * Streaming writer: declare all tensors, then write their bytes in the declared order, in pieces of
@@ -42,6 +44,8 @@ typedef struct ares_safetensors_writer ares_safetensors_writer;
 int ares_safetensors_create(const char *path, ares_safetensors_writer **out);
 void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype,
                               int rank, const int64_t *shape);
+/* Adds a text to the file's metadata, before the first byte is written. */
+void ares_safetensors_add_note(ares_safetensors_writer *w, const char *key, const char *text);
 int ares_safetensors_write(ares_safetensors_writer *w, const void *data, size_t bytes);
 int ares_safetensors_finish(ares_safetensors_writer *w); /* frees w, also on failure */
 /*

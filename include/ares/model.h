@@ -210,6 +210,8 @@ int64_t ares_region_chunks(const ares_region *r); /* of ARES_SUM_CHUNK elements 
 
 typedef struct ares_linear {
     ares_param *w, *bias; /* bias may be NULL */
+    /* of a block's layers: 7 i + 0 .. 6 for q, k, v, o, gate, up, down of block i (ares_adapter) */
+    int32_t number;
 } ares_linear;
 
 typedef struct ares_model_layer {
@@ -477,6 +479,68 @@ int ares_params_optimizer_save(const ares_params *ps, const char *path, const ar
                                uint64_t *sum);
 int ares_params_optimizer_load(ares_params *ps, const char *path);
 
+/* ---------------- adapters beside a frozen model (lora.c; docs/adapters.md)
+ * LoRA (Hu et al., arXiv 2106.09685): y = x Wt + bias, then y += (scale (x At)) Bt. Several
+ * adapters live on one model at once; a pass names its adapter by rows (ares_adapted). Rows without
+ * one have the bits of the model alone, and so have those of an adapter whose B is 0.
+ */
+typedef struct ares_adapter_module {
+    ares_param *a, *b; /* [rank][in], [out][rank]; NULL: the layer has no adapter */
+    int32_t rank;
+    float scale;
+    double alpha;
+} ares_adapter_module;
+typedef struct ares_adapter {
+    ares_params params; /* A and B of all modules in one region; a critic's head in others */
+    /* [7 blocks + 1] by ares_linear.number; the last is the vocabulary head's */
+    ares_adapter_module *module;
+    int32_t n_modules;
+    int32_t rank;   /* the largest of all modules */
+    int32_t lowest; /* the first block that has a module; the number of blocks: the head alone */
+    /* of a critic: [1][hidden] and [1], trained in full; otherwise NULL */
+    ares_param *value, *value_bias;
+    /* which numbers these are: `id` is never used again in a process (0 is the model itself), and
+     * `version` counts the changes */
+    uint64_t id, version;
+    struct lora_config *config; /* private: as adapter_config.json says it */
+    ares_arena arena;
+} ares_adapter;
+/* Rows of a pass up to `end` (at most all), after those of the run before. */
+typedef struct ares_adapted {
+    const ares_adapter *adapter; /* NULL: none */
+    int32_t end;
+} ares_adapted;
+
+typedef struct ares_adapter_options {
+    const ares_lora_options *lora;
+    uint64_t seed;                 /* where lora.seed is null */
+    bool trainable;                /* gradients are computed */
+    bool value_head;               /* a critic's */
+    uint64_t value_seed;           /* as ares_model_options.value_seed */
+    const ares_model_share *share; /* of gradients and states; NULL: this process alone */
+} ares_adapter_options;
+/*
+ * A new adapter for the model, or that of lora.adapter_path: B is 0, A is drawn by (seed, the
+ * module's name), so that a number depends neither on other modules nor on the rank. base_dir: the
+ * model's directory, with which stored heads are compared.
+ */
+int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapter_options *opt,
+                     ares_adapter **out);
+/* The adapter at `path` as it is, for passes without a backward. */
+int ares_adapter_load(const ares_model *m, const char *base_dir, const char *path,
+                      ares_adapter **out);
+/* A copy of its numbers at this moment, without gradients. */
+int ares_adapter_copy(const ares_adapter *from, ares_adapter **out);
+void ares_adapter_free(ares_adapter *a);
+/*
+ * Writes adapter_config.json and adapter_model.safetensors as PEFT does, f32; *sum as
+ * ares_model_save. A collective of by's ranks.
+ */
+int ares_adapter_save(const ares_adapter *a, const char *base_dir, const char *dir,
+                      const ares_writers *by, uint64_t *sum);
+/* sqrt of the sum over modules of |scale B A|^2, the Frobenius norm of what it adds to weights. */
+int ares_adapter_norm(const ares_adapter *a, double *norm);
+
 /* ---------------- the forward pass over packed tokens (forward.c, block.c) */
 /* Buffers of passes, kept from pass to pass; they grow to the largest. */
 typedef struct ares_workspace ares_workspace;
@@ -484,6 +548,8 @@ typedef struct ares_workspace ares_workspace;
 typedef enum { ARES_KEEP_NOTHING, ARES_KEEP_INPUTS, ARES_KEEP_ALL } ares_keep;
 int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out);
 void ares_workspace_free(ares_workspace *w);
+/* Passes to come may name adapters of up to this rank. */
+void ares_workspace_adapt(ares_workspace *w, int32_t rank);
 /*
  * Memory for a round of n micro-batches, each of so many rows and outputs; a pass takes it itself
  * where it is missing. keep: for a backward
@@ -534,6 +600,16 @@ const ares_matrix *ares_model_head(const ares_model *m);
 const ares_matrix *ares_model_head_grad(const ares_model *m);
 /* How the rows of that weight are cut where the model is a slice. */
 ares_vocab_parts ares_model_head_parts(const ares_model *m);
+/*
+ * What an adapter adds to the head over `rows` rows of what a forward in w has given as hidden, in
+ * w's memory; false: it has no part in the head. Until w's next forward.
+ */
+bool ares_model_adapt_head(ares_workspace *w, const ares_adapter *a, const void *hidden,
+                           int32_t rows, ares_head_adapter *out);
+/* After the head's backward: adds the adapter's part to d_hidden, and its gradient of A. */
+void ares_model_adapt_head_backward(ares_workspace *w, const ares_adapter *a,
+                                    const ares_head_adapter *h, const void *hidden, int32_t rows,
+                                    void *d_hidden);
 /*
  * Fails unless every id lies in [0, vocab), and every id that stands for an image or a video lies
  * in one of the places of row_media (NULL: the sequence is text).

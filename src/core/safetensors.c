@@ -31,7 +31,8 @@ struct ares_safetensors {
     int n_maps;
     ares_tensor_info *tensors; /* [count] of all files, with pointers into the mappings */
     int64_t count, cap;
-    ares_map *by_name; /* name -> place in `tensors` */
+    ares_map *by_name;      /* name -> place in `tensors` */
+    const ares_json *notes; /* the first file's metadata; NULL: none */
 };
 
 /* The types of the format. is_float: weights of a model, which are read as the type `dtype`. */
@@ -218,10 +219,19 @@ static int map_file(ares_safetensors *s, const char *path)
     uint64_t data_bytes = bytes - 8 - header;
     int64_t first = s->count; /* tensors of files before this one */
     for (int64_t i = 0; i < root->count; i++) {
-        if (ares_view_is(root->members[i].key, "__metadata__")) continue; /* texts, no tensor */
+        if (ares_view_is(root->members[i].key, "__metadata__")) { /* texts, no tensor */
+            if (!s->notes) s->notes = root->members[i].value;
+            continue;
+        }
         ARES_TRY(read_entry(s, path, &root->members[i], data, data_bytes));
     }
     return check_layout(s, path, first, data, data_bytes);
+}
+
+const char *ares_safetensors_note(const ares_safetensors *s, const char *key)
+{
+    const ares_json *x = s->notes ? ares_json_get(s->notes, key) : NULL;
+    return x && x->type == ARES_JSON_STRING ? x->text.data : NULL;
 }
 
 /*
@@ -384,7 +394,7 @@ struct ares_safetensors_writer {
     int fd, rc; /* rc: the first failure */
     /* shared: several ranks write the file; lead: this one sets its size and header */
     bool shared, lead;
-    ares_str entries; /* of the header, without its braces */
+    ares_str entries, notes; /* of the header and of its metadata, without their braces */
     /* bytes of data declared, and written; bytes of the header, 0 until it is made */
     uint64_t bytes, written, header;
     declared *tensors;
@@ -455,6 +465,12 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     w->bytes += bytes;
 }
 
+void ares_safetensors_add_note(ares_safetensors_writer *w, const char *key, const char *text)
+{
+    ARES_ASSERT(w->header == 0);
+    ares_json_write_string(ares_json_key(&w->notes, key), ares_view_of(text));
+}
+
 /* Writes what the buffer holds; the first failure is kept in rc. */
 static int flush(ares_safetensors_writer *w)
 {
@@ -490,6 +506,7 @@ static int put_header(ares_safetensors_writer *w)
     /* texts about the file */
     ares_json_begin(ares_json_key(&h, "__metadata__"), '{');
     ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt")); /* transformers asks */
+    ares_json_splice(&h, ares_str_view(&w->notes));
     ares_json_end(&h, '}');
     ares_json_splice(&h, ares_str_view(&w->entries));
     ares_json_end(&h, '}');
@@ -551,6 +568,7 @@ int ares_safetensors_finish(ares_safetensors_writer *w)
         w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
     int rc = w->rc;
     ares_str_fini(&w->entries);
+    ares_str_fini(&w->notes);
     ares_map_free(w->by_name);
     ares_free(w->tensors);
     ares_free(w->buffer);

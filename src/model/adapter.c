@@ -31,9 +31,9 @@ static void add_candidate(candidates *c, int32_t out, int32_t in, const char *fo
     char name[128];
     (void)snprintf(name, sizeof name, format, block);
     ARES_ASSERT(c->n < c->cap);
-    c->list[c->n] = (lora_module){ .name = ares_arena_copy(c->arena, name, strlen(name)),
-                                   .in = in,
-                                   .out = out };
+    c->list[c->n] = (lora_module){
+        .name = ares_arena_copy(c->arena, name, strlen(name)), .number = c->n, .in = in, .out = out
+    };
     c->n++;
 }
 
@@ -423,9 +423,41 @@ int lora_select(const ares_model_config *base, bool tower, const ares_json *conf
     return out->n ? ARES_OK : refuse_nothing(&s, target);
 }
 
-/* ---------------- a PEFT directory */
+/* A member of the object under construction. */
+static void set(ares_json_member *m, const char *key, const ares_json *value)
+{
+    *m = (ares_json_member){ .key = ares_view_of(key), .value = value };
+}
 
-#define PREFIX "base_model.model."
+static const ares_json *number_json(ares_arena *arena, double x, bool whole)
+{
+    ares_json *j = ares_arena_calloc(arena, 1, sizeof *j);
+    j->type = whole ? ARES_JSON_INT : ARES_JSON_FLOAT;
+    j->number = x;
+    j->integer = whole ? (int64_t)x : 0;
+    return j;
+}
+
+const ares_json *lora_peft_config(const ares_lora_options *o, ares_arena *arena)
+{
+    ares_json *root = ares_arena_calloc(arena, 1, sizeof *root),
+              *rslora = ares_arena_calloc(arena, 1, sizeof *rslora);
+    ares_json_member *m = ares_arena_calloc(arena, 9, sizeof *m);
+    *rslora = (ares_json){ .type = ARES_JSON_BOOL, .boolean = o->use_rslora };
+    set(&m[0], "r", number_json(arena, (double)o->rank, true));
+    set(&m[1], "lora_alpha", number_json(arena, o->alpha, false));
+    set(&m[2], "use_rslora", rslora);
+    set(&m[3], "target_modules", o->target_modules);
+    set(&m[4], "exclude_modules", o->exclude_modules);
+    set(&m[5], "rank_pattern", o->rank_pattern);
+    set(&m[6], "alpha_pattern", o->alpha_pattern);
+    set(&m[7], "layers_to_transform", o->layers_to_transform);
+    set(&m[8], "layers_pattern", o->layers_pattern);
+    *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = 9, .members = m };
+    return root;
+}
+
+/* ---------------- a PEFT directory */
 
 /* Writes the directory that has adapter_config.json: path, its adapter/, a run's last one. */
 static int find_adapter(const char *path, ares_str *dir)
@@ -666,12 +698,12 @@ static int take_other(const peft_reading *r, const ares_tensor_info *t)
         if (strstr(t->name, known[i].part))
             return ares_fail(ARES_EUNSUPPORTED, "%s: tensor '%s' is %s, which is not offered",
                              r->file, t->name, known[i].what);
-    if (strncmp(t->name, PREFIX, sizeof PREFIX - 1) != 0)
+    if (strncmp(t->name, LORA_PREFIX, sizeof LORA_PREFIX - 1) != 0)
         return ares_fail(ARES_EFORMAT,
-                         "%s: tensor '%s' does not begin with " PREFIX
+                         "%s: tensor '%s' does not begin with " LORA_PREFIX
                          ", as those of an adapter do",
                          r->file, t->name);
-    const char *rest = t->name + sizeof PREFIX - 1, *end;
+    const char *rest = t->name + sizeof LORA_PREFIX - 1, *end;
     bool weight = r->critic && strcmp(rest, "score.weight") == 0;
     if (weight) return take_matrix(r, t, 1, r->base->hidden, false, &r->out->score);
     if (r->critic && strcmp(rest, "score.bias") == 0 && t->count == 1)
@@ -693,14 +725,15 @@ static const char *side_of(const peft_reading *r, const char *name, bool *b)
     static const char *const ends[2][2] = { { ".lora_A.weight", ".lora_A.default.weight" },
                                             { ".lora_B.weight", ".lora_B.default.weight" } };
     size_t n = strlen(name);
-    if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0) return NULL;
+    if (strncmp(name, LORA_PREFIX, sizeof LORA_PREFIX - 1) != 0) return NULL;
     for (int side = 0; side < 2; side++)
         for (int form = 0; form < 2; form++) {
             size_t m = strlen(ends[side][form]);
-            if (n <= m + sizeof PREFIX - 1 || strcmp(name + n - m, ends[side][form]) != 0) continue;
+            if (n <= m + sizeof LORA_PREFIX - 1 || strcmp(name + n - m, ends[side][form]) != 0)
+                continue;
             *b = side;
-            return module_in(r->base, name + sizeof PREFIX - 1, n - m - (sizeof PREFIX - 1),
-                             r->arena);
+            return module_in(r->base, name + sizeof LORA_PREFIX - 1,
+                             n - m - (sizeof LORA_PREFIX - 1), r->arena);
         }
     return NULL;
 }
@@ -735,7 +768,8 @@ static int take_tensors(const peft_reading *r, const ares_safetensors *s)
     for (int32_t i = 0; i < lora->n && rc == ARES_OK; i++)
         if (!r->out->a[i] || !r->out->b[i])
             rc = ares_fail(ARES_EFORMAT,
-                           "%s: no tensor '" PREFIX "%s.lora_%c.weight', which adapter_config.json "
+                           "%s: no tensor '" LORA_PREFIX
+                           "%s.lora_%c.weight', which adapter_config.json "
                            "selects",
                            r->file, lora->modules[i].name, r->out->a[i] ? 'B' : 'A');
     ares_map_free(numbers);
@@ -772,7 +806,7 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
         out->b = ares_arena_calloc(arena, n, sizeof *out->b);
         rc = take_tensors(&r, s);
         if (rc == ARES_OK && critic && (!out->score || !out->score_bias))
-            rc = ares_fail(ARES_EFORMAT, "%s: no tensor '" PREFIX "score.weight' and its bias",
+            rc = ares_fail(ARES_EFORMAT, "%s: no tensor '" LORA_PREFIX "score.weight' and its bias",
                            r.file);
     }
     if (s) ares_safetensors_close(s);

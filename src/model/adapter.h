@@ -11,8 +11,12 @@
 
 #include "internal.h"
 
+#define LORA_PREFIX "base_model.model." /* of names of tensors */
+enum { LORA_OF_BLOCK = 7 };             /* layers of a block */
+
 typedef struct lora_module {
     const char *name; /* transformers' name of the layer, whatever the base's files call it */
+    int32_t number;   /* among the candidates: ares_linear.number; after the blocks the head */
     int32_t in, out, rank;
     double alpha;
     float scale;
@@ -40,6 +44,9 @@ typedef struct lora_config {
  */
 int lora_select(const ares_model_config *base, bool tower, const ares_json *config,
                 const char *where, ares_arena *arena, lora_config *out);
+
+/* Options as the keys of an adapter_config.json. In the arena. */
+const ares_json *lora_peft_config(const ares_lora_options *o, ares_arena *arena);
 
 /* An adapter's directory, read: numbers widened to f32, in host memory. */
 typedef struct peft_adapter {

@@ -30,6 +30,8 @@ struct ares_workspace {
     block_scratch scratch;
     void *out, *hidden, *d_out;
     float *out_rstd;
+    int32_t rank;                 /* of the largest adapter that passes may name; 0: none */
+    void *head_u, *head_du;       /* [n_out][rank], of an adapted head */
     ares_held pass, stream, tail; /* by rows of a micro-batch, by rows and by n_out of a round */
     void *inputs;                 /* what a pass reads, on any device but the CPU */
     size_t inputs_bytes, inputs_used;
@@ -69,6 +71,14 @@ void ares_workspace_free(ares_workspace *w)
     ares_free(w);
 }
 
+void ares_workspace_adapt(ares_workspace *w, int32_t rank)
+{
+    if (rank <= w->rank) return;
+    w->rank = rank;
+    /* what is there is too small: the next pass takes its buffers anew */
+    if (ares_workspace_bytes(w)) w->rows = w->n_out = 0;
+}
+
 size_t ares_workspace_bytes(const ares_workspace *w)
 {
     return w->pass.bytes + w->stream.bytes + w->tail.bytes;
@@ -103,6 +113,8 @@ static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
     for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, &w->saved[i]);
     t->h = carve(&v, rows, c->hidden);
     t->act = carve(&v, rows, c->intermediate);
+    t->rank = w->rank;
+    t->u = w->rank ? carve(&v, 3 * rows, w->rank) : NULL;
     if (w->model->tp) {
         const ares_model_layer *l = &w->model->layer[0];
         t->all = carve(&v, rows, ARES_MAX(l->o.w->weight.k, l->down.w->weight.k));
@@ -115,6 +127,7 @@ static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
     t->d_qk = c->qk_norm ? t->d_gate_up : NULL; /* it is free when attention's backward begins */
     t->d_attn = carve(&v, rows, q);
     t->d_qkv = carve(&v, rows, qkv);
+    t->du = w->rank ? carve(&v, rows, w->rank) : NULL;
     return v.at;
 }
 
@@ -133,7 +146,10 @@ static size_t carve_tail(ares_workspace *w, char *base, int64_t n_out)
     w->out = carve(&v, n_out, hidden);
     w->hidden = carve(&v, n_out, hidden);
     w->out_rstd = carve_floats(&v, n_out, 1);
-    if (w->keep != ARES_KEEP_NOTHING) w->d_out = carve(&v, n_out, hidden);
+    w->head_u = w->rank ? carve(&v, n_out, w->rank) : NULL;
+    if (w->keep == ARES_KEEP_NOTHING) return v.at;
+    w->d_out = carve(&v, n_out, hidden);
+    w->head_du = w->rank ? carve(&v, n_out, w->rank) : NULL;
     return v.at;
 }
 
@@ -203,8 +219,12 @@ static int reserve(ares_workspace *w, const ares_packed *p, int n, bool keep)
     }
     w->n_micro = n;
     for (int i = 0; i < n; i++) {
-        w->micro[i] =
-            (micro){ .pass.rows = p[i].rows, .n_out = p[i].n_out, .row = rows, .out_row = n_out };
+        w->micro[i] = (micro){
+            .pass = { .rows = p[i].rows, .adapted = p[i].adapted, .n_adapted = p[i].n_adapted },
+            .n_out = p[i].n_out,
+            .row = rows,
+            .out_row = n_out
+        };
         most = ARES_MAX(most, p[i].rows);
         rows += aligned_rows(p[i].rows);
         n_out += aligned_rows(p[i].n_out);
@@ -489,7 +509,9 @@ int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, co
     ARES_ASSERT(w->model == m && p->rows > 0 && p->cache);
     ARES_TRY(reserve(w, p, 1, w->keep != ARES_KEEP_NOTHING));
     micro *u = w->micro;
-    u->pass = (block_pass){ .rows = p->rows, .seg = p->seg, .cos_sin = cos_sin, .slots = p->slots };
+    u->pass.seg = p->seg;
+    u->pass.cos_sin = cos_sin;
+    u->pass.slots = p->slots;
     u->ids = p->ids;
     u->out = p->out_rows;
     u->features = p->features;
@@ -518,6 +540,18 @@ static void tail_backward(ares_workspace *w, const micro *u, const void *d_hidde
     k->embedding_backward(d, &last, u->out, u->n_out, d_out, width);
 }
 
+/* The lowest block with anything to train: below it no derivative is wanted. */
+static int32_t lowest_trained(const ares_workspace *w)
+{
+    int32_t lowest = w->model->cfg.layers;
+    if (w->model->params.trainable) return 0;
+    for (int j = 0; j < w->n_micro; j++)
+        for (int32_t i = 0; i < w->micro[j].pass.n_adapted; i++)
+            if (w->micro[j].pass.adapted[i].adapter)
+                lowest = ARES_MIN(lowest, w->micro[j].pass.adapted[i].adapter->lowest);
+    return lowest;
+}
+
 int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
                               const void *const *d_hidden)
 {
@@ -528,7 +562,8 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     /* what one micro-batch has left for its backward is the next one's after it */
     bool again = w->keep == ARES_KEEP_INPUTS || n > 1;
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n);
-    ARES_ASSERT(ares_phase_holds(d, &m->params.of_training)); /* since ares_params_zero_grad */
+    /* since ares_params_zero_grad; a frozen model has adapters that train */
+    ARES_ASSERT(!m->params.trainable || ares_phase_holds(d, &m->params.of_training));
     if (layers) region_prefetch(&m->params, region_of(m, layers - 1));
     ares_region_grad(&m->params, head); /* where no micro-batch has reached the head, too */
     if (head != m->embed->region) gradients_leave(&m->params, head);
@@ -537,10 +572,11 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
         ARES_ASSERT(u->pass.rows == p[j].rows && !p[j].cache);
         tail_backward(w, u, d_hidden[j], stream(w, layers, u));
     }
-    for (int32_t i = layers - 1; i >= 0; i--) {
+    int32_t lowest = lowest_trained(w);
+    for (int32_t i = layers - 1; i >= lowest; i--) {
         ares_region_load(&m->params, region_of(m, i));
         ares_region_grad(&m->params, region_of(m, i));
-        if (i > 0) region_prefetch(&m->params, region_of(m, i - 1));
+        if (i > lowest) region_prefetch(&m->params, region_of(m, i - 1));
         for (int j = 0; j < n; j++) {
             const micro *u = &w->micro[j];
             const block_saved *s = saved_of(w, i, u);
@@ -552,6 +588,8 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
         ares_region_unload(&m->params, region_of(m, i));
         gradients_leave(&m->params, region_of(m, i));
     }
+    if (!m->params.trainable)
+        return m->params.share.how == ARES_SHARE_ALL ? ares_params_sync(&m->params) : k->sync(d);
     gradients_begin_look_up(&m->params);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
@@ -569,4 +607,58 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     }
     gradients_end_look_up(&m->params);
     return m->params.share.how == ARES_SHARE_ALL ? ares_params_sync(&m->params) : k->sync(d);
+}
+
+/* The vocabulary head's part of an adapter; NULL: it has none. */
+static const ares_adapter_module *of_head(const ares_adapter *a)
+{
+    const ares_adapter_module *x = a ? &a->module[a->n_modules - 1] : NULL;
+    return x && x->a ? x : NULL;
+}
+
+bool ares_model_adapt_head(ares_workspace *w, const ares_adapter *a, const void *hidden,
+                           int32_t rows, ares_head_adapter *out)
+{
+    const ares_adapter_module *x = of_head(a);
+    ares_device *d = w->model->device;
+    if (!x) return false;
+    /* the rows among those of the round */
+    int64_t row = ((const char *)hidden - (const char *)w->hidden) / (int64_t)row_bytes(w);
+    void *u = acts_at(d, w->head_u, row * w->rank);
+    ares_linear_args down = { .m = rows,
+                              .x = hidden,
+                              .ldx = w->model->cfg.hidden,
+                              .w = &x->a->weight,
+                              .y = u,
+                              .ldy = x->rank,
+                              .scale = x->scale };
+    if (rows) d->k->linear(d, &down, 1);
+    *out = (ares_head_adapter){
+        .b = &x->b->weight,
+        .u = u,
+        .scale = x->scale,
+        .du = w->head_du ? acts_at(d, w->head_du, row * w->rank) : NULL,
+        .db = &x->b->grad,
+    };
+    return true;
+}
+
+void ares_model_adapt_head_backward(ares_workspace *w, const ares_adapter *a,
+                                    const ares_head_adapter *h, const void *hidden, int32_t rows,
+                                    void *d_hidden)
+{
+    const ares_adapter_module *x = of_head(a);
+    int32_t width = w->model->cfg.hidden;
+    ares_device *d = w->model->device;
+    ares_linear_backward_args b = { .m = rows,
+                                    .dy = h->du,
+                                    .lddy = x->rank,
+                                    .w = &x->a->weight,
+                                    .dx = d_hidden,
+                                    .lddx = width,
+                                    .accumulate = true,
+                                    .x = hidden,
+                                    .ldx = width,
+                                    .dw = &x->a->grad };
+    d->k->linear_backward(d, &b);
 }

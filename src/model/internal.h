@@ -39,6 +39,9 @@ typedef struct block_scratch {
     void *all, *part;
     void *d_h, *d_act, *d_gate_up, *d_attn, *d_qkv;
     void *d_qk; /* Qwen 3 only: of q and k after their norm, in rows as long as d_qkv's */
+    /* of adapters: u of three layers one after the other, [3][rows][rank], and du [rows][rank] */
+    void *u, *du;
+    int32_t rank; /* the largest of all adapters */
 } block_scratch;
 
 /* The tokens of one pass: arrays in device memory. */
@@ -47,7 +50,9 @@ typedef struct block_pass {
     ares_segments seg;
     const float *cos_sin; /* [rows][head_dim] */
     const int32_t *slots;
-    void *cache; /* this layer's; NULL: packed */
+    void *cache;                 /* this layer's; NULL: packed */
+    const ares_adapted *adapted; /* [n_adapted] */
+    int32_t n_adapted;
 } block_pass;
 
 /* x_out = the residual stream after the layer; it may be s->x_in. */
@@ -240,6 +245,14 @@ void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t l
  * device to rows [n][k] of the given type in host memory.
  */
 int model_get(const ares_params *ps, const ares_matrix *from, void *rows, ares_dtype dtype);
+
+/* The reverse: rows in host memory -> the parameter's tensor. */
+int model_put(const ares_params *ps, const ares_matrix *to, const void *rows, ares_dtype dtype);
+/* The weight [hidden] of a critic's new head, as transformers draws it. */
+void model_draw_value_head(uint64_t seed, int32_t hidden, float *out);
+/* All weights as one file, with a note in its metadata. *sum (may be NULL): as ares_model_save. */
+int params_save(const ares_params *ps, const char *path, const ares_writers *by, const char *note,
+                const char *text, uint64_t *sum);
 
 /* ---------------- vision/tower.c: passes over one picture or video (docs/vision.md#tower) */
 

@@ -70,6 +70,8 @@ static void list_block(const listing *l, int i)
     y->gate = add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.gate_proj");
     y->up = param_beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
     y->down = add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
+    ares_linear *const all[] = { &y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down };
+    for (int j = 0; j < ARES_COUNT(all); j++) all[j]->number = i * ARES_COUNT(all) + j;
 }
 /* All parameters under Hugging Face's names, in the order in which a forward reads them. */
 static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, bool train_tower)

@@ -405,7 +405,7 @@ void ares_params_end_round(ares_params *ps)
 
 void gradients_leave(ares_params *ps, int region)
 {
-    if (in_parts(ps)) leave(ps, region);
+    if (in_parts(ps) && ps->trainable) leave(ps, region);
 }
 
 void gradients_begin_look_up(ares_params *ps)
@@ -495,6 +495,7 @@ bool ares_states_next(ares_params *ps, int region, ares_states *s)
     const ares_region *r = &ps->regions[region];
     struct ares_windows *w = ps->windows;
     int64_t first = s->first + s->n;
+    if (!r->own) return false; /* an adapter has no norms and biases */
     if (!w) {
         *s = (ares_states){ 0, r->own, r->master, r->m, r->v };
         return first == 0;

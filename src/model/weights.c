@@ -37,7 +37,7 @@ static size_t tensor_bytes(const ares_matrix *w)
 
 /* Rows [n][k] of the given type in host memory -> a parameter's tensor; the reverse of model_get.
  */
-static int model_put(ares_params *ps, const ares_matrix *to, const void *rows, ares_dtype dtype)
+int model_put(const ares_params *ps, const ares_matrix *to, const void *rows, ares_dtype dtype)
 {
     ares_device *d = ps->device;
     if (on_host(ps, to)) {
@@ -327,6 +327,7 @@ typedef struct save_file {
     piece_kind kinds[3];
     int n_kinds;
     ares_dtype dtype;
+    const char *note, *text; /* in the file's metadata; NULL: none */
 } save_file;
 
 typedef struct saving {
@@ -365,12 +366,12 @@ static const ares_tensor_info *save_find(const ares_safetensors *s, const ares_p
 /* of all parameters */
 static save_file save_weights(const ares_params *ps, const char *path)
 {
-    return (save_file){ path, 0, ps->n, { OF_WEIGHTS }, 1, ps->file_dtype };
+    return (save_file){ path, 0, ps->n, { OF_WEIGHTS }, 1, ps->file_dtype, NULL, NULL };
 }
 
 static save_file save_states(const ares_params *ps, const char *path)
 {
-    return (save_file){ path, 0, ps->n, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32 };
+    return (save_file){ path, 0, ps->n, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32, NULL, NULL };
 }
 
 /* Declares all tensors of the file on every rank that writes into it; the lead rank makes it. */
@@ -380,6 +381,7 @@ static int open_file(saving *s)
     bool lead = ares_world_rank(s->world) == 0;
     if (s->sends && !lead) return ARES_OK;
     ARES_TRY(ares_safetensors_create_shared(s->f->path, lead, &s->w));
+    if (s->f->note) ares_safetensors_add_note(s->w, s->f->note, s->f->text);
     for (int i = s->f->first; i < s->f->end; i++)
         for (int k = 0; k < s->f->n_kinds; k++) {
             const ares_param *p = &s->ps->list[i];
@@ -556,6 +558,18 @@ static int save_agree(const ares_writers *by, int rc, uint64_t *sum)
     int64_t half[] = { (int64_t)(*sum & 0xffffffff), (int64_t)(*sum >> 32) };
     ARES_TRY(ares_world_sum_i64(w, half, ARES_COUNT(half)));
     *sum = (uint64_t)half[0] + ((uint64_t)half[1] << 32);
+    return ARES_OK;
+}
+
+int params_save(const ares_params *ps, const char *path, const ares_writers *by, const char *note,
+                const char *text, uint64_t *sum)
+{
+    save_file file = save_weights(ps, path);
+    uint64_t own = 0;
+    file.note = note;
+    file.text = text;
+    ARES_TRY(save_agree(by, save_tensors(ps, &file, by, &own), &own));
+    if (sum) *sum = own;
     return ARES_OK;
 }
 
@@ -736,6 +750,12 @@ static int load_piece(void *ctx, const piece *x)
     return piece_put(&l->m->params, x, t->data, t->dtype);
 }
 
+void model_draw_value_head(uint64_t seed, int32_t hidden, float *out)
+{
+    ares_rng_key key = ares_rng_sub(ares_rng_root(seed, ARES_RNG_INIT), UINT64_MAX, 0);
+    for (int32_t i = 0; i < hidden; i++) out[i] = (float)(0.02 * ares_rng_normal(key, (uint64_t)i));
+}
+
 static int load_weights(ares_model *m, const ares_safetensors *s, const char *dir,
                         uint64_t value_seed)
 {
@@ -768,10 +788,8 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
                   dir, (int)method.len, method.data);
     ares_arena_fini(&arena);
     if (fresh) { /* the weight as transformers draws it; load_piece makes the bias 0 */
-        ares_rng_key key = ares_rng_sub(ares_rng_root(value_seed, ARES_RNG_INIT), UINT64_MAX, 0);
         l.fresh = ares_calloc((size_t)m->cfg.hidden, sizeof *l.fresh);
-        for (int32_t i = 0; i < m->cfg.hidden; i++)
-            l.fresh[i] = (float)(0.02 * ares_rng_normal(key, (uint64_t)i));
+        model_draw_value_head(value_seed, m->cfg.hidden, l.fresh);
     }
     if (rc == ARES_OK) rc = pieces_held(&m->params, OF_WEIGHTS, load_piece, &l);
     if (rc == ARES_OK) rc = regions_refresh(&m->params);

@@ -168,24 +168,36 @@ int learner_check_storage(const char *role, ares_dtype storage, const ares_devic
  */
 enum { LEARNER_SCORED = 65536 };
 
+static int open_workspace(learner *l, ares_keep keep)
+{
+    ARES_TRY(ares_workspace_new(l->model, keep, &l->workspace));
+    if (l->adapter) ares_workspace_adapt(l->workspace, l->adapter->rank);
+    return ARES_OK;
+}
+
 int learner_open(learner *l, ares_model *m, const learner_options *o)
 {
-    const ares_model_share *s = &m->params.share; /* the world's ranks make the same passes */
-    /* a plan has no world */
-    ARES_ASSERT(!o->world || !s->group ||
-                ares_params_ranks(&m->params) == ares_world_size(o->world));
-    *l = (learner){ .role = o->role, .model = m, .features = o->features, .world = o->world };
+    *l = (learner){ .role = o->role,
+                    .model = m,
+                    .adapter = o->adapter,
+                    .adapted = { .adapter = o->adapter, .end = INT32_MAX },
+                    .features = o->features,
+                    .world = o->world };
+    ares_params *ps = learner_params(l);
+    /* the world's ranks make the same passes; a plan has no world */
+    ARES_ASSERT(!o->world || !ps->share.group ||
+                ares_params_ranks(ps) == ares_world_size(o->world));
     if (o->round_tokens != ARES_NULL_I64)
         l->scored_tokens = ARES_MIN(o->round_tokens, (int64_t)LEARNER_SCORED);
     /* weights that stay as they are: no pass is followed by a backward */
-    if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
+    if (!o->optim) return open_workspace(l, ARES_KEEP_NOTHING);
     l->round_tokens = o->round_tokens == ARES_NULL_I64 ? 0 : o->round_tokens;
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
-    ARES_TRY(optim_alloc_states(&l->optim, &m->params));
+    ARES_TRY(optim_alloc_states(&l->optim, ps));
     /* a round of several micro-batches computes blocks again in any case */
     bool inputs = o->gradient_checkpointing || ares_params_by_region(&m->params);
     l->tower_keep = o->gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL;
-    return ares_workspace_new(m, inputs ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &l->workspace);
+    return open_workspace(l, inputs ? ARES_KEEP_INPUTS : ARES_KEEP_ALL);
 }
 
 static void close_columns(learner *l)
@@ -291,7 +303,7 @@ int learner_share_round_error(const learner *l, int rc)
 int learner_end_round(const learner *l, int rc)
 {
     ARES_TRY(learner_share_round_error(l, rc));
-    if (l->round_tokens) ares_params_end_round(&l->model->params);
+    if (l->round_tokens) ares_params_end_round(learner_params(l));
     return ARES_OK;
 }
 
@@ -329,8 +341,12 @@ static int packed_of(learner *l, const learner_pass *p, int64_t n, ares_packed *
 {
     int present = 0;
     *packed = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof **packed);
-    for (int64_t i = 0; i < n; i++)
-        if (p[i].packed.n_out) (*packed)[present++] = p[i].packed;
+    for (int64_t i = 0; i < n; i++) {
+        if (!p[i].packed.n_out) continue;
+        (*packed)[present] = p[i].packed; /* which another learner may have packed */
+        (*packed)[present].adapted = &l->adapted;
+        (*packed)[present++].n_adapted = l->adapter != NULL;
+    }
     return present;
 }
 
@@ -402,13 +418,16 @@ void learner_drop_head(const learner *l)
     ares_region_unload(&l->model->params, ares_model_head_region(l->model));
 }
 
-ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature)
+ares_head_args learner_head(const learner *l, learner_pass *p, double temperature)
 {
+    bool adapted =
+        ares_model_adapt_head(l->workspace, l->adapter, p->hidden, p->packed.n_out, &p->head);
     return (ares_head_args){ .rows = p->packed.n_out,
                              .vocab = l->model->cfg.vocab,
                              .x = p->hidden,
                              .ldx = l->model->cfg.hidden,
                              .w = ares_model_head(l->model),
+                             .adapter = adapted ? &p->head : NULL,
                              .target = p->targets,
                              .inv_temperature = ares_inv_temperature((float)temperature) };
 }
@@ -448,7 +467,7 @@ int learner_share_error(const learner *l, const learner *with, int rc)
 
 int learner_zero_grad(const learner *l, const learner *with)
 {
-    return learner_share_error(l, with, ares_params_zero_grad(&l->model->params));
+    return learner_share_error(l, with, ares_params_zero_grad(learner_params(l)));
 }
 
 int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
@@ -459,8 +478,13 @@ int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
     size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
     for (int i = 0; i < present && trained(l); i++) /* memory for the derivatives by features */
         packed[i].d_features = ares_arena_alloc(&l->arena, (size_t)packed[i].n_features * row + 1);
-    for (int64_t i = 0, k = 0; i < n; i++)
-        if (p[i].packed.n_out) d_hidden[k++] = p[i].d_hidden;
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        if (!p[i].packed.n_out) continue;
+        if (p[i].head.b) /* the head's own backward has written du */
+            ares_model_adapt_head_backward(l->workspace, l->adapter, &p[i].head, p[i].hidden,
+                                           p[i].packed.n_out, p[i].d_hidden);
+        d_hidden[k++] = p[i].d_hidden;
+    }
     ARES_TRY(ares_model_backward_round(l->model, l->workspace, packed, present, d_hidden));
     return media_backward(l, packed, present);
 }
@@ -685,7 +709,8 @@ int learner_step(learner *l, int rc, double max_grad_norm, const char *what, dou
         return ARES_OK;
     }
     if (rc == ARES_OK)
-        rc = optim_step(&l->optim, &l->model->params, l->world, learner_lr(l), max_grad_norm, what,
+        rc = optim_step(&l->optim, learner_params(l), l->world, learner_lr(l), max_grad_norm, what,
                         norm);
+    if (rc == ARES_OK && l->adapter) l->adapter->version++;
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", what);
 }

@@ -123,6 +123,8 @@ void optim_skip(optim *o, const ares_world *world, const char *what);
 typedef struct learner {
     const char *role; /* "actor", "critic": errors name its options, worker.<role>.* */
     ares_model *model;
+    ares_adapter *adapter; /* what passes add to the model, and what is trained; NULL: none */
+    ares_adapted adapted;  /* the same for all rows of a pass */
     ares_workspace *workspace;
     ares_features *features; /* of images and videos, borrowed; NULL: rows are text */
     ares_keep tower_keep;    /* what a trained tower keeps of a forward pass for the backward */
@@ -145,12 +147,19 @@ typedef struct learner {
 typedef struct learner_options {
     const char *role;
     ares_world *world;
+    ares_adapter *adapter;          /* the caller's; NULL: the model alone */
     ares_features *features;        /* NULL: rows are text */
     const ares_optim_config *optim; /* NULL: the weights stay as they are */
     int64_t total_steps;            /* of the schedule */
     bool gradient_checkpointing;
     int64_t round_tokens; /* worker.*.round_tokens, which may be null; 0: the same */
 } learner_options;
+
+/* What the learner trains: the adapter's parameters, or the model's. */
+static inline ares_params *learner_params(const learner *l)
+{
+    return l->adapter ? &l->adapter->params : &l->model->params;
+}
 
 /* Refuses fp32 storage by name where the products of the device take bf16 alone. */
 int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d);
@@ -171,6 +180,7 @@ typedef struct learner_pass {
     const int32_t *targets; /* device, [n_out]: these tokens, run by run in batch order */
     void *hidden;           /* device, [n_out][hidden]: the states from which each is predicted */
     void *d_hidden;         /* their derivatives, in the scratch (learner_reserve_round) */
+    ares_head_adapter head; /* of an adapted head (learner_head); b NULL: the head has no adapter */
 } learner_pass;
 /* Whether the weights of l, or of `with` (NULL: none), come to the device region by region. */
 bool learner_by_region(const learner *l, const learner *with);
@@ -233,7 +243,7 @@ void learner_drop_head(const learner *l);
  * The head over a pass, forward only; what it writes (log_prob, ...), on the device, is for the
  * caller to set.
  */
-ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature);
+ares_head_args learner_head(const learner *l, learner_pass *p, double temperature);
 /* Adds what the head's backward needs besides: dx, which is d_hidden, and the gradient dw. */
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h);
 /* Waits for what was launched; where weights are gathered, a failure of that comes out here. */

@@ -253,7 +253,7 @@ learner *actor_exact_kl_reference(const actor *a)
 }
 
 /* The head of a micro-batch, which writes to the columns of its tokens. */
-static ares_head_args head_of(const update *u, const ares_micro_batch *m, const learner_pass *rows)
+static ares_head_args head_of(const update *u, const ares_micro_batch *m, learner_pass *rows)
 {
     const actor *a = u->actor;
     const update_columns *c = &u->col;

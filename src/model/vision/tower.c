@@ -625,7 +625,7 @@ static int region_of(const ares_model *m, int i)
 static void forward(const picture *u)
 {
     ares_model *m = u->p.m;
-    const ares_linear patches = { m->tower.patches, NULL };
+    const ares_linear patches = { .w = m->tower.patches };
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
     ares_region_load(&m->params, ends);
     region_prefetch(&m->params, region_of(m, 0));
@@ -670,7 +670,7 @@ static void merge_backward(const picture *u)
 static void backward(const picture *u)
 {
     ares_model *m = u->p.m;
-    const ares_linear patches = { m->tower.patches, NULL };
+    const ares_linear patches = { .w = m->tower.patches };
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
     ares_region_load(&m->params, ends);
     region_prefetch(&m->params, region_of(m, depth - 1));

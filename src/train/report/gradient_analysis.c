@@ -141,7 +141,7 @@ static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
         double norm = NAN;
         int rc = ares_world_share_error(
             world, update_mini_batch(&u, k->minis.start[i], k->minis.start[i + 1], &idle));
-        if (rc == ARES_OK && !idle) rc = optim_norm(&l->model->params, &norm);
+        if (rc == ARES_OK && !idle) rc = optim_norm(learner_params(l), &norm);
         if (rc == ARES_ENUMERIC) { /* the update will meet it, too, and warn of it */
             ares_error_clear();
             rc = ARES_OK;

@@ -1,0 +1,421 @@
+/*
+ * Adapters in memory (docs/adapters.md): in order their parameters; new numbers and those of a
+ * PEFT directory; copies; writing; their norm. What a pass makes of them stands in block.c and
+ * forward.c.
+ */
+#include "adapter.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OF_ADAPTER, OF_VALUE_HEAD }; /* regions; the last one, of norms and biases, follows */
+
+/* A parameter of the file, without a place yet. */
+static ares_param *add_param(ares_adapter *a, const char *name, int32_t n, int32_t k, int region)
+{
+    ares_params *ps = &a->params;
+    ares_device *d = ps->device;
+    ares_dtype dtype = d->k->act == ARES_BF16 ? ARES_BF16 : ARES_F32;
+    ares_param *p = &ps->list[ps->n++];
+    *p = (ares_param){ .name = ares_arena_copy(&a->arena, name, strlen(name)),
+                       .rank = k ? 2 : 1,
+                       .shape = { n, k },
+                       .region = region };
+    p->weight = (ares_matrix){ .dtype = k ? dtype : ARES_F32,
+                               .layout = k ? d->k->layout : ARES_ROWS,
+                               .n = n,
+                               .k = k ? k : 1 };
+    p->elements = ares_matrix_elements(p->weight.layout, n, p->weight.k);
+    p->grad = p->weight;
+    p->grad.dtype = ARES_F32;
+    return p;
+}
+
+/* Memory for the modules of a->config; all numbers are 0. blocks, hidden: of the model */
+static int allocate(ares_adapter *a, int32_t blocks, int32_t hidden,
+                    const ares_adapter_options *opt)
+{
+    static atomic_ullong last_id;
+    ares_params *ps = &a->params;
+    const lora_config *l = a->config;
+    int regions = opt->value_head ? 3 : 2;
+    a->id = atomic_fetch_add(&last_id, 1) + 1;
+    a->n_modules = LORA_OF_BLOCK * blocks + 1;
+    a->module = ares_arena_calloc(&a->arena, (size_t)a->n_modules, sizeof *a->module);
+    a->lowest = blocks;
+    ps->file_dtype = ARES_F32;
+    ps->list = ares_arena_calloc(&a->arena, 2 * (size_t)l->n + 2, sizeof *ps->list);
+    ps->regions = ares_calloc((size_t)regions, sizeof *ps->regions);
+    ps->n_regions = regions;
+    if (opt->share) ps->share = *opt->share;
+    snprintf(ps->regions[OF_ADAPTER].name, sizeof ps->regions->name, "the adapter");
+    snprintf(ps->regions[OF_VALUE_HEAD].name, sizeof ps->regions->name, "the value head");
+    snprintf(ps->regions[regions - 1].name, sizeof ps->regions->name, "norms and biases");
+    for (int32_t i = 0; i < l->n; i++) {
+        const lora_module *x = &l->modules[i];
+        char name[160];
+        ARES_ASSERT(x->number < a->n_modules); /* a tower has none */
+        ares_adapter_module *to = &a->module[x->number];
+        snprintf(name, sizeof name, LORA_PREFIX "%s.lora_A.weight", x->name);
+        to->a = add_param(a, name, x->rank, x->in, OF_ADAPTER);
+        snprintf(name, sizeof name, LORA_PREFIX "%s.lora_B.weight", x->name);
+        to->b = add_param(a, name, x->out, x->rank, OF_ADAPTER);
+        to->rank = x->rank;
+        to->scale = x->scale;
+        to->alpha = x->alpha;
+        a->rank = ARES_MAX(a->rank, x->rank);
+        a->lowest = ARES_MIN(a->lowest, x->number / LORA_OF_BLOCK);
+    }
+    if (opt->value_head) {
+        a->value = add_param(a, LORA_PREFIX "score.weight", 1, hidden, OF_VALUE_HEAD);
+        a->value_bias = add_param(a, LORA_PREFIX "score.bias", 1, 0, regions - 1);
+    }
+    return regions_allocate(ps, opt->trainable);
+}
+
+/* Numbers of A as a new adapter has them; rows [rank][in]. */
+static void draw(const lora_module *x, const ares_lora_options *o, uint64_t seed, float *rows)
+{
+    char name[160];
+    snprintf(name, sizeof name, LORA_PREFIX "%s.lora_A.weight", x->name);
+    ares_rng_key key = ares_rng_sub(ares_rng_root(seed, ARES_RNG_LORA),
+                                    ares_fnv1a(ARES_FNV1A, name, strlen(name)), 0);
+    bool normal = strcmp(o->init, "gaussian") == 0;
+    double bound = 1 / sqrt((double)x->in);
+    for (uint64_t i = 0; i < (uint64_t)x->rank * (uint64_t)x->in; i++)
+        rows[i] = (float)(normal ? ares_rng_normal(key, i) / x->rank
+                                 : (2 * ares_rng_uniform(key, i) - 1) * bound);
+}
+
+static int put(ares_adapter *a, const ares_param *p, const float *rows)
+{
+    return model_put(&a->params, &p->weight, rows, ARES_F32);
+}
+
+/* peft: the numbers of a directory; NULL: new ones. */
+static int fill(ares_adapter *a, const ares_adapter_options *opt, const peft_adapter *peft)
+{
+    const ares_lora_options *o = opt->lora;
+    const lora_config *l = a->config;
+    uint64_t seed = o && o->seed != ARES_NULL_I64 ? (uint64_t)o->seed : opt->seed;
+    int rc = ARES_OK;
+    for (int32_t i = 0; i < l->n && rc == ARES_OK; i++) { /* A, B, A, B ... */
+        const lora_module *x = &l->modules[i];
+        const ares_param *p = &a->params.list[2 * i];
+        float *rows = peft ? peft->a[i]
+                           : ares_malloc(sizeof *rows * (size_t)p->weight.n * (size_t)p->weight.k);
+        if (!peft) draw(x, o, seed, rows);
+        rc = put(a, p, rows);
+        if (!peft) ares_free(rows);
+        if (rc == ARES_OK && peft) rc = put(a, p + 1, peft->b[i]); /* otherwise 0, as allocated */
+    }
+    if (rc != ARES_OK || !a->value) return rc;
+    static const float zero;
+    int32_t hidden = a->value->weight.k;
+    float *head = ares_malloc((size_t)hidden * sizeof *head);
+    model_draw_value_head(opt->value_seed, hidden, head);
+    bool stored = peft && peft->score;
+    rc = put(a, a->value, stored ? peft->score : head);
+    if (rc == ARES_OK) rc = put(a, a->value_bias, stored ? peft->score_bias : &zero);
+    ares_free(head);
+    return rc;
+}
+
+/* A rank that no matrix of the size can use is everybody's default, so it only warns. */
+static void check_ranks(const lora_config *l)
+{
+    for (int32_t i = 0; i < l->n; i++) {
+        const lora_module *x = &l->modules[i];
+        int32_t least = ARES_MIN(x->in, x->out);
+        if (x->rank <= least) continue;
+        ares_warn("adapter: rank %d is above the size of '%s', %d x %d; a rank of %d can say as "
+                  "much",
+                  x->rank, x->name, x->out, x->in, least);
+        return; /* the others are of the same kind */
+    }
+}
+
+/* What the user wrote against what the file says. */
+static int agree(const ares_lora_options *o, const char *path, const lora_config *l)
+{
+    if (o->rank > 0 && o->rank != l->rank)
+        return ares_fail(ARES_ECONFIG,
+                         "adapter: worker.actor.model.lora.rank = %lld, and the adapter of %s has "
+                         "rank %lld; leave lora.rank at 0, or leave adapter_path out",
+                         (long long)o->rank, path, (long long)l->rank);
+    return ARES_OK;
+}
+
+static int open_adapter(const ares_model *m, const char *base_dir, const char *path,
+                        const ares_adapter_options *opt, ares_adapter **out)
+{
+    const ares_model_config *c = &m->cfg;
+    ares_adapter *a = ares_calloc(1, sizeof *a);
+    peft_adapter peft = { 0 };
+    a->params.device = m->device;
+    a->config = ares_arena_calloc(&a->arena, 1, sizeof *a->config);
+    int rc;
+    if (path) {
+        rc = peft_open(path, base_dir, c, false, &a->arena, &peft);
+        if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
+        *a->config = peft.lora;
+    } else {
+        rc = lora_select(c, false, lora_peft_config(opt->lora, &a->arena), "adapter", &a->arena,
+                         a->config);
+        if (rc == ARES_OK) check_ranks(a->config);
+    }
+    if (rc == ARES_OK) rc = allocate(a, c->layers, c->hidden, opt);
+    if (rc == ARES_OK && !m->device->counting) rc = fill(a, opt, path ? &peft : NULL);
+    if (rc == ARES_OK) rc = regions_refresh(&a->params);
+    if (rc != ARES_OK) {
+        ares_adapter_free(a);
+        return rc;
+    }
+    *out = a;
+    return ARES_OK;
+}
+
+int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapter_options *opt,
+                     ares_adapter **out)
+{
+    return open_adapter(m, base_dir, opt->lora->adapter_path, opt, out);
+}
+
+int ares_adapter_load(const ares_model *m, const char *base_dir, const char *path,
+                      ares_adapter **out)
+{
+    return open_adapter(m, base_dir, path, &(ares_adapter_options){ 0 }, out);
+}
+
+int ares_adapter_copy(const ares_adapter *from, ares_adapter **out)
+{
+    ares_adapter *a = ares_calloc(1, sizeof *a);
+    ares_device *d = a->params.device = from->params.device;
+    const lora_config *l = from->config;
+    lora_module *modules = ares_arena_alloc(&a->arena, (size_t)l->n * sizeof *modules);
+    for (int32_t i = 0; i < l->n; i++) {
+        modules[i] = l->modules[i];
+        modules[i].name = ares_arena_copy(&a->arena, modules[i].name, strlen(modules[i].name));
+    }
+    a->config = ares_arena_calloc(&a->arena, 1, sizeof *a->config);
+    *a->config = *l;
+    a->config->modules = modules;
+    ares_adapter_options opt = { .value_head = from->value };
+    int32_t hidden = from->value ? from->value->weight.k : 0;
+    int rc = allocate(a, (from->n_modules - 1) / LORA_OF_BLOCK, hidden, &opt);
+    for (int i = 0; i < a->params.n_regions && rc == ARES_OK; i++) { /* padding may differ */
+        const ares_region *to = &a->params.regions[i], *x = &from->params.regions[i];
+        d->k->copy(d, to->weights, x->weights,
+                   (size_t)ARES_MIN(to->elements, x->elements) * ares_dtype_bytes(to->dtype));
+    }
+    if (rc == ARES_OK) rc = d->k->sync(d);
+    if (rc == ARES_OK) rc = regions_refresh(&a->params);
+    if (rc != ARES_OK) {
+        ares_adapter_free(a);
+        return rc;
+    }
+    *out = a;
+    return ARES_OK;
+}
+
+void ares_adapter_free(ares_adapter *a)
+{
+    if (!a) return;
+    if (a->params.regions) regions_release(&a->params);
+    ares_arena_fini(&a->arena);
+    ares_free(a);
+}
+
+/* ---------------- writing, as PEFT does */
+
+static void write_key(ares_str *o, const char *key, const char *json)
+{
+    ares_json_key(o, key);
+    ares_json_splice(o, ares_view_of(json));
+}
+
+/* The number as PEFT writes alpha: whole where it is. */
+static void write_alpha(ares_str *o, double alpha)
+{
+    if (alpha == floor(alpha) && fabs(alpha) < 1e15) ares_json_write_i64(o, (int64_t)alpha);
+    else ares_json_write_double(o, alpha);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The last part of a module's name. */
+static const char *kind_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+static bool has_text(const char *const *list, int32_t n, const char *text)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (strcmp(list[i], text) == 0) return true;
+    return false;
+}
+
+/*
+ * target_modules: the kinds of layers where they select exactly the adapter's modules, else all
+ * whole names; sorted.
+ */
+static void write_targets(ares_str *o, const lora_config *l, const lora_module *all, int32_t n)
+{
+    const char **list = ares_malloc((size_t)l->n * sizeof *list);
+    int32_t kinds = 0, taken = 0;
+    for (int32_t i = 0; i < l->n; i++) {
+        const char *kind = kind_of(l->modules[i].name);
+        if (!has_text(list, kinds, kind)) list[kinds++] = kind;
+    }
+    for (int32_t i = 0; i < n; i++) taken += has_text(list, kinds, kind_of(all[i].name));
+    if (taken != l->n) /* a kind takes more than is adapted */
+        for (kinds = 0; kinds < l->n; kinds++) list[kinds] = l->modules[kinds].name;
+    qsort(list, (size_t)kinds, sizeof *list, by_text);
+    ares_json_begin(ares_json_key(o, "target_modules"), '[');
+    for (int32_t i = 0; i < kinds; i++) ares_json_write_string(o, ares_view_of(list[i]));
+    ares_json_end(o, ']');
+    ares_free(list);
+}
+
+/* Keys that cannot overlap: PEFT sorts patterns when it saves them, and their order counts. */
+static void write_patterns(ares_str *o, const lora_config *l)
+{
+    for (int of_alpha = 0; of_alpha < 2; of_alpha++) {
+        ares_json_begin(ares_json_key(o, of_alpha ? "alpha_pattern" : "rank_pattern"), '{');
+        for (int32_t i = 0; i < l->n; i++) {
+            const lora_module *x = &l->modules[i];
+            if (of_alpha ? x->alpha == l->alpha : x->rank == l->rank) continue;
+            ares_json_key(o, x->name);
+            if (of_alpha) write_alpha(o, x->alpha);
+            else ares_json_write_i64(o, x->rank);
+        }
+        ares_json_end(o, '}');
+    }
+}
+
+static int write_config(const ares_adapter *a, const char *base_dir, const lora_module *all,
+                        int32_t n, const char *dir)
+{
+    const lora_config *l = a->config;
+    ares_str o = { 0 }, path = { 0 };
+    char *whole = realpath(base_dir, NULL);
+    ARES_TRY(ares_dir_make(dir));
+    ares_json_begin(&o, '{');
+    write_patterns(&o, l);
+    ares_json_write_string(ares_json_key(&o, "base_model_name_or_path"),
+                           ares_view_of(whole ? whole : base_dir));
+    write_key(&o, "bias", "\"none\"");
+    write_key(&o, "exclude_modules", "null");
+    write_key(&o, "fan_in_fan_out", "false");
+    write_key(&o, "inference_mode", "true");
+    write_key(&o, "init_lora_weights", "true");
+    write_key(&o, "layers_pattern", "null");
+    write_key(&o, "layers_to_transform", "null");
+    write_alpha(ares_json_key(&o, "lora_alpha"), l->alpha);
+    write_key(&o, "lora_dropout", "0.0");
+    write_key(&o, "modules_to_save", a->value ? "[\"classifier\", \"score\"]" : "null");
+    write_key(&o, "peft_type", "\"LORA\"");
+    ares_json_write_i64(ares_json_key(&o, "r"), l->rank);
+    write_key(&o, "revision", "null");
+    write_targets(&o, l, all, n);
+    write_key(&o, "task_type", a->value ? "\"TOKEN_CLS\"" : "\"CAUSAL_LM\"");
+    write_key(&o, "use_rslora", l->rslora ? "true" : "false");
+    ares_json_end(&o, '}');
+    ares_str_add_char(&o, '\n');
+    int rc = ares_file_write(ares_path_join(&path, dir, "adapter_config.json"), o.data, o.len);
+    free(whole);
+    ares_str_fini(&o);
+    ares_str_fini(&path);
+    return rc;
+}
+
+int ares_adapter_save(const ares_adapter *a, const char *base_dir, const char *dir,
+                      const ares_writers *by, uint64_t *sum)
+{
+    ares_world *world = by ? by->world : NULL;
+    ares_arena arena = { 0 };
+    ares_model_config c;
+    uint64_t print;
+    char note[32];
+    ares_str path = { 0 };
+    int rc = ARES_OK;
+    if (ares_world_rank(world) == 0) {
+        int32_t n;
+        rc = ares_model_config_load(base_dir, &c);
+        if (rc == ARES_OK)
+            rc = write_config(a, base_dir, lora_candidates(&c, false, &arena, &n), n, dir);
+    }
+    if (rc == ARES_OK) rc = ares_model_fingerprint(base_dir, &print);
+    snprintf(note, sizeof note, "%016llx", (unsigned long long)print);
+    ares_arena_fini(&arena);
+    rc = ares_world_share_error(world, rc);
+    if (rc == ARES_OK)
+        rc = params_save(&a->params, ares_path_join(&path, dir, "adapter_model.safetensors"), by,
+                         "base_fingerprint", note, sum);
+    ares_str_fini(&path);
+    return rc;
+}
+
+/* ---------------- what it adds to weights */
+
+typedef struct norm_job {
+    const ares_adapter *a;
+    double *of_module; /* squares */
+    atomic_int rc;
+} norm_job;
+
+/* Sums over rows of products of two columns of x [n][r], or of two rows with `turned` [r][n]. */
+static double inner(const float *x, int32_t n, int32_t r, bool turned, int32_t i, int32_t j)
+{
+    double sum = 0;
+    for (int32_t k = 0; k < n; k++)
+        sum += turned ? (double)x[(int64_t)i * n + k] * (double)x[(int64_t)j * n + k]
+                      : (double)x[(int64_t)k * r + i] * (double)x[(int64_t)k * r + j];
+    return sum;
+}
+
+/* |s B A|^2 = s^2 sum over i, j of (Bt B)[i][j] (A At)[i][j] */
+static void norm_of_module(void *ctx, int64_t task, int worker)
+{
+    norm_job *j = ctx;
+    const ares_adapter_module *x = &j->a->module[task];
+    (void)worker;
+    j->of_module[task] = 0;
+    if (!x->a) return;
+    int32_t r = x->rank, in = x->a->weight.k, n = x->b->weight.n;
+    float *a = ares_malloc(sizeof *a * (size_t)r * (size_t)in),
+          *b = ares_malloc(sizeof *b * (size_t)r * (size_t)n);
+    int rc = model_get(&j->a->params, &x->a->weight, a, ARES_F32);
+    if (rc == ARES_OK) rc = model_get(&j->a->params, &x->b->weight, b, ARES_F32);
+    double sum = 0;
+    for (int32_t i = 0; i < r && rc == ARES_OK; i++)
+        for (int32_t k = 0; k <= i; k++)
+            sum += (i == k ? 1 : 2) * inner(b, n, r, false, i, k) * inner(a, in, r, true, i, k);
+    j->of_module[task] = sum * (double)x->scale * (double)x->scale;
+    if (rc != ARES_OK) j->rc = rc;
+    ares_free(a);
+    ares_free(b);
+}
+
+int ares_adapter_norm(const ares_adapter *a, double *norm)
+{
+    ares_device *d = a->params.device;
+    norm_job j = { .a = a, .of_module = ares_calloc((size_t)a->n_modules, sizeof(double)) };
+    double sum = 0;
+    /* a card's copies are made by one thread */
+    if (d->index < 0) ares_pool_run(d->pool, a->n_modules, norm_of_module, &j);
+    else
+        for (int32_t i = 0; i < a->n_modules; i++) norm_of_module(&j, i, 0);
+    for (int32_t i = 0; i < a->n_modules; i++) sum += j.of_module[i];
+    ares_free(j.of_module);
+    *norm = sqrt(ARES_MAX(sum, 0));
+    return j.rc;
+}

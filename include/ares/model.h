@@ -529,8 +529,6 @@ int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapt
 /* The adapter at `path` as it is, for passes without a backward. */
 int ares_adapter_load(const ares_model *m, const char *base_dir, const char *path,
                       ares_adapter **out);
-/* A copy of its numbers at this moment, without gradients. */
-int ares_adapter_copy(const ares_adapter *from, ares_adapter **out);
 void ares_adapter_free(ares_adapter *a);
 /*
  * Writes adapter_config.json and adapter_model.safetensors as PEFT does, f32; *sum as

@@ -58,6 +58,12 @@ typedef struct ares_request {
      */
     const ares_row_media *row_media;
     const ares_seen *seen; /* [row_media->n_places] */
+    /*
+     * whose answers these are; NULL: the model's alone. It lives, and keeps its numbers, until the
+     * request's samples have finished. Requests of several adapters decode side by side, and find
+     * in the cache what the same version of the same adapter has computed.
+     */
+    const ares_adapter *adapter;
 } ares_request;
 
 /*
@@ -109,6 +115,7 @@ typedef struct ares_rollout_options {
      */
     int32_t entropy_top_k;
     bool most_likely;     /* record the most likely tokens */
+    int32_t adapter_rank; /* largest of adapters to come; a larger one takes memory anew */
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
 } ares_rollout_options;
 

@@ -158,6 +158,12 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 
 #define ARES_REF_OPTIONS(X)                                                        \
+    X(text, model_path, "model.model_path", "null", "nonempty",                    \
+      "the reference model: a model, checkpoint or run directory; null: the one "  \
+      "that training starts from")                                                 \
+    X(choice, adapter, "model.adapter", "start", "start|none",                     \
+      "beside worker.actor.model.lora.adapter_path: the reference is the policy "  \
+      "as it starts, or the model without its adapter")                            \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",    \
       "how the weights of the reference model are stored; null is bf16")           \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                  \

@@ -190,37 +190,6 @@ int ares_adapter_load(const ares_model *m, const char *base_dir, const char *pat
     return open_adapter(m, base_dir, path, &(ares_adapter_options){ 0 }, out);
 }
 
-int ares_adapter_copy(const ares_adapter *from, ares_adapter **out)
-{
-    ares_adapter *a = ares_calloc(1, sizeof *a);
-    ares_device *d = a->params.device = from->params.device;
-    const lora_config *l = from->config;
-    lora_module *modules = ares_arena_alloc(&a->arena, (size_t)l->n * sizeof *modules);
-    for (int32_t i = 0; i < l->n; i++) {
-        modules[i] = l->modules[i];
-        modules[i].name = ares_arena_copy(&a->arena, modules[i].name, strlen(modules[i].name));
-    }
-    a->config = ares_arena_calloc(&a->arena, 1, sizeof *a->config);
-    *a->config = *l;
-    a->config->modules = modules;
-    ares_adapter_options opt = { .value_head = from->value };
-    int32_t hidden = from->value ? from->value->weight.k : 0;
-    int rc = allocate(a, (from->n_modules - 1) / LORA_OF_BLOCK, hidden, &opt);
-    for (int i = 0; i < a->params.n_regions && rc == ARES_OK; i++) { /* padding may differ */
-        const ares_region *to = &a->params.regions[i], *x = &from->params.regions[i];
-        d->k->copy(d, to->weights, x->weights,
-                   (size_t)ARES_MIN(to->elements, x->elements) * ares_dtype_bytes(to->dtype));
-    }
-    if (rc == ARES_OK) rc = d->k->sync(d);
-    if (rc == ARES_OK) rc = regions_refresh(&a->params);
-    if (rc != ARES_OK) {
-        ares_adapter_free(a);
-        return rc;
-    }
-    *out = a;
-    return ARES_OK;
-}
-
 void ares_adapter_free(ares_adapter *a)
 {
     if (!a) return;
@@ -348,10 +317,10 @@ int ares_adapter_save(const ares_adapter *a, const char *base_dir, const char *d
     ares_str path = { 0 };
     int rc = ARES_OK;
     if (ares_world_rank(world) == 0) {
-        int32_t n;
+        int32_t n = 0;
         rc = ares_model_config_load(base_dir, &c);
-        if (rc == ARES_OK)
-            rc = write_config(a, base_dir, lora_candidates(&c, false, &arena, &n), n, dir);
+        const lora_module *all = rc == ARES_OK ? lora_candidates(&c, false, &arena, &n) : NULL;
+        if (rc == ARES_OK) rc = write_config(a, base_dir, all, n, dir);
     }
     if (rc == ARES_OK) rc = ares_model_fingerprint(base_dir, &print);
     snprintf(note, sizeof note, "%016llx", (unsigned long long)print);

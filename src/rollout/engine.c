@@ -57,6 +57,7 @@ static void plan_init(const ares_rollout *r, plan *p)
     p->start = ares_malloc((n + 1) * sizeof *p->start);
     p->prefix_len = ares_malloc(n * sizeof *p->prefix_len);
     p->table = ares_malloc(n * stride * sizeof *p->table);
+    p->adapted = ares_malloc(n * sizeof *p->adapted);
     if (!rollout_sees(r)) return;
     p->positions_h = ares_malloc(n * sizeof *p->positions_h);
     p->positions_w = ares_malloc(n * sizeof *p->positions_w);
@@ -66,9 +67,9 @@ static void plan_init(const ares_rollout *r, plan *p)
 
 static void plan_fini(plan *p)
 {
-    void *all[] = { p->ids,         p->positions,    p->slots,   p->from,
-                    p->start,       p->prefix_len,   p->table,   p->positions_h,
-                    p->positions_w, p->feature_rows, p->features };
+    void *all[] = { p->ids,         p->positions,    p->slots,    p->from,
+                    p->start,       p->prefix_len,   p->table,    p->positions_h,
+                    p->positions_w, p->feature_rows, p->features, p->adapted };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 #define FREE(type, name, width) ares_free(p->name);
     PLAN_OUT_COLUMNS(FREE)
@@ -128,6 +129,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes, lent);
     int64_t total = tokens / ARES_KV_BLOCK;
     int rc = ares_workspace_new(m, ARES_KEEP_NOTHING, &r->workspace);
+    if (rc == ARES_OK) ares_workspace_adapt(r->workspace, opt->adapter_rank);
     if (rc == ARES_OK && (total < 2 || total > INT32_MAX / ARES_KV_BLOCK))
         rc =
             ares_fail(ARES_ELIMIT,
@@ -283,7 +285,19 @@ static int check_request(const ares_rollout *r, const ares_request *q)
                          "rollout: kv cache of %d blocks of %d tokens cannot hold one sample of up "
                          "to %d; raise worker.rollout.cache_tokens to %d",
                          r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
+    if (q->adapter && r->peers)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "rollout: ranks that decode as one take no adapters; set "
+                         "worker.rollout.tensor_parallel_size=1");
     return ares_model_check_ids(r->model, q->prompt, prompt_len, q->row_media);
+}
+
+/* Of block_list; serial numbers of blocks stay below it. */
+static uint64_t root_of(const ares_adapter *a)
+{
+    if (!a) return 0;
+    ARES_ASSERT(a->id >> 31 == 0 && a->version >> 32 == 0);
+    return (uint64_t)1 << 63 | a->id << 32 | a->version;
 }
 
 /* Queues a request that was checked. own: as in request. */
@@ -304,7 +318,10 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
                     .start = asked->start,
                     .sampling = *s,
                     .row_media = asked->row_media,
-                    .seen = asked->seen };
+                    .seen = asked->seen,
+                    .adapter = asked->adapter };
+    uint64_t root = root_of(asked->adapter);
+    if (asked->adapter) ares_workspace_adapt(r->workspace, asked->adapter->rank);
     q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)asked->prompt,
                                                  (size_t)prompt_len * sizeof *q->prompt);
     q->content = q->prompt;
@@ -329,6 +346,7 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
         stops[i] = ares_arena_copy(a, s->stop_strings[i], strlen(s->stop_strings[i]));
     q->sampling.stop_strings = stops;
     q->blocks.block = ares_arena_alloc(a, (size_t)blocks_for(prompt_len) * sizeof(int32_t));
+    q->blocks.root = q->blocks.kept = root;
     q->samples = ares_arena_calloc(a, (size_t)n, sizeof *q->samples);
     for (int32_t i = 0; i < n; i++) {
         sequence *x = &q->samples[i];
@@ -340,6 +358,7 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
                          .key = ares_rng_sub(asked->key, (uint64_t)index, asked->turn) };
         x->blocks.block =
             ares_arena_alloc(a, (size_t)blocks_for(prompt_len + limit) * sizeof(int32_t));
+        x->blocks.root = x->blocks.kept = root;
         if (!s->n_stop_strings) continue;
         ares_decoder_init(&x->decoder, r->tokenizer, false);
         for (int32_t t = prompt_len - begun; t < prompt_len; t++)
@@ -656,6 +675,56 @@ ares_sample_args rollout_sampler(const ares_rollout *r)
                                .n_likely = r->n_likely };
 }
 
+/* The arguments of rows [first, first + n). */
+static ares_sample_args rows_of(const ares_rollout *r, const ares_sample_args *a, int32_t first,
+                                int32_t n)
+{
+    ares_sample_args b = *a;
+    int64_t likely = (int64_t)first * a->n_likely;
+    size_t row = (size_t)a->ldx * ares_dtype_bytes(r->model->device->k->act);
+    b.rows = n;
+    b.x = (const char *)a->x + (size_t)first * row;
+    if (a->top_p) b.top_p += first;
+    if (a->top_k) b.top_k += first;
+    if (a->key) b.key += first;
+    b.temperature += first;
+    b.token += first;
+    b.log_prob += first;
+    b.entropy += first;
+    if (a->log_prob_1) {
+        b.log_prob_1 += first;
+        b.entropy_1 += first;
+    }
+    if (a->n_likely) {
+        b.likely_token += likely;
+        b.likely_log_prob += likely;
+    }
+    return b;
+}
+
+void rollout_sample(ares_rollout *r, const plan *p, const ares_sample_args *a)
+{
+    ares_device *d = r->model->device;
+    int32_t begun = 0; /* rows before it are drawn; those of runs without a part in the head wait */
+    for (int32_t i = 0, end; i < p->n_out; i = end) {
+        const ares_adapter *of = p->out_seq[i]->request->adapter;
+        ares_head_adapter head;
+        for (end = i + 1; end < p->n_out && p->out_seq[end]->request->adapter == of;) end++;
+        ares_sample_args b = rows_of(r, a, i, (end == p->n_out ? a->rows : end) - i);
+        if (!ares_model_adapt_head(r->workspace, of, b.x, b.rows, &head)) continue;
+        b.adapter = &head;
+        if (i > begun) {
+            ares_sample_args before = rows_of(r, a, begun, i - begun);
+            d->k->sample(d, &before);
+        }
+        d->k->sample(d, &b);
+        begun = i + b.rows;
+    }
+    if (begun == a->rows) return;
+    ares_sample_args rest = rows_of(r, a, begun, a->rows - begun);
+    d->k->sample(d, &rest);
+}
+
 /* The plan's forward; *hidden [n_out][hidden]. */
 static int forward(ares_rollout *r, const plan *p, void **hidden)
 {
@@ -675,6 +744,8 @@ static int forward(ares_rollout *r, const plan *p, void **hidden)
     packed.seg.start = p->start;
     packed.seg.prefix_len = p->prefix_len;
     packed.seg.block_table = p->table;
+    packed.adapted = p->adapted;
+    packed.n_adapted = p->n_adapted;
     return ares_model_forward(r->model, r->workspace, &packed, hidden);
 }
 
@@ -699,7 +770,7 @@ static int draw(ares_rollout *r, const plan *p, const void *hidden)
     }
     a.likely_token = p->likely_token;
     a.likely_log_prob = p->likely_log_prob;
-    d->k->sample(d, &a);
+    rollout_sample(r, p, &a);
     return d->k->sync(d);
 }
 

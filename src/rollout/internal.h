@@ -50,7 +50,9 @@ typedef struct block_list {
     int32_t *block; /* [cap] */
     int32_t n;
     int32_t n_kept; /* how many of the first are full and in the index */
-    uint64_t kept;  /* serial number of the last of them */
+    uint64_t kept;  /* serial number of the last of them; `root` where there is none */
+    /* what stands for the parent of the first block: no other adapter's or version's is equal */
+    uint64_t root;
 } block_list;
 
 typedef struct request {
@@ -61,6 +63,7 @@ typedef struct request {
                              * are replaced by what they show */
     const ares_row_media *row_media; /* NULL: text alone */
     const ares_seen *seen;
+    const ares_adapter *adapter; /* NULL: the model alone */
     int32_t prompt_len, response_len;
     int32_t n, first_index, waiting; /* waiting: samples without a cache of their own */
     int32_t parked;                  /* those in SEQ_PARKED */
@@ -132,6 +135,8 @@ typedef struct plan {
     /* [max_rows]: where the id is not known yet, which token of the plan before it is; else -1 */
     int32_t *from;
     int32_t *start, *prefix_len, *table; /* [max_rows + 1], [max_rows], [max_rows][stride] */
+    ares_adapted *adapted;               /* [max_rows] runs of rows, by their adapters */
+    int32_t n_adapted;
     int32_t out_cap;
 /* [out_cap][width] */
 #define COLUMN(type, name, width) type *name;
@@ -204,6 +209,11 @@ static inline bool sequence_full(const ares_rollout *r, const sequence *s)
 /* ---------------- engine.c: the arguments of model and sampler that are the same in every step */
 ares_packed rollout_packed(const ares_rollout *r);
 ares_sample_args rollout_sampler(const ares_rollout *r);
+/*
+ * Draws the next tokens of the plan's out_seq, whose arguments `a` has on the device, run by run
+ * where adapters of theirs have parts in the head; `a` may have rows of padding after them
+ */
+void rollout_sample(ares_rollout *r, const plan *p, const ares_sample_args *a);
 
 /* ---------------- pipelined.c: launches a step before the tokens of the step before are read */
 /* *out: NULL where the device offers none of this, as the CPU, which computes at once. */

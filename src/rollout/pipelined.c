@@ -86,6 +86,7 @@ struct rollout_ahead {
      */
     buffer table, sent, change;
     graph graphs[ARES_COUNT(sizes)][KEY_SIZES];
+    uint64_t graphs_of; /* the adapter that graphs compute with; 0: none */
 };
 
 int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
@@ -110,14 +111,20 @@ int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
     return rc;
 }
 
+static void free_graphs(ares_device *d, rollout_ahead *a)
+{
+    for (int i = 0; i < ARES_COUNT(sizes) * KEY_SIZES; i++) {
+        graph *g = &a->graphs[i / KEY_SIZES][i % KEY_SIZES];
+        if (g->exec) d->k->graph_free(d, g->exec);
+        *g = (graph){ 0 };
+    }
+}
+
 void rollout_ahead_free(ares_rollout *r, rollout_ahead *a)
 {
     if (!a) return;
     ares_device *d = r->model->device;
-    for (int i = 0; i < ARES_COUNT(sizes) * KEY_SIZES; i++) {
-        void *exec = a->graphs[i / KEY_SIZES][i % KEY_SIZES].exec;
-        if (exec) d->k->graph_free(d, exec);
-    }
+    free_graphs(d, a);
     buffer *const all[] = { &a->in, &a->out, &a->cos_sin, &a->angles, &a->table };
     for (int i = 0; i < ARES_COUNT(all); i++) d->k->release(d, all[i]->data, all[i]->bytes);
     ares_free(a->staged.data), ares_free(a->sent.data), ares_free(a->change.data);
@@ -304,6 +311,10 @@ static int enqueue(ares_rollout *r, const plan *p, const step *s)
     packed.seg.start = s->in.start;
     packed.seg.prefix_len = s->in.prefix_len;
     packed.seg.block_table = advance.table;
+    ares_adapted of_all = { p->n_adapted ? p->adapted->adapter : NULL,
+                            INT32_MAX }; /* padding too */
+    packed.adapted = p->n_adapted == 1 ? &of_all : p->adapted;
+    packed.n_adapted = p->n_adapted;
     if (s->max_rows > 1) { /* no padding: the host has the same segments */
         packed.seg.host_start = p->start;
         packed.seg.host_prefix_len = p->prefix_len;
@@ -322,7 +333,7 @@ static int enqueue(ares_rollout *r, const plan *p, const step *s)
 #define OUTPUT(type, name, width) sample.name = s->out.name;
     OUTPUTS(OUTPUT)
 #undef OUTPUT
-    d->k->sample(d, &sample);
+    rollout_sample(r, p, &sample);
     return ARES_OK;
 }
 
@@ -373,6 +384,22 @@ static int replay(ares_rollout *r, const plan *p, const step *s, graph *g)
     return enqueue(r, p, s);
 }
 
+/*
+ * A graph holds the adapter of the step that it was made of: graphs of another one go, and a step
+ * of several adapters has none.
+ */
+static bool keeps_graphs(ares_rollout *r, const plan *p)
+{
+    rollout_ahead *a = r->ahead;
+    const ares_adapter *of = p->n_adapted ? p->adapted->adapter : NULL;
+    uint64_t id = of ? of->id : 0;
+    if (p->n_adapted > 1) return false;
+    if (a->graphs_of == id) return true;
+    free_graphs(r->model->device, a);
+    a->graphs_of = id;
+    return true;
+}
+
 /* Pads the step to the size of a graph where it is one of decoding alone, and launches it. */
 static int launch(ares_rollout *r, const plan *p)
 {
@@ -382,7 +409,8 @@ static int launch(ares_rollout *r, const plan *p)
      * The size that holds a plan of decoding alone; -1: none. A graph would place the features of
      * the step that it was made of in every later one.
      */
-    if (d->k->graph_begin && p->n_seg == p->rows && p->n_out == p->rows && !p->n_features)
+    if (d->k->graph_begin && p->n_seg == p->rows && p->n_out == p->rows && !p->n_features &&
+        keeps_graphs(r, p))
         for (int i = ARES_COUNT(sizes) - 1; i >= 0; i--)
             if (p->rows <= sizes[i]) size = i;
     step s = { .rows = p->rows,

@@ -184,7 +184,7 @@ static void drop_all(ares_rollout *r, block_list *l)
 {
     while (l->n) rollout_block_drop(&r->blocks, l->block[--l->n]);
     l->n_kept = 0;
-    l->kept = 0;
+    l->kept = l->root;
 }
 
 void rollout_release_sequence(ares_rollout *r, sequence *s)
@@ -286,6 +286,8 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
         p->slots[p->rows++] = blocks->block[t / ARES_KV_BLOCK] * ARES_KV_BLOCK + t % ARES_KV_BLOCK;
     }
     p->start[++p->n_seg] = p->rows;
+    if (p->n_adapted && p->adapted[p->n_adapted - 1].adapter == q->adapter) p->n_adapted--;
+    p->adapted[p->n_adapted++] = (ares_adapted){ q->adapter, p->rows };
 }
 
 /* The sample's next token is drawn from this row of the forward. */
@@ -494,7 +496,7 @@ static void plan_prompts(ares_rollout *r)
 void rollout_schedule(ares_rollout *r)
 {
     plan *p = r->plan;
-    p->rows = p->n_seg = p->n_out = p->n_features = 0;
+    p->rows = p->n_seg = p->n_out = p->n_features = p->n_adapted = 0;
     p->start[0] = 0;
     p->want_1 = false;
     unpark(r);

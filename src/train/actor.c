@@ -4,7 +4,7 @@
  * (docs/update.md#mini-batches). max_token_len only bounds memory: the loss divides by counts of
  * the mini-batch, or of runs of micro_batch_size rows.
  */
-#include "roles.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 #include "ares/algo_control.h"
 
-int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_features *features,
-               ares_world *world, int64_t total_steps)
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_adapter *adapter,
+               ares_features *features, ares_world *world, int64_t total_steps)
 {
     *a = (actor){ .cfg = cfg };
     a->loss = ares_loss_find(cfg->loss.loss_type);
@@ -23,6 +23,7 @@ int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_featu
         &a->learner, m,
         &(learner_options){ .role = "actor",
                             .world = world,
+                            .adapter = adapter,
                             .features = features,
                             .optim = &cfg->optim,
                             .total_steps = total_steps,
@@ -201,31 +202,55 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
 
 /* The frozen copy of the starting policy: its log-probs, and the exact KL to it. */
 
-int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                   const sharing_groups *groups, const char *weights)
+/* The policy's own model beside its adapter: the model alone, or with the adapter it starts from.
+ */
+static int borrow(reference *r, const training *t, const ares_model_options *opt)
 {
-    const ares_model_share share = sharing_of_reference(cfg, groups);
+    const ares_train_config *c = t->cfg;
+    const char *start = strcmp(c->ref.adapter, "start") == 0 ? c->actor_lora.adapter_path : NULL;
+    ares_adapter *adapter = NULL;
+    if (opt->storage != t->model->embed->weight.dtype && ares_world_rank(t->world) == 0)
+        ares_log(ARES_LOG_INFO, "config: worker.ref.fsdp.torch_dtype -> as the actor's: the "
+                                "reference is the actor's model without its adapter");
+    if (start) ARES_TRY(ares_adapter_load(t->model, t->model_dir.data, start, &adapter));
+    int rc = learner_open(&r->learner, t->model,
+                          &(learner_options){ .role = "ref",
+                                              .adapter = adapter,
+                                              .world = t->world,
+                                              .round_tokens = c->actor.round_tokens });
+    r->learner.adapter = adapter; /* closed with it, also after a failure */
+    return rc;
+}
+
+int reference_open(reference *r, training *t, const char *weights)
+{
+    const ares_train_config *cfg = t->cfg;
+    const ares_model_share share = sharing_of_reference(cfg, &t->groups);
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
                                               : ARES_F32,
                                .like_trained = !cfg->actor.freeze_vision,
                                .share = &share };
     *r = (reference){ .cfg = cfg };
-    ares_model *m;
-    ARES_TRY(learner_check_storage("ref", opt.storage, d));
-    ARES_TRY(ares_model_load(weights ? weights : cfg->actor.model_path, d, &opt, &m));
-    return learner_open(&r->learner, m,
+    if (t->adapter && !cfg->ref.model_path) return borrow(r, t, &opt);
+    const char *path = weights               ? weights
+                       : cfg->ref.model_path ? cfg->ref.model_path
+                                             : cfg->actor.model_path;
+    ARES_TRY(learner_check_storage("ref", opt.storage, &t->device));
+    ARES_TRY(ares_model_load(path, &t->device, &opt, &r->own));
+    return learner_open(&r->learner, r->own,
                         &(learner_options){ .role = "ref",
-                                            .world = world,
+                                            .world = t->world,
                                             .round_tokens = cfg->actor.round_tokens });
 }
 
 void reference_close(reference *r)
 {
-    ares_model *m = r->learner.model;
+    ares_adapter *start = r->learner.adapter;
     learner_close(&r->learner);
+    ares_adapter_free(start);
     ares_features_free(r->features);
-    ares_model_free(m);
+    ares_model_free(r->own);
 }
 
 int reference_log_probs(reference *r, double temperature, ares_batch *b)

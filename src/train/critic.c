@@ -3,7 +3,7 @@
  * docs/update.md#critic). The value of response token t is read where t's log-prob is: from the
  * hidden state before it. Mini-batches and their counts are as in the actor's update.
  */
-#include "roles.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +11,46 @@
 
 #include "ares/algo_loss.h"
 
-int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                const sharing_groups *groups, int64_t total_steps, const char *weights)
+/* The adapter and its head, on the policy's frozen model where it starts from that. */
+static int open_adapter(critic *c, training *t, const ares_model_options *opt, const char *weights,
+                        ares_adapter **out)
 {
+    const ares_train_config *cfg = c->cfg;
+    const char *path = cfg->critic.model_path;
+    bool same = t->adapter && (!path || strcmp(path, cfg->actor.model_path) == 0);
+    ares_lora_options lora = cfg->critic_lora;
+    const ares_model_share base = sharing_of_base(*opt->share),
+                           share = sharing_of_adapter(*opt->share);
+    ares_model_options frozen = { .storage = opt->storage, .share = &base };
+    ares_str dir = { 0 };
+    int rc = ARES_OK;
+    if (!same) {
+        if (!path) path = cfg->actor.model_path;
+        rc = ares_model_load(path, &t->device, &frozen, &c->own);
+        if (rc == ARES_OK) rc = ares_model_find(path, &dir);
+    }
+    if (weights) lora.adapter_path = weights;
+    if (rc == ARES_OK)
+        rc = ares_adapter_new(same ? t->model : c->own, same ? t->model_dir.data : dir.data,
+                              &(ares_adapter_options){ .lora = &lora,
+                                                       .seed = (uint64_t)cfg->rollout.seed,
+                                                       .trainable = true,
+                                                       .value_head = true,
+                                                       .value_seed = (uint64_t)cfg->rollout.seed,
+                                                       .share = &share },
+                              out);
+    ares_str_fini(&dir);
+    return rc;
+}
+
+int critic_open(critic *c, training *t, const char *weights)
+{
+    const ares_train_config *cfg = t->cfg;
     /* in the order of preference: the run's own critic, the named one, the starting policy */
     const char *path = weights                  ? weights
                        : cfg->critic.model_path ? cfg->critic.model_path
                                                 : cfg->actor.model_path;
-    const ares_model_share share = sharing_of_critic(cfg, groups);
+    const ares_model_share share = sharing_of_critic(cfg, &t->groups);
     ares_model_options opt = { .storage =
                                    cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0
                                        ? ARES_BF16
@@ -27,25 +59,32 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
                                .value_head = true,
                                .value_seed = (uint64_t)cfg->rollout.seed,
                                .share = &share };
-    ares_model *m;
+    ares_adapter *adapter = NULL;
     *c = (critic){ .cfg = cfg };
-    ARES_TRY(learner_check_storage("critic", opt.storage, d));
-    ARES_TRY(ares_model_load(path, d, &opt, &m));
-    return learner_open(
-        &c->learner, m,
+    ARES_TRY(learner_check_storage("critic", opt.storage, &t->device));
+    if (ares_lora_wanted(&cfg->critic_lora)) ARES_TRY(open_adapter(c, t, &opt, weights, &adapter));
+    else ARES_TRY(ares_model_load(path, &t->device, &opt, &c->own));
+    c->value = adapter ? adapter->value : c->own->value;
+    c->value_bias = adapter ? adapter->value_bias : c->own->value_bias;
+    int rc = learner_open(
+        &c->learner, c->own ? c->own : t->model,
         &(learner_options){ .role = "critic",
-                            .world = world,
+                            .world = t->world,
+                            .adapter = adapter,
                             .optim = &cfg->critic_optim,
-                            .total_steps = total_steps,
+                            .total_steps = t->total_steps,
                             .gradient_checkpointing = cfg->critic.gradient_checkpointing,
                             .round_tokens = cfg->critic.round_tokens });
+    c->learner.adapter = adapter; /* closed with it, also after a failure */
+    return rc;
 }
 
 void critic_close(critic *c)
 {
-    ares_model *m = c->learner.model;
+    ares_adapter *adapter = c->learner.adapter;
     learner_close(&c->learner);
-    ares_model_free(m);
+    ares_adapter_free(adapter);
+    ares_model_free(c->own);
 }
 
 /* The value head over a pass. value: scratch, [n_out] of the device's type; to: f32 [n_out]. */
@@ -57,8 +96,8 @@ static void value_of(const critic *c, const learner_pass *p, void *value, float 
     ares_linear_args a = { .m = n,
                            .x = p->hidden,
                            .ldx = model->cfg.hidden,
-                           .w = &model->value->weight,
-                           .bias = model->value_bias->act,
+                           .w = &c->value->weight,
+                           .bias = c->value_bias->act,
                            .y = value,
                            .ldy = 1 };
     d->k->linear(d, &a, 1);
@@ -225,13 +264,13 @@ static int value_loss(value_update *u, const ares_micro_batch *m, const learner_
     ares_linear_backward_args back = { .m = n,
                                        .dy = value,
                                        .lddy = 1,
-                                       .w = &model->value->weight,
+                                       .w = &c->value->weight,
                                        .dx = p->d_hidden,
                                        .lddx = width,
                                        .x = p->hidden,
                                        .ldx = width,
-                                       .dw = &model->value->grad,
-                                       .dbias = model->value_bias->grad.data };
+                                       .dw = &c->value->grad,
+                                       .dbias = c->value_bias->grad.data };
     d->k->linear_backward(d, &back);
     return ARES_OK;
 }

@@ -37,6 +37,9 @@ int64_t sharing_bytes(const sharing_groups *g); /* that this rank has sent in th
 /* As worker.*.fsdp and worker.*.offload ask. */
 ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_groups *g);
 ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_groups *g);
+/* Of a frozen model, and of the adapter beside it, which is whole on every rank. */
+ares_model_share sharing_of_base(ares_model_share share);
+ares_model_share sharing_of_adapter(ares_model_share share);
 ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g);
 
 /*

@@ -11,6 +11,8 @@
 
 /* The policy: its log-probs and its update. (actor.c, update.c) */
 
+typedef struct training training; /* trainer.h */
+
 typedef struct actor {
     learner learner; /* its model is the trainer's, which rollout samples from */
     const ares_train_config *cfg;
@@ -20,9 +22,9 @@ typedef struct actor {
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
 } actor;
 
-/* features: as of learner_options */
-int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_features *features,
-               ares_world *world, int64_t total_steps);
+/* adapter, features: as of learner_options */
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_adapter *adapter,
+               ares_features *features, ares_world *world, int64_t total_steps);
 void actor_close(actor *a);
 /*
  * Puts column old_log_probs: the rollout's own where row and weights are unchanged since, else
@@ -147,16 +149,17 @@ int pair_loss(update *u, int64_t row, int64_t end);
 /* The critic: values of response tokens, and their update (docs/update.md#critic). (critic.c) */
 
 typedef struct critic {
-    learner learner; /* its model is its own and has a value head */
+    learner learner;
+    ares_model *own; /* the learner's; NULL: that is the policy's, beside which it has an adapter */
+    ares_param *value, *value_bias; /* the head, of the model or of the adapter */
     const ares_train_config *cfg;
 } critic;
 
 /*
- * groups: NULL: one rank. weights: a checkpoint's critic/, where a run goes on; NULL:
- * worker.critic.model.model_path
+ * weights: a checkpoint's critic/, where a run goes on; NULL: worker.critic.model.model_path. An
+ * adapter beside the policy's frozen model where worker.critic.model.lora asks for one.
  */
-int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                const sharing_groups *groups, int64_t total_steps, const char *weights);
+int critic_open(critic *c, training *t, const char *weights);
 void critic_close(critic *c);
 /* Takes scratch for a round of n passes, so many outputs each. */
 int critic_reserve(critic *c, int32_t rows, int64_t n);
@@ -167,17 +170,17 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m); /* towards the ret
 /* The frozen copy of the starting policy. (actor.c) */
 
 typedef struct reference {
-    learner learner;         /* its model is its own */
+    learner learner;
+    ares_model *own; /* the learner's; NULL: that is the policy's, whose adapter is not used */
     ares_features *features; /* the learner's, where they are not the policy's, too; else NULL */
     const ares_train_config *cfg;
 } reference;
 
 /*
- * groups: of ranks, which may share it; NULL: one rank. weights: of a reference that has moved;
- * NULL: the model that training began from
+ * weights: of a reference that has moved; NULL: the model that training began from. Beside an
+ * adapter of the policy that is the policy's own model, and takes no memory.
  */
-int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                   const sharing_groups *groups, const char *weights);
+int reference_open(reference *r, training *t, const char *weights);
 void reference_close(reference *r);
 /* Puts column ref_log_probs. */
 int reference_log_probs(reference *r, double temperature, ares_batch *b);

@@ -568,6 +568,7 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
         &t->policy, t->run.model,
         &(learner_options){ .role = "actor",
                             .world = t->run.world,
+                            .adapter = t->run.adapter,
                             .features = t->run.features,
                             .optim = c->trainer.val_only ? NULL : optim,
                             .total_steps = t->run.total_steps,

@@ -123,6 +123,23 @@ ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_grou
     return share;
 }
 
+ares_model_share sharing_of_base(ares_model_share share)
+{
+    /* a frozen model has neither gradients nor states: only its weights can be shared */
+    bool host = share.weights_on_host;
+    if (share.how != ARES_SHARE_ALL) share = (ares_model_share){ 0 };
+    share.weights_on_host = host;
+    share.by_round = share.states_on_host = false;
+    return share;
+}
+
+ares_model_share sharing_of_adapter(ares_model_share share)
+{
+    if (share.how == ARES_SHARE_ALL) share.how = ARES_SHARE_STATES;
+    share.weights_on_host = share.by_round = false; /* its gradient is small, and is summed once */
+    return share;
+}
+
 ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_groups *g)
 {
     ares_model_share share = share_of(c->critic.full_shard, NULL, c->critic.fsdp_size, g);
@@ -135,10 +152,8 @@ ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_gro
 ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g)
 {
     ares_model_share share = share_of(c->ref.full_shard, NULL, c->ref.fsdp_size, g);
-    /* a frozen model has neither gradients nor states: only its weights can be shared */
-    if (share.how != ARES_SHARE_ALL) share = (ares_model_share){ 0 };
     share.weights_on_host = c->ref.offload_params;
-    return share;
+    return sharing_of_base(share);
 }
 
 /* Opening and closing what every kind of run has. */
@@ -200,16 +215,69 @@ int training_set_positions(ares_model_config *m, const ares_json *override)
     return ARES_OK;
 }
 
+/* Whether a checkpoint has an adapter or a whole model must be what the run has. */
+static int check_kind(const char *weights, bool lora)
+{
+    ares_str path = { 0 };
+    bool has = ares_dir_exists(ares_path_join(&path, weights, "../adapter"));
+    int rc = ARES_OK;
+    if (has && !lora)
+        rc = ares_fail(ARES_ESTATE,
+                       "train: %s: the run of this checkpoint trains an adapter, and "
+                       "worker.actor.model.lora.rank is 0; give it another "
+                       "trainer.experiment_name, and merge the adapter first (ares-train merge) to "
+                       "go on with all weights",
+                       path.data);
+    else if (lora && !has)
+        rc = ares_fail(ARES_ESTATE,
+                       "train: %s: the run of this checkpoint trains all weights, and "
+                       "worker.actor.model.lora asks for an adapter; give it another "
+                       "trainer.experiment_name, with the checkpoint as "
+                       "worker.actor.model.model_path",
+                       weights);
+    ares_str_fini(&path);
+    return rc;
+}
+
+/* The adapter that the options ask for, or that of a checkpoint. */
+static int open_adapter(training *t, const char *weights)
+{
+    const ares_train_config *c = t->cfg;
+    const ares_model_share share = sharing_of_adapter(sharing_of_actor(c, &t->groups));
+    ares_lora_options lora = c->actor_lora;
+    ares_str path = { 0 };
+    if (weights) lora.adapter_path = ares_path_join(&path, weights, "../adapter");
+    int rc = ares_adapter_new(t->model, t->model_dir.data,
+                              &(ares_adapter_options){ .lora = &lora,
+                                                       .seed = (uint64_t)c->rollout.seed,
+                                                       .trainable = !c->trainer.val_only,
+                                                       .share = &share },
+                              &t->adapter);
+    ares_str_fini(&path);
+    return rc;
+}
+
+int training_open_weights(training *t, const char *weights)
+{
+    const ares_train_config *c = t->cfg;
+    bool lora = ares_lora_wanted(&c->actor_lora);
+    const ares_model_share share =
+        lora ? sharing_of_base(sharing_of_actor(c, &t->groups)) : sharing_of_actor(c, &t->groups);
+    ares_model_options opt = { .storage = training_storage(c),
+                               .trainable = !c->trainer.val_only && !lora,
+                               .freeze_vision = c->actor.freeze_vision,
+                               .share = &share };
+    if (weights) ARES_TRY(check_kind(weights, lora));
+    ARES_TRY(ares_model_load(weights && !lora ? weights : c->actor.model_path, &t->device, &opt,
+                             &t->model));
+    ARES_TRY(training_set_positions(&t->model->cfg, c->published.actor_override));
+    return lora ? open_adapter(t, weights) : ARES_OK;
+}
+
 int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    const ares_model_share share = sharing_of_actor(c, &t->groups);
-    ares_model_options opt = { .storage = training_storage(c),
-                               .trainable = !c->trainer.val_only,
-                               .freeze_vision = c->actor.freeze_vision,
-                               .share = &share };
-    ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
-    ARES_TRY(training_set_positions(&t->model->cfg, c->published.actor_override));
+    ARES_TRY(training_open_weights(t, weights));
     ARES_TRY(ares_tokenizer_load(
         c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
     int32_t last = (int32_t)ares_tokenizer_vocab_size(t->tokenizer) - 1;
@@ -253,6 +321,7 @@ void step_begin_fini(step_begin *b)
 void training_close(training *t)
 {
     ares_features_free(t->features);
+    ares_adapter_free(t->adapter);
     ares_model_free(t->model);
     ares_source_close(&t->source);
     ares_source_close(&t->val);
@@ -478,6 +547,7 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
                              ? (int32_t)c->rollout.entropy_topk
                              : 0,
         .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
+        .adapter_rank = t->run.adapter ? t->run.adapter->rank : 0,
         .no_prefix_cache = !c->rollout.enable_prefix_caching
     };
     t->slice_version = -1;
@@ -486,7 +556,7 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
 
 int trainer_renew_rollout(ares_trainer *t)
 {
-    int64_t version = t->actor.learner.optim.updates;
+    int64_t version = t->run.adapter ? 0 : t->actor.learner.optim.updates; /* of the model */
     if (t->slice) ARES_TRY(ares_model_slice_take(t->slice)); /* training may have had its memory */
     ares_rollout_clear(t->rollout);
     if (t->run.features) {
@@ -507,8 +577,7 @@ int trainer_open_critic(ares_trainer *t, const char *weights)
     if (weights) ares_path_join(&path, weights, "../critic");
     t->critic = ares_calloc(1, sizeof *t->critic);
     t->run.critic = &t->critic->learner;
-    int rc = critic_open(t->critic, t->run.cfg, &t->run.device, t->run.world, &t->run.groups,
-                         t->run.total_steps, path.data);
+    int rc = critic_open(t->critic, &t->run, path.data);
     ares_str_fini(&path);
     return rc;
 }
@@ -541,8 +610,7 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
                   vapor_wanted(c) ? "; set vapor.sync_ref_model=true to go on with that one" : "");
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
-    int rc = reference_open(t->ref, c, &t->run.device, t->run.world, &t->run.groups,
-                            moves ? path.data : NULL);
+    int rc = reference_open(t->ref, &t->run, moves ? path.data : NULL);
     if (moves) t->run.moved_reference = t->ref->learner.model;
     /* a frozen tower is the policy's and the reference's alike: images go through it only once */
     if (rc == ARES_OK && t->run.features && ares_features_trained(t->run.features))
@@ -567,8 +635,8 @@ static int open_roles(ares_trainer *t, const char *weights)
                  "config: %s: has no effect: answers of this run are single turns, for which it "
                  "is gae",
                  c->algorithm.bi_level_gae ? "algorithm.bi_level_gae" : "algorithm.adv_estimator");
-    ARES_TRY(
-        actor_open(&t->actor, c, t->run.model, t->run.features, t->run.world, t->run.total_steps));
+    ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.adapter, t->run.features, t->run.world,
+                        t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));

@@ -43,6 +43,7 @@ typedef struct training {
     ares_source val;            /* closed: none */
     bool validates;             /* there are rows to validate on, here or in an evaluation */
     ares_model *model;
+    ares_adapter *adapter;      /* what is trained beside it; NULL: the model itself is */
     ares_media_rules row_media; /* of a vision model */
     ares_features *features;    /* made by the policy's vision tower; NULL: it reads text alone */
     learner *policy;            /* of the model; without an optimizer in a validation alone */
@@ -83,9 +84,11 @@ int training_open_device(training *t);
  */
 int training_open_counting(training *t, int ranks);
 /*
- * Model and tokenizer, which must belong together. weights: a checkpoint's model/; NULL:
+ * Model and adapter. weights: a checkpoint's model/, beside which its adapter/ lies; NULL:
  * worker.actor.model.model_path
  */
+int training_open_weights(training *t, const char *weights);
+/* The same, and the tokenizer, which must belong to the model. */
 int training_open_model(training *t, const char *weights);
 /* After the model. data: options of the run, or of another data set, such as an evaluation's. */
 int training_open_encoder(training *t, const ares_data_config *data, ares_prompt_encoder **out);

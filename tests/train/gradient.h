@@ -113,7 +113,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
     r->metrics = ares_metrics_new();
     fill_batch(r);
     ares_batch *b = &r->batch;
-    if (!CHECK_OK(actor_open(&r->actor, &r->cfg, r->model, NULL, NULL, 1)) ||
+    if (!CHECK_OK(actor_open(&r->actor, &r->cfg, r->model, NULL, NULL, NULL, 1)) ||
         !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
         return false;
     ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs), ARES_PUT(b, ref_log_probs);

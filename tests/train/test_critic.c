@@ -7,15 +7,15 @@
 #include <stdio.h>
 
 #include "keep_groups.h"
-#include "roles.h"
 #include "test.h"
+#include "trainer.h"
 
 enum { GROUPS = 2, PER_GROUP = 3, ROWS = GROUPS * PER_GROUP };
 static const int prompt_len[GROUPS] = { 7, 12 };
 static const int response_len[ROWS] = { 5, 1, 17, 9, 4, 11 };
 
 typedef struct setup {
-    ares_device device;
+    training run;
     critic critic;
     ares_train_config cfg;
     ares_batch batch;
@@ -77,15 +77,16 @@ static bool start(setup *s, const char *variant, const char *weights, int64_t ma
                                              .scheduler = "constant",
                                              .warmup_steps = 0 },
                            .rollout = { .seed = 3 } } };
-    return CHECK_OK(ares_device_open("cpu", 2, &s->device)) &&
-           CHECK_OK(critic_open(&s->critic, &s->cfg, &s->device, NULL, NULL, 1, weights));
+    s->run = (training){ .cfg = &s->cfg, .total_steps = 1 };
+    return CHECK_OK(ares_device_open("cpu", 2, &s->run.device)) &&
+           CHECK_OK(critic_open(&s->critic, &s->run, weights));
 }
 
 static void stop(setup *s)
 {
     critic_close(&s->critic);
     ares_batch_fini(&s->batch);
-    ares_device_close(&s->device);
+    ares_device_close(&s->run.device);
 }
 
 static void values_of(setup *s, float *out)

@@ -412,7 +412,7 @@ static void update_samples(const result *x, int threads, int64_t micro, bool rec
     };
     ares_metrics *metrics = ares_metrics_new();
     double exact = -1, norm = 0;
-    CHECK_OK(actor_open(&a, &cfg, m, NULL, NULL, 10));
+    CHECK_OK(actor_open(&a, &cfg, m, NULL, NULL, NULL, 10));
     CHECK_OK(actor_update(&a, &b, NULL, metrics));
     CHECK(ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact));
     CHECK(exact == 0);
@@ -509,7 +509,7 @@ static double compared(int reason, bool all_rows)
     };
     ares_metrics *metrics = ares_metrics_new();
     double exact = NAN;
-    CHECK_OK(actor_open(&a, &cfg, m, NULL, NULL, 10));
+    CHECK_OK(actor_open(&a, &cfg, m, NULL, NULL, NULL, 10));
     CHECK_OK(actor_update(&a, &b, NULL, metrics));
     if (!ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact)) exact = NAN;
     ares_metrics_free(metrics);

@@ -132,7 +132,7 @@ static bool run_open(run *r, const char *name, const ares_train_config *cfg, boo
         return false;
     fill_batch(r);
     ares_batch *b = &r->batch;
-    if (!CHECK_OK(actor_open(&r->actor, &r->cfg, r->model, r->features, NULL, 1)) ||
+    if (!CHECK_OK(actor_open(&r->actor, &r->cfg, r->model, NULL, r->features, NULL, 1)) ||
         !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
         return false;
     ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs);

@@ -264,6 +264,7 @@ static ares_request request_of(const engine_queue *q, const ares_group *g, int64
                            .n = g->n,
                            .start = start,
                            .sampling = q->sampling,
+                           .adapter = q->t->run.adapter,
                            .key = ares_rng_sub(of_draw, (uint64_t)g->attempt, 0) };
 }
 

@@ -436,7 +436,6 @@ typedef struct side {
     const char *name, *optimizer, *dtype, *reduce;
     bool used; /* false: no critic */
     int64_t ulysses, micro_update, micro_experience;
-    const ares_lora_options *lora;
     mini_batch_size mini_batch;
 } side;
 
@@ -500,9 +499,6 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                           "gradients are added in double and rounded once to fp32, so that no "
                           "result depends on how ranks share them; set fp32, or leave it out");
     if (s->ulysses > 1) ares_config_fault(cfg, PATH(s, "ulysses_size"), "%s", long_rows);
-    if (ares_lora_wanted(s->lora))
-        ares_config_fault(cfg, PATH(s, "model.lora.rank"),
-                          "all weights are trained, there are no adapters; set 0");
     if (!s->used) return;
     if (s->micro_experience != ARES_NULL_I64 && batch * n % s->micro_experience)
         ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_experience"),
@@ -542,8 +538,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                          .ulysses = p->actor_ulysses,
                          .micro_update = c->actor.micro_batch_size,
                          .micro_experience = p->actor_micro_experience,
-                         .mini_batch = mini_batch_size_of_actor(c),
-                         .lora = &c->actor_lora };
+                         .mini_batch = mini_batch_size_of_actor(c) };
     const side critic = { .name = "critic",
                           .optimizer = c->critic_optim.strategy,
                           .dtype = c->critic.dtype,
@@ -552,8 +547,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                           .ulysses = p->critic_ulysses,
                           .micro_update = p->critic_micro_update,
                           .micro_experience = p->critic_micro_experience,
-                          .mini_batch = mini_batch_size_of_critic(c),
-                          .lora = &c->critic_lora };
+                          .mini_batch = mini_batch_size_of_critic(c) };
     if (!p->hybrid_engine)
         ares_config_fault(
             cfg, "worker.hybrid_engine",

@@ -246,7 +246,7 @@ static size_t announce(learner *l, const peak_passes *p)
         bool keep = of[i] == &p->trained;
         if (n) bytes = ares_workspace_expect(l->workspace, rows, rows, (int)n, keep);
     }
-    return ares_phase_size(l->model->params.grads_bytes) + bytes;
+    return ares_phase_size(learner_params(l)->grads_bytes) + bytes;
 }
 
 int peak_reserve(ares_trainer *t, int ranks, size_t *bytes)
@@ -390,27 +390,25 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     ares_device *d = &t->run.device;
     size_t at = 0;
     ARES_TRY(sharing_open(&t->run.groups, c, NULL, d, where->ranks));
-    const ares_model_share share = sharing_of_actor(c, &t->run.groups);
-    ares_model_options opt = { .storage = training_storage(c),
-                               .trainable = !c->trainer.val_only,
-                               .freeze_vision = c->actor.freeze_vision,
-                               .share = &share };
-    ARES_TRY(ares_model_load(c->actor.model_path, d, &opt, &t->run.model));
-    ARES_TRY(training_set_positions(&t->run.model->cfg, c->published.actor_override));
+    ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
+    ARES_TRY(training_open_weights(&t->run, NULL));
     p->model = t->run.model->cfg;
-    p->how = share.how;
+    p->how = t->run.model->params.share.how;
     p->parameters = (double)ares_params_count(&t->run.model->params);
     double host = p->card ? 0 : (double)t->run.model->params.host_weights_bytes,
            weights = (double)t->run.model->params.weights_bytes + host;
+    if (t->run.adapter) weights += (double)t->run.adapter->params.weights_bytes;
     both(p, PLAN_WEIGHTS, weights);
     both(p, PLAN_GRADIENTS, grown(d, &at) - weights);
     if (c->trainer.val_only) return ARES_OK;
     if (where->reinforcement)
-        ARES_TRY(actor_open(&t->actor, c, t->run.model, NULL, NULL, t->run.total_steps));
+        ARES_TRY(
+            actor_open(&t->actor, c, t->run.model, t->run.adapter, NULL, NULL, t->run.total_steps));
     else
         ARES_TRY(learner_open(
             &t->actor.learner, t->run.model,
             &(learner_options){ .role = "actor",
+                                .adapter = t->run.adapter,
                                 .optim = &c->optim,
                                 .total_steps = t->run.total_steps,
                                 .gradient_checkpointing = c->actor.gradient_checkpointing }));
@@ -505,9 +503,9 @@ static int train_actor(ares_trainer *t, plan *p)
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at), kept);
-    ARES_TRY(ares_params_zero_grad(&l->model->params));
+    ARES_TRY(ares_params_zero_grad(learner_params(l)));
     keep_activations(p, PLAN_GRADIENTS, grown(&t->run.device, &at),
-                     (double)l->model->params.of_training.bytes);
+                     (double)learner_params(l)->of_training.bytes);
     ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);
@@ -561,9 +559,9 @@ static int train_critic(ares_trainer *t, plan *p)
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), kept);
-    ARES_TRY(ares_params_zero_grad(&l->model->params));
+    ARES_TRY(ares_params_zero_grad(learner_params(l)));
     keep_activations(p, PLAN_CRITIC, grown(&t->run.device, &at),
-                     (double)l->model->params.of_training.bytes);
+                     (double)learner_params(l)->of_training.bytes);
     ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);

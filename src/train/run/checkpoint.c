@@ -194,25 +194,36 @@ static int write_state(const training *t, const step_begin *at, const state_sums
     return rc;
 }
 
+/* A role's model, or its adapter, whose model is not copied. */
+static int save_trained(const training *t, const learner *l, const char *dir, const char *name,
+                        const ares_writers *by, uint64_t *sum)
+{
+    ares_str path = { 0 };
+    (void)ares_path_join(&path, dir, name);
+    int rc = l->adapter ? ares_adapter_save(l->adapter, t->model_dir.data, path.data, by, sum)
+                        : ares_model_save(l->model, path.data, by, sum);
+    ares_str_fini(&path);
+    return rc;
+}
+
 /* The tensors, which all ranks write together. behind: writes them later; NULL: written now */
 static int write_tensors(const training *t, state_kind kind, const char *dir,
                          ares_write_queue *behind, state_sums *sums)
 {
     const ares_writers by = { t->world, t->same_files, behind };
-    const ares_model *critic = t->critic ? t->critic->model : NULL;
+    const learner *critic = t->critic;
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
     ares_str path = { 0 };
-    int rc =
-        ares_model_save(t->model, ares_path_join(&path, dir, "model"), &by, &sums->model.weights);
+    int rc = save_trained(t, t->policy, dir, t->adapter ? "adapter" : "model", &by,
+                          &sums->model.weights);
     if (rc == ARES_OK && states)
-        rc = ares_params_optimizer_save(&t->model->params,
+        rc = ares_params_optimizer_save(learner_params(t->policy),
                                         ares_path_join(&path, dir, "optimizer.safetensors"), &by,
                                         &sums->model.states);
     if (rc == ARES_OK && critic)
-        rc = ares_model_save(critic, ares_path_join(&path, dir, "critic"), &by,
-                             &sums->critic.weights);
+        rc = save_trained(t, critic, dir, "critic", &by, &sums->critic.weights);
     if (rc == ARES_OK && critic && states)
-        rc = ares_params_optimizer_save(&critic->params,
+        rc = ares_params_optimizer_save(learner_params(critic),
                                         ares_path_join(&path, dir, "critic_optimizer.safetensors"),
                                         &by, &sums->critic.states);
     if (rc == ARES_OK && t->moved_reference)
@@ -228,9 +239,11 @@ static int write_files(training *t, state_kind kind, const step_begin *at, const
 {
     ares_str path = { 0 }, line = { 0 };
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
-    int rc = copy_files(t->model_dir.data, t->cfg->actor.tokenizer_path,
+    int rc = ARES_OK;
+    if (!t->adapter)
+        rc = copy_files(t->model_dir.data, t->cfg->actor.tokenizer_path,
                         ares_path_join(&path, dir, "model"));
-    if (rc == ARES_OK) rc = ares_model_save_eos(t->model, path.data);
+    if (rc == ARES_OK && !t->adapter) rc = ares_model_save_eos(t->model, path.data);
     if (rc == ARES_OK && t->vapor && t->vapor->ref && states)
         rc = vapor_save(t->vapor, ares_path_join(&path, dir, "stored_answers.safetensors"));
     if (rc == ARES_OK && t->controls)
@@ -367,9 +380,10 @@ int64_t state_copied_bytes(const training *t, int ranks, int64_t *part)
 {
     bool states =
         !t->cfg->trainer.save_model_only || !ares_is_null_f64(t->cfg->trainer.save_minutes);
-    int64_t of_critic = 0, bytes = ares_params_save_bytes(&t->model->params, states, ranks, part);
+    const ares_params *own = t->adapter ? &t->adapter->params : &t->model->params;
+    int64_t of_critic = 0, bytes = ares_params_save_bytes(own, states, ranks, part);
     if (t->critic)
-        bytes += ares_params_save_bytes(&t->critic->model->params, states, ranks, &of_critic);
+        bytes += ares_params_save_bytes(learner_params(t->critic), states, ranks, &of_critic);
     if (t->moved_reference)
         bytes += ares_params_save_bytes(&t->moved_reference->params, false, ranks, NULL);
     *part = ARES_MAX(*part, of_critic);
@@ -664,11 +678,11 @@ static int read_state(training *t, const char *checkpoint, apply_state *apply_to
 }
 
 /* A collective: what was loaded must be what was saved. */
-static int check_sum(const training *t, const ares_model *m, const model_sums *saved,
+static int check_sum(const training *t, const learner *l, const model_sums *saved,
                      const char *checkpoint, const char *weights, const char *states)
 {
     model_sums own;
-    ARES_TRY(ares_params_sum(&m->params, t->world, &own.weights, &own.states));
+    ARES_TRY(ares_params_sum(learner_params(l), t->world, &own.weights, &own.states));
     const char *damaged = saved->weights && own.weights != saved->weights ? weights
                           : saved->states && own.states != saved->states  ? states
                                                                           : NULL;
@@ -690,11 +704,11 @@ int state_resume(training *t, const char *checkpoint)
     state_sums sums;
     int rc = ARES_OK;
     rc = states_are_there(checkpoint, &path);
-    if (rc == ARES_OK) rc = ares_params_optimizer_load(&t->model->params, path.data);
+    if (rc == ARES_OK) rc = ares_params_optimizer_load(learner_params(t->policy), path.data);
     if (rc == ARES_OK && t->critic) {
         rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"),
                       "the checkpoint is of a run without a critic, or damaged");
-        if (rc == ARES_OK) rc = ares_params_optimizer_load(&t->critic->model->params, path.data);
+        if (rc == ARES_OK) rc = ares_params_optimizer_load(learner_params(t->critic), path.data);
     }
     if (rc == ARES_OK && t->vapor)
         rc = vapor_load(t->vapor, ares_path_join(&path, checkpoint, "stored_answers.safetensors"));
@@ -705,9 +719,10 @@ int state_resume(training *t, const char *checkpoint)
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply, &sums);
     ares_str_fini(&path);
     ARES_TRY(ares_world_share_error(t->world, rc));
-    ARES_TRY(check_sum(t, t->model, &sums.model, checkpoint, "model/", "optimizer.safetensors"));
+    ARES_TRY(check_sum(t, t->policy, &sums.model, checkpoint, t->adapter ? "adapter/" : "model/",
+                       "optimizer.safetensors"));
     if (!t->critic) return ARES_OK;
-    return check_sum(t, t->critic->model, &sums.critic, checkpoint, "critic/",
+    return check_sum(t, t->critic, &sums.critic, checkpoint, "critic/",
                      "critic_optimizer.safetensors");
 }
 

@@ -397,10 +397,14 @@ void ares_model_free(ares_model *m);
 /* A hash of the tensors of a model directory, of some bytes of each; it tells two models apart. */
 int ares_model_fingerprint(const char *dir, uint64_t *out);
 /*
- * The model directory that `path` means: itself, the model/ of a checkpoint, or the model/ of a
- * run's latest checkpoint. The error names what was looked for.
+ * The model directory that `path` means: itself, the model/ of a checkpoint, or that of a run's
+ * latest checkpoint; where these have an adapter/ instead, the adapter's base. The error names what
+ * was looked for.
  */
 int ares_model_find(const char *path, ares_str *dir);
+/* Whether `path` is a checkpoint or run with such an adapter, which ares_adapter_load finds, too.
+ */
+bool ares_model_adapted(const char *path);
 /* What merging did to the numbers of adapted matrices, as the type of the file rounds them. */
 typedef struct ares_merge_report {
     int32_t modules;
@@ -526,7 +530,10 @@ typedef struct ares_adapter_options {
  */
 int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapter_options *opt,
                      ares_adapter **out);
-/* The adapter at `path` as it is, for passes without a backward. */
+/*
+ * The adapter at `path`, a PEFT directory, checkpoint or run, as it is, for passes without a
+ * backward. A base_fingerprint that is not of base_dir is a warning.
+ */
 int ares_adapter_load(const ares_model *m, const char *base_dir, const char *path,
                       ares_adapter **out);
 void ares_adapter_free(ares_adapter *a);

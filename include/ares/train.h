@@ -643,15 +643,16 @@ int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks)
 
 /* ---------------- parts of a run that other verbs use */
 /*
- * Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at
+ * Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, with an adapter
+ * (NULL: alone; ares_workspace_adapt has been called for its rank), at
  * rollout.temperature: what rollout recorded, bit for bit. Of cfg it also reads
  * actor.max_token_len and actor.share_prompts. features: of images and videos; NULL: the rows are
  * text. A model that is a slice gives every rank of its group the bits of the whole model; all of
  * them call it with the same rows. (learner.c)
  */
-int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *features,
-                         const ares_train_config *cfg, const ares_batch *b, int64_t row,
-                         int64_t end, float *log_probs, float *entropies);
+int ares_train_log_probs(ares_model *m, ares_adapter *adapter, ares_workspace *w,
+                         ares_features *features, const ares_train_config *cfg, const ares_batch *b,
+                         int64_t row, int64_t end, float *log_probs, float *entropies);
 /* Copies the tokenizer and generation files of a model directory. (run/checkpoint.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);
 

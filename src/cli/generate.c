@@ -203,6 +203,41 @@ static int cli_media_encode(cli_media *s, const char *verb, const ares_json *lin
 }
 
 /*
+ * --model and --adapter: the model's directory, and the model with its adapter. A checkpoint or run
+ * of an adapter names both.
+ */
+typedef struct cli_adapted {
+    const char *model, *adapter; /* as typed */
+    ares_str dir;
+    ares_adapter *a; /* NULL: none */
+} cli_adapted;
+#define CLI_ADAPTED(o)                                                                    \
+    CLI_OPTION(TEXT, (o).model, "--model", "DIR", "a model, checkpoint or run directory", \
+               .required = true),                                                         \
+        CLI_OPTION(TEXT, (o).adapter, "--adapter", "DIR",                                 \
+                   "an adapter (LoRA) beside the model: a PEFT directory, checkpoint or run")
+
+static int cli_adapted_open(cli_adapted *o, ares_device *d, const ares_model_options *opt,
+                            ares_model **m)
+{
+    bool own = ares_model_adapted(o->model);
+    if (own && o->adapter)
+        return ares_fail(ARES_EUSE,
+                         "--adapter: '%s' is of an adapter already; name its base as --model",
+                         o->model);
+    ARES_TRY(ares_model_find(o->model, &o->dir));
+    ARES_TRY(ares_model_load(o->dir.data, d, opt, m));
+    const char *path = own ? o->model : o->adapter;
+    return path ? ares_adapter_load(*m, o->dir.data, path, &o->a) : ARES_OK;
+}
+
+static void cli_adapted_close(cli_adapted *o)
+{
+    ares_adapter_free(o->a);
+    ares_str_fini(&o->dir);
+}
+
+/*
  * ares-train generate: samples from a model with the engine that training uses. All lines are
  * decoded together; the answers are written in the order of the lines.
  */
@@ -216,12 +251,13 @@ typedef struct answer {
 
 /* The options of the command, then what they open. */
 typedef struct generate_job {
-    const char *model, *input, *prompt, *image, *video, *device, *dtype, *stop;
+    const char *input, *prompt, *image, *video, *device, *dtype, *stop;
     bool raw, ignore_eos;
     int64_t max_new_tokens, top_k, n, seed, threads, max_num_seqs, cache_tokens;
     double temperature, top_p;
     ares_sampling sampling;
-    ares_str dir, text;
+    cli_adapted of;
+    ares_str text;
     ares_device d;
     ares_model *m;
     cli_media_options row_media;
@@ -243,6 +279,7 @@ static int ask(generate_job *j, const ares_json *line, ares_rng_key key, int64_t
                        .prompt_len = (int32_t)j->ids.n,
                        .n = (int32_t)j->n,
                        .sampling = j->sampling,
+                       .adapter = j->of.a,
                        .key = key };
     if (row_media) { /* the features of its images and videos, in the order of their places */
         ares_seen *seen =
@@ -414,13 +451,12 @@ static int open_all(generate_job *j)
     ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
     /* a card computes in the type that the weights are stored in, as in training */
     ARES_TRY(ares_device_open_table(j->device, "native", opt.storage, (int)j->threads, &j->d));
-    ARES_TRY(ares_model_find(j->model, &j->dir));
-    ARES_TRY(ares_model_load(j->dir.data, &j->d, &opt, &j->m));
+    ARES_TRY(cli_adapted_open(&j->of, &j->d, &opt, &j->m));
     const ares_sampling_word sampled[] = { { "temperature", "--temperature", j->temperature },
                                            { "top_p", "--top-p", j->top_p },
                                            { "top_k", "--top-k", (double)j->top_k } };
-    ARES_TRY(ares_model_tell_sampling(j->dir.data, sampled, ARES_COUNT(sampled)));
-    ARES_TRY(cli_media_open(&j->see, &j->row_media, j->dir.data, j->m));
+    ARES_TRY(ares_model_tell_sampling(j->of.dir.data, sampled, ARES_COUNT(sampled)));
+    ARES_TRY(cli_media_open(&j->see, &j->row_media, j->of.dir.data, j->m));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
                                .cache_tokens = j->cache_tokens };
@@ -442,10 +478,10 @@ static void close_all(generate_job *j)
     ares_free(j->samples);
     ares_rollout_free(j->rollout);
     cli_media_close(&j->see);
+    cli_adapted_close(&j->of);
     if (j->m) ares_model_free(j->m);
     ares_device_close(&j->d);
     ares_ids_fini(&j->ids);
-    ares_str_fini(&j->dir);
     ares_str_fini(&j->text);
     ares_arena_fini(&j->arena);
 }
@@ -465,8 +501,7 @@ int ares_cli_generate(int argc, char **argv)
                        .max_num_seqs = 64 };
     bool helped;
     const cli_option options[] = {
-        CLI_OPTION(TEXT, j.model, "--model", "DIR", "a model, checkpoint or run directory",
-                   .required = true),
+        CLI_ADAPTED(j.of),
         CLI_INPUT(j.input),
         CLI_OPTION(TEXT, j.prompt, "--prompt", "TEXT", "one prompt, in place of --input"),
         CLI_OPTION(TEXT, j.image, "--image", "FILE",
@@ -500,7 +535,7 @@ int ares_cli_generate(int argc, char **argv)
     };
     const cli_command command = {
         .name = "generate",
-        .usage = "--model DIR [--prompt TEXT | --input FILE] [options]",
+        .usage = "--model DIR [--adapter DIR] [--prompt TEXT | --input FILE] [options]",
         .about = "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} per line, "
                  "with \"images\":[..] and \"videos\":[..] for a vision model (docs/vision.md), "
                  "writes {\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\"entropies\":[..],"
@@ -534,6 +569,7 @@ int ares_cli_generate(int argc, char **argv)
 
 /* What all lines are scored with. */
 typedef struct score_job {
+    cli_adapted of;
     ares_model *model;
     ares_workspace *workspace;
     cli_media see;
@@ -588,8 +624,8 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
     /* [2n]: log-probs, then entropies */
     float *stats = ares_arena_calloc(&b->arena, (size_t)(2 * n + 1), sizeof *stats);
     if (n)
-        ARES_TRY(ares_train_log_probs(j->model, j->workspace, j->see.features, &j->cfg, b, 0, 1,
-                                      stats, stats + n));
+        ARES_TRY(ares_train_log_probs(j->model, j->of.a, j->workspace, j->see.features, &j->cfg, b,
+                                      0, 1, stats, stats + n));
     if (j->see.features) ares_features_trim(j->see.features);
     for (int64_t t = 0; t < n; t++)
         if (!isfinite(stats[t]) || !isfinite(stats[n + t]))
@@ -606,13 +642,14 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
 
 int ares_cli_score(int argc, char **argv)
 {
-    const char *model = NULL, *input = "-", *device = "cpu", *dtype = "fp32";
+    const char *input = "-", *device = "cpu", *dtype = "fp32";
     int64_t threads = 0;
     cli_media_options row_media = CLI_MEDIA_DEFAULTS;
+    score_job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false },
+                             .rollout = { .temperature = 1 } } };
     bool helped;
     const cli_option options[] = {
-        CLI_OPTION(TEXT, model, "--model", "DIR", "a model, checkpoint or run directory",
-                   .required = true),
+        CLI_ADAPTED(j.of),
         CLI_INPUT(input),
         CLI_OPTION(TEXT, device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
         CLI_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
@@ -622,7 +659,8 @@ int ares_cli_score(int argc, char **argv)
     };
     const cli_command command = {
         .name = "score",
-        .usage = "--model DIR [--input FILE] [--device cpu] [--threads N] [--dtype fp32|bf16]",
+        .usage = "--model DIR [--adapter DIR] [--input FILE] [--device cpu] [--threads N] [--dtype "
+                 "fp32|bf16]",
         .about = "Reads {\"input_ids\":[..]}, {\"text\":\"..\"}, or {\"prompt\":\"..\"} or "
                  "{\"messages\":[..]} with a \"response\" per line, with \"images\":[..] and "
                  "\"videos\":[..] for a vision model (docs/vision.md); writes "
@@ -636,24 +674,21 @@ int ares_cli_score(int argc, char **argv)
     };
     ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
-    score_job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false },
-                             .rollout = { .temperature = 1 } } };
     ares_device d;
     ares_model_options opt = { .storage = strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
-    ares_str dir = { 0 };
     ares_batch_init(&j.batch);
     /* a card computes in the type that the weights are stored in, as in training */
     ARES_TRY(ares_device_open_table(device, "native", opt.storage, (int)threads, &d));
-    int rc = ares_model_load(model, &d, &opt, &j.model);
+    int rc = cli_adapted_open(&j.of, &d, &opt, &j.model);
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
-    if (rc == ARES_OK) rc = ares_model_find(model, &dir);
-    if (rc == ARES_OK) rc = cli_media_open(&j.see, &row_media, dir.data, j.model);
+    if (rc == ARES_OK && j.of.a) ares_workspace_adapt(j.workspace, j.of.a->rank);
+    if (rc == ARES_OK) rc = cli_media_open(&j.see, &row_media, j.of.dir.data, j.model);
     if (rc == ARES_OK) rc = cli_each_line("score", input, score_line, &j);
     cli_media_close(&j.see);
-    ares_str_fini(&dir);
     ares_batch_fini(&j.batch);
     ares_ids_fini(&j.ids);
     ares_workspace_free(j.workspace);
+    cli_adapted_close(&j.of);
     ares_model_free(j.model);
     ares_device_close(&d);
     return rc;

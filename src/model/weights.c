@@ -850,26 +850,85 @@ static int refuse_path(const char *path)
     return rc;
 }
 
-int ares_model_find(const char *path, ares_str *dir)
+/*
+ * The folder that a checkpoint, or a run's latest one, has: model/, or adapter/ where an adapter
+ * was trained, without model/ (*adapted). Empty: path is neither, or a model directory itself.
+ */
+static int find_inside(const char *path, ares_str *dir, bool *adapted)
 {
-    static const char *const inner[] = { "config.json", "model/config.json" };
-    ares_str probe = { 0 }, name = { 0 };
+    ares_str probe = { 0 }, inside = { 0 }, name = { 0 };
     int rc = ARES_OK;
     ares_str_clear(dir);
-    for (int i = 0; i < 2 && !dir->len; i++)
-        if (ares_file_exists(ares_path_join(&probe, path, inner[i])))
-            ares_str_add(dir, probe.data, probe.len - strlen("/config.json"));
-    if (!dir->len && ares_dir_exists(ares_path_join(&probe, path, "checkpoints"))) {
+    *adapted = false;
+    ares_str_add_z(&inside, path);
+    if (!ares_file_exists(ares_path_join(&probe, path, "config.json")) &&
+        ares_dir_exists(ares_path_join(&probe, path, "checkpoints"))) {
         rc = ares_checkpoint_latest(probe.data, &name);
         if (rc == ARES_OK && !name.len)
             rc = ares_fail(ARES_EFORMAT, "model: %s: the run has no checkpoint yet", path);
-        if (rc == ARES_OK) {
-            ares_str_add_view(dir, ares_str_view(&probe));
-            ares_str_addf(dir, "/%s/model", name.data);
-        }
-    } else if (!dir->len) rc = refuse_path(path);
+        if (rc == ARES_OK) (void)ares_path_join(&inside, probe.data, name.data);
+    }
+    static const char *const files[] = { "model/config.json", "adapter/adapter_config.json" };
+    for (int i = 0; i < ARES_COUNT(files) && rc == ARES_OK && !dir->len; i++) {
+        if (!ares_file_exists(ares_path_join(&probe, inside.data, files[i]))) continue;
+        ares_str_add(dir, probe.data, (size_t)(strrchr(probe.data, '/') - probe.data));
+        *adapted = i == 1;
+    }
+    if (rc == ARES_OK && name.len && !dir->len)
+        rc = ares_fail(ARES_EFORMAT, "model: %s: neither model/ nor adapter/ in the checkpoint",
+                       inside.data);
     ares_str_fini(&probe);
+    ares_str_fini(&inside);
     ares_str_fini(&name);
+    return rc;
+}
+
+/* The model that an adapter's folder names as its base. */
+static int base_of(const char *adapter, ares_str *base)
+{
+    ares_str path = { 0 }, text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *root, *name = NULL;
+    int rc = ares_file_read(ares_path_join(&path, adapter, "adapter_config.json"), &text);
+    if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &root);
+    if (rc == ARES_OK) name = ares_json_get(root, "base_model_name_or_path");
+    ares_str_clear(base);
+    if (name && name->type == ARES_JSON_STRING) ares_str_add_view(base, name->text);
+    if (rc == ARES_OK &&
+        !ares_file_exists(ares_path_join(&text, base->len ? base->data : "", "config.json")))
+        rc = ares_fail(ARES_EFORMAT,
+                       "model: %s: the adapter's base model, '%s', is not there; name the base as "
+                       "the model, and this folder as the adapter",
+                       path.data, base->len ? base->data : "");
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+bool ares_model_adapted(const char *path)
+{
+    ares_str dir = { 0 };
+    bool adapted = false;
+    if (find_inside(path, &dir, &adapted) != ARES_OK) ares_error_clear();
+    ares_str_fini(&dir);
+    return adapted;
+}
+
+int ares_model_find(const char *path, ares_str *dir)
+{
+    ares_str probe = { 0 }, adapter = { 0 };
+    bool adapted = false;
+    ares_str_clear(dir);
+    if (ares_file_exists(ares_path_join(&probe, path, "config.json"))) ares_str_add_z(dir, path);
+    int rc = dir->len ? ARES_OK : find_inside(path, dir, &adapted);
+    if (rc == ARES_OK && !dir->len) rc = refuse_path(path);
+    if (rc == ARES_OK && adapted) {
+        ares_str_add_view(&adapter, ares_str_view(dir));
+        rc = base_of(adapter.data, dir);
+    }
+    ares_str_fini(&probe);
+    ares_str_fini(&adapter);
     return rc;
 }
 

@@ -587,12 +587,17 @@ int learner_log_probs_of(learner *l, const learner_scoring *s, const ares_batch 
     return score_runs(l, s, b, runs, n, 0, column, NULL);
 }
 
-int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *features,
-                         const ares_train_config *cfg, const ares_batch *b, int64_t row,
-                         int64_t end, float *log_probs, float *entropies)
+int ares_train_log_probs(ares_model *m, ares_adapter *adapter, ares_workspace *w,
+                         ares_features *features, const ares_train_config *cfg, const ares_batch *b,
+                         int64_t row, int64_t end, float *log_probs, float *entropies)
 {
     /* not opened: the caller has the workspace, and no optimizer is wanted */
-    learner l = { .role = "actor", .model = m, .workspace = w, .features = features };
+    learner l = { .role = "actor",
+                  .model = m,
+                  .adapter = adapter,
+                  .adapted = { adapter, INT32_MAX },
+                  .workspace = w,
+                  .features = features };
     learner_scoring s = learner_scoring_of(cfg);
     int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
     close_columns(&l);

@@ -215,11 +215,21 @@ int training_set_positions(ares_model_config *m, const ares_json *override)
     return ARES_OK;
 }
 
+/* What lies beside a checkpoint's model/, which need not be there itself. */
+static const char *beside(ares_str *path, const char *weights, const char *name)
+{
+    const char *slash = strrchr(weights, '/');
+    ares_str_clear(path);
+    ares_str_add(path, weights, slash ? (size_t)(slash - weights) + 1 : 0);
+    ares_str_add_z(path, name);
+    return path->data;
+}
+
 /* Whether a checkpoint has an adapter or a whole model must be what the run has. */
 static int check_kind(const char *weights, bool lora)
 {
     ares_str path = { 0 };
-    bool has = ares_dir_exists(ares_path_join(&path, weights, "../adapter"));
+    bool has = ares_dir_exists(beside(&path, weights, "adapter"));
     int rc = ARES_OK;
     if (has && !lora)
         rc = ares_fail(ARES_ESTATE,
@@ -246,7 +256,7 @@ static int open_adapter(training *t, const char *weights)
     const ares_model_share share = sharing_of_adapter(sharing_of_actor(c, &t->groups));
     ares_lora_options lora = c->actor_lora;
     ares_str path = { 0 };
-    if (weights) lora.adapter_path = ares_path_join(&path, weights, "../adapter");
+    if (weights) lora.adapter_path = beside(&path, weights, "adapter");
     int rc = ares_adapter_new(t->model, t->model_dir.data,
                               &(ares_adapter_options){ .lora = &lora,
                                                        .seed = (uint64_t)c->rollout.seed,
@@ -574,7 +584,7 @@ int trainer_renew_rollout(ares_trainer *t)
 int trainer_open_critic(ares_trainer *t, const char *weights)
 {
     ares_str path = { 0 };
-    if (weights) ares_path_join(&path, weights, "../critic");
+    if (weights) beside(&path, weights, "critic");
     t->critic = ares_calloc(1, sizeof *t->critic);
     t->run.critic = &t->critic->learner;
     int rc = critic_open(t->critic, &t->run, path.data);
@@ -593,7 +603,7 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     const ares_train_config *c = t->run.cfg;
     bool moves = vapor_wanted(c) && c->vapor.sync_ref_model;
     ares_str path = { 0 };
-    bool moved = weights && ares_dir_exists(ares_path_join(&path, weights, "../reference"));
+    bool moved = weights && ares_dir_exists(beside(&path, weights, "reference"));
     if (weights && moves && !moved) {
         int rc =
             ares_fail(ARES_ESTATE,

@@ -117,8 +117,8 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
         !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
         return false;
     ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs), ARES_PUT(b, ref_log_probs);
-    if (!CHECK_OK(ares_train_log_probs(r->model, r->actor.learner.workspace, NULL, &r->cfg, b, 0,
-                                       b->rows, b->rollout_log_probs, NULL)))
+    if (!CHECK_OK(ares_train_log_probs(r->model, NULL, r->actor.learner.workspace, NULL, &r->cfg, b,
+                                       0, b->rows, b->rollout_log_probs, NULL)))
         return false;
     near_policy(r, b->old_log_probs, b->rollout_log_probs, 20000, 0.8);
     near_policy(r, b->ref_log_probs, b->rollout_log_probs, 30000, 0.3);

@@ -54,8 +54,8 @@ static double score_alone(opened *o, const collapse_turn *prompt, const collapse
                        thought->z_len);
     ARES_PUT(&b, responses);
     memcpy(b.responses, thought->z, (size_t)thought->z_len * sizeof *b.responses);
-    CHECK_OK(ares_train_log_probs(o->t.run.model, o->t.actor.learner.workspace, NULL, &o->c, &b, 0,
-                                  1, log_probs, NULL));
+    CHECK_OK(ares_train_log_probs(o->t.run.model, NULL, o->t.actor.learner.workspace, NULL, &o->c,
+                                  &b, 0, 1, log_probs, NULL));
     for (int i = 0; i < thought->z_len; i++) sum += (double)log_probs[i];
     ares_batch_fini(&b);
     return sum;

@@ -252,7 +252,8 @@ TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
             float *log_probs = ares_calloc((size_t)b.tokens, sizeof *log_probs),
                   *entropies = ares_calloc((size_t)b.tokens, sizeof *entropies);
             CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w));
-            CHECK_OK(ares_train_log_probs(m, w, NULL, &cfg, &b, 0, b.rows, log_probs, entropies));
+            CHECK_OK(
+                ares_train_log_probs(m, NULL, w, NULL, &cfg, &b, 0, b.rows, log_probs, entropies));
             for (int row = 0; row < MAX_ROWS; row++) {
                 CHECK_MEM(log_probs + b.row_start[row], x->log_probs[row],
                           (size_t)x->n[row] * sizeof(float));
@@ -322,7 +323,7 @@ TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
         memset(b.response_mask, 1, TOKENS);
         ares_train_config cfg = { .actor = { .max_token_len = 300 },
                                   .rollout = { .temperature = (i + 1) / 100.0 } };
-        CHECK_OK(ares_train_log_probs(m, w, NULL, &cfg, &b, 0, 1, scored, NULL));
+        CHECK_OK(ares_train_log_probs(m, NULL, w, NULL, &cfg, &b, 0, 1, scored, NULL));
         differ += memcmp(scored, sampled[i], sizeof scored) != 0;
         ares_batch_fini(&b);
     }
@@ -349,7 +350,7 @@ TEST(one_changed_weight_shows_in_the_log_probs)
     float *log_probs = ares_calloc((size_t)b.tokens, sizeof *log_probs);
     double worst = 0;
     CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w));
-    CHECK_OK(ares_train_log_probs(m, w, NULL, &cfg, &b, 0, b.rows, log_probs, NULL));
+    CHECK_OK(ares_train_log_probs(m, NULL, w, NULL, &cfg, &b, 0, b.rows, log_probs, NULL));
     for (int row = 0; row < MAX_ROWS; row++)
         for (int t = 0; t < x->n[row]; t++)
             worst = fmax(worst, fabs((double)log_probs[b.row_start[row] + t] -

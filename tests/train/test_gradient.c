@@ -117,12 +117,12 @@ TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
         ares_batch *b = &runs[i]->batch;
         ARES_ASSERT(b->tokens <= 64);
         log_probs[i] = ares_calloc((size_t)b->tokens, sizeof(float));
-        CHECK_OK(ares_train_log_probs(runs[i]->model, runs[i]->actor.learner.workspace, NULL,
+        CHECK_OK(ares_train_log_probs(runs[i]->model, NULL, runs[i]->actor.learner.workspace, NULL,
                                       &runs[i]->cfg, b, 0, b->rows, log_probs[i], NULL));
     }
     for (int64_t row = 0; row < ROWS; row++)
-        CHECK_OK(ares_train_log_probs(apart.model, apart.actor.learner.workspace, NULL, &apart.cfg,
-                                      &apart.batch, row, row + 1,
+        CHECK_OK(ares_train_log_probs(apart.model, NULL, apart.actor.learner.workspace, NULL,
+                                      &apart.cfg, &apart.batch, row, row + 1,
                                       one_by_one + apart.batch.row_start[row], NULL));
     for (int i = 0; i < 2; i++) {
         CHECK_MEM(log_probs[i], one_by_one, (size_t)apart.batch.tokens * sizeof(float));
@@ -155,11 +155,11 @@ TEST(groups_with_the_same_prompt_have_the_log_probs_of_rows_apart)
     memcpy(r.prompts[0], r.prompts[1], sizeof r.prompts[0]);
     for (int64_t row = 0; row < PER_GROUP; row++) b->samples[row].prompt_len = prompt_len[1];
     r.cfg.actor.max_token_len = 1000;
-    CHECK_OK(ares_train_log_probs(r.model, r.actor.learner.workspace, NULL, &r.cfg, b, 0, b->rows,
-                                  all, NULL));
+    CHECK_OK(ares_train_log_probs(r.model, NULL, r.actor.learner.workspace, NULL, &r.cfg, b, 0,
+                                  b->rows, all, NULL));
     for (int64_t row = 0; row < ROWS; row++)
-        CHECK_OK(ares_train_log_probs(r.model, r.actor.learner.workspace, NULL, &r.cfg, b, row,
-                                      row + 1, one_by_one + b->row_start[row], NULL));
+        CHECK_OK(ares_train_log_probs(r.model, NULL, r.actor.learner.workspace, NULL, &r.cfg, b,
+                                      row, row + 1, one_by_one + b->row_start[row], NULL));
     CHECK_MEM(all, one_by_one, (size_t)b->tokens * sizeof(float));
     run_close(&r);
 }

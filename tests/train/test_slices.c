@@ -66,7 +66,7 @@ static bool score(ares_model *m, const struct way *how, const ares_batch *b, num
     memset(out, 0, sizeof *out);
     if (!CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w))) return false;
     bool well = CHECK_OK(
-        ares_train_log_probs(m, w, NULL, &cfg, b, 0, ROWS, out->log_probs, out->entropies));
+        ares_train_log_probs(m, NULL, w, NULL, &cfg, b, 0, ROWS, out->log_probs, out->entropies));
     ares_workspace_free(w);
     return well;
 }

@@ -136,8 +136,9 @@ static bool run_open(run *r, const char *name, const ares_train_config *cfg, boo
         !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
         return false;
     ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs);
-    bool good = CHECK_OK(ares_train_log_probs(r->model, r->actor.learner.workspace, r->features,
-                                              &r->cfg, b, 0, b->rows, b->rollout_log_probs, NULL));
+    bool good =
+        CHECK_OK(ares_train_log_probs(r->model, NULL, r->actor.learner.workspace, r->features,
+                                      &r->cfg, b, 0, b->rows, b->rollout_log_probs, NULL));
     memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof(float));
     return good;
 }
@@ -161,8 +162,8 @@ static double loss_now(run *r)
     float *now = ares_calloc((size_t)b->tokens, sizeof *now);
     double sum = 0;
     ares_features_forget(r->features);
-    CHECK_OK(ares_train_log_probs(r->model, r->actor.learner.workspace, r->features, &r->cfg, b, 0,
-                                  b->rows, now, NULL));
+    CHECK_OK(ares_train_log_probs(r->model, NULL, r->actor.learner.workspace, r->features, &r->cfg,
+                                  b, 0, b->rows, now, NULL));
     for (int64_t t = 0; t < b->tokens; t++)
         sum -= (double)b->advantages[t] * (double)now[t] / (double)b->tokens;
     ares_free(now);

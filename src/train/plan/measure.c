@@ -306,7 +306,6 @@ static int count_pictures(ares_trainer *t, const plan_where *where, plan *p)
     plan_pictures *s = &p->pictures;
     double before = (double)t->run.device.allocated;
     if (!v->depth) return ARES_OK;
-    ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
     ARES_TRY(ares_media_rules_load(&m->cfg, t->run.model_dir.data, &t->run.row_media));
     s->room = where->reinforcement ? p->micro.prompt : p->micro.prompt + p->micro.response;
     ARES_TRY(peak_image(t, s->room, &s->tokens));

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "options.h"
-#include "roles.h"
+#include "trainer.h"
 
 typedef struct options {
     const char *model, *dtype, *device, *kernels;
@@ -221,7 +221,7 @@ static int bench_update(const options *o)
     cfg.actor.share_prompts = false;
     ares_metrics *metrics = ares_metrics_new();
     ARES_TRY(open_model(o, &d, true, &m));
-    ARES_TRY(actor_open(&a, &cfg, m, NULL, NULL, 100));
+    ARES_TRY(actor_open(&a, &cfg, m, NULL, NULL, NULL, 100));
     ares_batch_init(&b);
     values all = { .n = 0 };
     for (int64_t k = 0; k <= o->repeat; k++) {
@@ -342,8 +342,9 @@ static int grpo(const options *o)
     ares_train_config cfg;
     train_config(o, o->prompts, &cfg);
     ARES_TRY(open_model(o, &d, true, &m));
-    ARES_TRY(actor_open(&a, &cfg, m, NULL, NULL, 100));
-    if (o->beta > 0) ARES_TRY(reference_open(&ref, &cfg, &d, NULL, NULL, NULL));
+    ARES_TRY(actor_open(&a, &cfg, m, NULL, NULL, NULL, 100));
+    training run = { .cfg = &cfg, .device = d };
+    if (o->beta > 0) ARES_TRY(reference_open(&ref, &run, NULL));
     ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
                                 .max_num_batched_tokens = 2048,
                                 .max_model_len = (int32_t)(o->prompt + o->new),

@@ -183,11 +183,12 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
  * `when` says where the row holds; a word may have several rows:
  *
  *   NULL            always
- *   "path=value"    while that option has that value once all layers are read; several conditions
- *                   are joined by '&'
+ *   "path=value"    while that option has that value once all layers are read, "path!=value" while
+ *                   it has another; several conditions are joined by '&'
  *   "=value|value"  where the word itself is given one of these values, each in one line of YAML;
  *                   *x stands for x and for any text that ends in .x. `to` is then "", NULL or
- *                   "option=value". Such a row may also name an option of our own.
+ *                   "option=value". Such a row may also name an option of our own, and holds for
+ *                   words of sections that lead to its own.
  *
  * When no row of a word holds, the word is refused, or ignored if its last row has `when` NULL and
  * `to` "". A word that may be ignored in this way yields to its option where a later layer sets it,
@@ -205,8 +206,9 @@ void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases,
 /*
  * A default of another trainer. Where `word`, or any word of the section "x.*", is used in any
  * layer, the option at `path` has this value instead of its own default, while `when` holds
- * ("path=value"; NULL: always). Of several rows for one option the first that holds counts. The
- * rows of one trainer stand together: one line of the log tells all values that they gave.
+ * (as in an alias; NULL: always). Of several rows for one option the first that holds counts. The
+ * rows of one trainer stand together: one line of the log tells all values that they gave and that
+ * no word whose meaning depends on other options has replaced.
  */
 typedef struct ares_config_default {
     const char *trainer, *word, *path, *value, *when;

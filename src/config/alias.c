@@ -93,6 +93,19 @@ static match find_alias(const ares_config *cfg, const char *path)
     return best;
 }
 
+/* `to` with its ? filled in, then the part of the path that the alias does not cover. */
+static const char *renamed(ares_config *cfg, const char *path, const match *m)
+{
+    const char *to = m->alias->to, *hole = strchr(to, '?'), *tail = path + m->covered;
+    size_t len = strlen(to), head = hole ? (size_t)(hole - to) : 0;
+    if (len > 2 && strcmp(to + len - 2, ".*") == 0) len -= 2;
+    if (!hole) return ares_arena_printf(&cfg->arena, "%.*s%s", (int)len, to, tail);
+    return ares_arena_printf(&cfg->arena, "%.*s%.*s%.*s%s", (int)head, to, (int)m->key.len,
+                             m->key.data, (int)(len - head - 1), hole + 1, tail);
+}
+
+enum { ALIAS_ROUNDS = 8 }; /* an alias may lead to another; a circle of them ends here */
+
 /*
  * Whether the node's value is in `list`: values, each in one line of YAML, with | between them. An
  * item *x stands for x and for any text that ends in .x.
@@ -121,12 +134,18 @@ const ares_config_alias *config_alias_of_value(ares_config *cfg, const char *pat
 {
     size_t covered;
     ares_view key;
-    for (int i = 0; i < cfg->aliases.count; i++) {
-        const ares_config_alias *a = cfg->aliases.items[i];
-        if (!config_alias_is_of_value(a) ||
-            !begins(path, a->from, strlen(a->from), &covered, &key) || path[covered])
-            continue;
-        if (has_value(cfg, a->when + 1, node)) return a;
+    for (int round = 0; round < ALIAS_ROUNDS; round++) {
+        for (int i = 0; i < cfg->aliases.count; i++) {
+            const ares_config_alias *a = cfg->aliases.items[i];
+            if (!config_alias_is_of_value(a) ||
+                !begins(path, a->from, strlen(a->from), &covered, &key) || path[covered])
+                continue;
+            if (has_value(cfg, a->when + 1, node)) return a;
+        }
+        /* a word of a section that has another name means what it means there */
+        match m = find_alias(cfg, path);
+        if (!m.alias || !m.section || m.alias->when || !m.alias->to || !*m.alias->to) return NULL;
+        path = renamed(cfg, path, &m);
     }
     return NULL;
 }
@@ -151,7 +170,6 @@ bool config_is_alias_section(ares_config *cfg, const char *path)
 
 config_found config_find(ares_config *cfg, const char *path)
 {
-    enum { ALIAS_ROUNDS = 8 }; /* an alias may lead to another; a circle of them ends here */
     config_found f = { .kind = FOUND_NOTHING, .path = path };
     for (int round = 0; round < ALIAS_ROUNDS; round++) {
         if (find_option(cfg, &f)) return f;
@@ -173,14 +191,7 @@ config_found config_find(ares_config *cfg, const char *path)
         if (f.kind == FOUND_SEVERAL && f.path[m.covered])
             f.kind = FOUND_NOTHING; /* nothing lies below such a word */
         if (f.kind != FOUND_NOTHING || strchr(a->to, '&')) return f;
-        /* `to` with its ? filled in, then the part of the path that the alias does not cover */
-        const char *to = a->to, *hole = strchr(to, '?'), *tail = f.path + m.covered;
-        size_t len = strlen(to), head = hole ? (size_t)(hole - to) : 0;
-        if (len > 2 && strcmp(to + len - 2, ".*") == 0) len -= 2;
-        f.path =
-            hole ? ares_arena_printf(&cfg->arena, "%.*s%.*s%.*s%s", (int)head, to, (int)m.key.len,
-                                     m.key.data, (int)(len - head - 1), hole + 1, tail)
-                 : ares_arena_printf(&cfg->arena, "%.*s%s", (int)len, to, tail);
+        f.path = renamed(cfg, f.path, &m);
     }
     return f;
 }
@@ -279,15 +290,16 @@ void ares_config_forget(ares_config *cfg, const char *path)
 
 /* ---- words of other trainers whose meaning depends on options, decided after all layers */
 
-/* "path=value", or several of them joined by '&', all of which must hold. */
+/* "path=value" or "path!=value", or several of them joined by '&', all of which must hold. */
 static bool holds(ares_config *cfg, const char *when)
 {
     /* a copy that strsep may cut */
     char *list = ares_arena_printf(&cfg->arena, "%s", when), *rest = list;
     for (char *one; (one = strsep(&rest, "&"));) {
         char *equals = strchr(one, '=');
-        ARES_ASSERT(equals);
-        *equals = 0;
+        ARES_ASSERT(equals && equals > one);
+        bool other = equals[-1] == '!';
+        equals[other ? -1 : 0] = 0;
         config_node *on = config_walk(cfg->root, one);
         if (!on) return false;
         config_interpolate(cfg, on);
@@ -295,9 +307,14 @@ static bool holds(ares_config *cfg, const char *when)
         config_emit_flow(&is, on, true); /* True is true */
         bool same = strcmp(is.data, equals + 1) == 0;
         ares_str_fini(&is);
-        if (!same) return false;
+        if (same == other) return false;
     }
     return true;
+}
+
+static const char *default_written(ares_config *cfg, const config_default *d)
+{
+    return ares_arena_printf(&cfg->arena, "%s's default", d->row->trainer);
 }
 
 /* Gives an option another trainer's default, and tells whether it did. No layer sets it by that. */
@@ -319,11 +336,20 @@ static bool set_default(ares_config *cfg, const config_default *d)
         node = config_walk(cfg->root, row->path);
     }
     if (!node) return false;
-    node->written = ares_arena_printf(&cfg->arena, "%s's default", row->trainer);
+    node->written = default_written(cfg, d);
     return true;
 }
 
 void config_apply_defaults(ares_config *cfg)
+{
+    for (int i = 0; i < cfg->defaults.count; i++) {
+        config_default *d = &cfg->defaults.items[i];
+        d->set = d->by && set_default(cfg, d);
+    }
+}
+
+/* Those that stayed: a word whose meaning was decided later may have given another value. */
+void config_tell_defaults(ares_config *cfg)
 {
     for (int i = 0; i < cfg->defaults.count;) {
         const char *trainer = cfg->defaults.items[i].row->trainer;
@@ -331,8 +357,10 @@ void config_apply_defaults(ares_config *cfg)
         for (; i < cfg->defaults.count; i++) {
             const config_default *d = &cfg->defaults.items[i];
             if (strcmp(d->row->trainer, trainer) != 0) break;
-            if (!d->by || !set_default(cfg, d)) continue;
-            ares_str_addf(&told, "%s%s = %s", told.len ? ", " : "", d->row->path, d->row->value);
+            const char *written = d->set ? config_walk(cfg->root, d->row->path)->written : NULL;
+            if (written && strcmp(written, default_written(cfg, d)) == 0)
+                ares_str_addf(&told, "%s%s = %s", told.len ? ", " : "", d->row->path,
+                              d->row->value);
         }
         if (told.len)
             config_note(cfg, ARES_LOG_INFO, "defaults of %s, whose words are used: %s", trainer,

@@ -633,6 +633,7 @@ void ares_config_resolve(ares_config *cfg)
     config_apply_defaults(cfg);
     config_apply_pending(cfg);
     for (int i = 0; i < cfg->n_words; i++) cfg->words[i](cfg);
+    config_tell_defaults(cfg);
     for (config_node *node = cfg->root->first; node; node = node->next)
         if (strncmp(node->key, "x-", 2) != 0) config_interpolate(cfg, node);
     config_build_json(cfg);

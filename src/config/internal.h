@@ -135,6 +135,7 @@ typedef struct config_pending {
 typedef struct config_default {
     const ares_config_default *row;
     const config_node *by; /* where its word was used; NULL: nowhere */
+    bool set;              /* config_apply_defaults gave its option the value */
 } config_default;
 /* A call of ares_config_bind. */
 typedef struct config_bound {
@@ -278,7 +279,10 @@ const char *config_alias_target(ares_config *cfg, const char *path);
 bool config_is_known(ares_config *cfg, const char *path);
 /* whether words of other trainers begin with it */
 bool config_is_alias_section(ares_config *cfg, const char *path);
-/* the row that holds for this value of the word; NULL: there is none */
+/*
+ * the row that holds for this value of the word, or of what it is where its section has another
+ * name; NULL: there is none
+ */
 const ares_config_alias *config_alias_of_value(ares_config *cfg, const char *path,
                                                const config_node *node);
 /* whether options of the type hold items or keys of their own */
@@ -318,6 +322,7 @@ bool config_asks_nothing(const config_node *node);
 /* Other trainers' defaults for options that no layer sets; before the pending words, which may
  * depend on them. */
 void config_apply_defaults(ares_config *cfg);
+void config_tell_defaults(ares_config *cfg);
 void config_apply_pending(ares_config *cfg);
 
 #endif

@@ -356,13 +356,13 @@ static void put_value(ares_config *cfg, const char *path, const ares_config_alia
 {
     const char *equals = a->to ? strchr(a->to, '=') : NULL, *error;
     ares_str word = { 0 };
-    if (a->to) {
+    if (a->to && strncmp(a->to, "x-", 2) != 0) {
         /* announced as "word=value", since only this value means it */
         ares_str_addf(&word, "%s=", path);
         config_emit_flow(&word, from, true);
         config_announce(cfg, ares_arena_copy(&cfg->arena, word.data, word.len), a->to, a->note);
         ares_str_fini(&word);
-    } else config_value_fault(cfg, from, path, "not accepted: %s", a->note);
+    } else if (!a->to) config_value_fault(cfg, from, path, "not accepted: %s", a->note);
     if (!equals) return;
     config_node *node = config_yaml_value(cfg, ARES_OPTION_tree, equals + 1, &error);
     if (!node) return;

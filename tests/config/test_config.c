@@ -576,6 +576,7 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
         { "another", "special", "worker.rollout.max_len", "7", NULL },
         { "another", "special", "worker.rollout.max_len", "8", NULL }, /* the first row counts */
         { "another", "special", "worker.rollout.top_k", "9", "algorithm.estimator=nothing" },
+        { "another", "special", "worker.rollout.n", "5", "algorithm.estimator!=gae" },
     };
     static const struct {
         const char *yaml, *override;
@@ -607,6 +608,8 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
         CHECK_OK(ares_config_finish(cfg));
         CHECK_NEAR(o.score, cases[i].score, 0);
         CHECK_EQ(o.max_len, cases[i].max_len);
+        bool special = cases[i].max_len != ARES_NULL_I64;
+        CHECK_EQ(o.n, special && strcmp(o.estimator, "gae") != 0 ? 5 : 1);
         ares_config_free(cfg);
     }
     case_options o;
@@ -684,6 +687,40 @@ TEST(config_words_may_hold_for_one_value_and_for_any_key)
         CHECK_EQ(o.n, cases[i].n);
         CHECK_EQ(o.shuffle, cases[i].shuffle);
         ares_str_fini(&text);
+        ares_config_free(cfg);
+    }
+}
+
+/* The row of the option's own name holds, unless the word has a row of its own. */
+TEST(config_a_row_of_a_value_holds_by_the_other_names_of_its_section_too)
+{
+    static const ares_config_alias words[] = {
+        { "worker.rollout.top_k", "worker.rollout.top_k=-1", "=0", NULL },
+        { "worker.rollout.old", "", "=1", "asks for nothing" },
+        { "worker.rollout.old", NULL, NULL, "not built" },
+        { "sampler.*", "actor_rollout_ref.rollout.*", NULL, NULL },
+        { "sampler.keep", "worker.rollout.top_k", NULL, NULL },
+    };
+    static const struct {
+        const char *word, *fault;
+    } cases[] = {
+        { "actor_rollout_ref.rollout.top_k=0", "" },
+        { "sampler.top_k=0", "" },
+        { "sampler.old=1.0", "" },
+        { "sampler.old=2", "config: command line: sampler.old = 2: not accepted: not built" },
+        { "sampler.keep=0", "config: command line: worker.rollout.top_k = 0 (written "
+                            "sampler.keep): must be -1 or in [1,)" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        case_options o;
+        ares_config *cfg = case_new(&o);
+        ares_config_add_aliases(cfg, words, ARES_COUNT(words));
+        ares_config_override(cfg, MODEL);
+        ares_config_override(cfg, cases[i].word);
+        ares_config_resolve(cfg);
+        int rc = ares_config_finish(cfg);
+        CHECK_STR(rc == ARES_OK ? "" : ares_error_message(), cases[i].fault);
+        CHECK_EQ(o.top_k, -1);
         ares_config_free(cfg);
     }
 }

@@ -177,6 +177,18 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
     ares_str_fini(&out);
 }
 
+TEST(a_path_to_go_on_from_is_asked_for_and_no_inner_name_is_shown)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "--config '%s' --check trainer.resume_mode=resume_path",
+                         e2e_train_words("run")),
+             2);
+    CHECK_CONTAINS(out.data, "trainer.resume_mode = 'resume_path': nothing says from where; set "
+                             "trainer.resume_from_path to a checkpoint\n");
+    CHECK_MSG(!strstr(out.data, "x-"), "%s", out.data);
+    ares_str_fini(&out);
+}
+
 TEST(the_preset_of_dapo_says_what_it_sets_and_what_was_set_otherwise)
 {
     ares_str out = { 0 };

@@ -1305,9 +1305,13 @@ static void translate_batches(ares_config *cfg)
 
 static void translate(ares_config *cfg)
 {
-    static const char one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold";
+    static const char one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold",
+                      resume[] = "x-verl.resume_mode";
     char path[64], lower[64], higher[64];
     translate_batches(cfg);
+    if (ares_config_given(cfg, resume) && !ares_config_given(cfg, "trainer.load_checkpoint_path"))
+        ares_config_fault(cfg, resume,
+                          "nothing says from where; set trainer.resume_from_path to a checkpoint");
     /* verl's "0.5_4.0": weights outside of the two are 0 */
     const char *both = ares_config_given(cfg, upper), *mid = both ? strchr(both, '_') : NULL;
     if (mid && strlen(both) <= 60) {

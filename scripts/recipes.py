@@ -108,7 +108,8 @@ def faults(program, name, words):
                          text=True)
     found = [re.sub(r"^(error: )?config: (command line: )?", "", one)
              for one in run.stderr.splitlines()
-             if " -> " not in one and not one.startswith(("warning", "config: defaults of"))]
+             if " -> " not in one and ": adapters want " not in one
+             and not one.startswith(("warning", "config: defaults of"))]
     memory = [one for one in found if one.startswith("a process needs")]
     return [one for one in found if one not in memory] if run.returncode else []
 

@@ -32,6 +32,9 @@
     X(flag, freeze_vision, "model.freeze_vision_tower", "true", "",                               \
       "of a vision model: the tower, its merger included, keeps its weights, and what it makes "  \
       "of an image is kept over steps")                                                           \
+    X(texts, trainable, "model.trainable", "null", "nonempty",                                    \
+      "regular expressions that are searched in the names of parameters: those that one of them " \
+      "finds are trained, all others keep their values; null: all are trained")                   \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
       "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
@@ -108,6 +111,8 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
     X(text, model_path, "model.model_path", "null", "nonempty",                                    \
       "the model that the critic starts from (its value head is new): a model, checkpoint or "     \
       "run directory; null: worker.actor.model.model_path")                                        \
+    X(texts, trainable, "model.trainable", "null", "nonempty",                                     \
+      "as worker.actor.model.trainable, of the critic; null: all of it is trained")                \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                    \
       "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "    \
       "fp32")                                                                                      \

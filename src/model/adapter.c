@@ -423,38 +423,84 @@ int lora_select(const ares_model_config *base, bool tower, const ares_json *conf
     return out->n ? ARES_OK : refuse_nothing(&s, target);
 }
 
-/* A member of the object under construction. */
-static void set(ares_json_member *m, const char *key, const ares_json *value)
+/* ---------------- adapters that options describe */
+
+/* Whether a text is names with dots, and commas between them. */
+static bool is_names(const ares_json *x)
 {
-    *m = (ares_json_member){ .key = ares_view_of(key), .value = value };
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    const char *text = x->text.data;
+    if (x->type != ARES_JSON_STRING || is_all_linear(x)) return false;
+    for (const char *p = text; *p; p++)
+        if (!strchr(letters, *p) && !strchr("., ", *p)) return false;
+    return *text != 0;
 }
 
-static const ares_json *number_json(ares_arena *arena, double x, bool whole)
+/* Modules, for PEFT: names in a text, as a list; all-linear in a list, as the text. */
+static void write_modules(ares_str *out, const char *key, const ares_json *x)
 {
-    ares_json *j = ares_arena_calloc(arena, 1, sizeof *j);
-    j->type = whole ? ARES_JSON_INT : ARES_JSON_FLOAT;
-    j->number = x;
-    j->integer = whole ? (int64_t)x : 0;
-    return j;
+    if (x->type == ARES_JSON_ARRAY && x->count == 1 && is_all_linear(x->items)) x = x->items;
+    if (x->type == ARES_JSON_NULL) return;
+    ares_json_key(out, key);
+    if (!is_names(x)) {
+        ares_json_write(out, x);
+        return;
+    }
+    ares_json_begin(out, '[');
+    for (const char *p = x->text.data; *p;) {
+        size_t skip = strspn(p, ", "), n = strcspn(p + skip, ", ");
+        if (n) ares_json_write_string(out, (ares_view){ p + skip, n });
+        p += skip + n;
+    }
+    ares_json_end(out, ']');
+}
+
+static void write_given(ares_str *out, const char *key, const ares_json *x)
+{
+    if (x->type != ARES_JSON_NULL) ares_json_write(ares_json_key(out, key), x);
 }
 
 const ares_json *lora_peft_config(const ares_lora_options *o, ares_arena *arena)
 {
-    ares_json *root = ares_arena_calloc(arena, 1, sizeof *root),
-              *rslora = ares_arena_calloc(arena, 1, sizeof *rslora);
-    ares_json_member *m = ares_arena_calloc(arena, 9, sizeof *m);
-    *rslora = (ares_json){ .type = ARES_JSON_BOOL, .boolean = o->use_rslora };
-    set(&m[0], "r", number_json(arena, (double)o->rank, true));
-    set(&m[1], "lora_alpha", number_json(arena, o->alpha, false));
-    set(&m[2], "use_rslora", rslora);
-    set(&m[3], "target_modules", o->target_modules);
-    set(&m[4], "exclude_modules", o->exclude_modules);
-    set(&m[5], "rank_pattern", o->rank_pattern);
-    set(&m[6], "alpha_pattern", o->alpha_pattern);
-    set(&m[7], "layers_to_transform", o->layers_to_transform);
-    set(&m[8], "layers_pattern", o->layers_pattern);
-    *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = 9, .members = m };
-    return root;
+    ares_str text = { 0 };
+    const ares_json *config = NULL;
+    ares_json_begin(&text, '{');
+    ares_json_write_i64(ares_json_key(&text, "r"), o->rank);
+    ares_json_write_double(ares_json_key(&text, "lora_alpha"), o->alpha);
+    ares_json_write_bool(ares_json_key(&text, "use_rslora"), o->use_rslora);
+    write_modules(&text, "target_modules", o->target_modules);
+    write_modules(&text, "exclude_modules", o->exclude_modules);
+    write_given(&text, "rank_pattern", o->rank_pattern);
+    write_given(&text, "alpha_pattern", o->alpha_pattern);
+    write_given(&text, "layers_to_transform", o->layers_to_transform);
+    write_given(&text, "layers_pattern", o->layers_pattern);
+    ares_json_end(&text, '}');
+    int rc = ares_json_parse(arena, ares_str_view(&text), "adapter", &config);
+    ARES_ASSERT(rc == ARES_OK); /* it was just written */
+    ares_str_fini(&text);
+    return config;
+}
+
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, bool tower,
+                    const char *where)
+{
+    ares_arena arena = { 0 };
+    lora_config lora;
+    int rc = lora_select(base, tower, lora_peft_config(o, &arena), where, &arena, &lora);
+    const lora_module *first = NULL;
+    int32_t n = 0;
+    for (int32_t i = 0; rc == ARES_OK && i < lora.n; i++) {
+        const lora_module *m = &lora.modules[i];
+        if (m->rank <= ARES_MIN(m->in, m->out)) continue;
+        if (!first) first = m;
+        n++;
+    }
+    if (first)
+        ares_warn("%s: rank %d exceeds a side of %d layer%s, such as %s [%d][%d]; a smaller one "
+                  "learns as much",
+                  where, first->rank, n, n == 1 ? "" : "s", first->name, first->out, first->in);
+    ares_arena_fini(&arena);
+    return rc;
 }
 
 /* ---------------- a PEFT directory */

@@ -45,7 +45,12 @@ typedef struct lora_config {
 int lora_select(const ares_model_config *base, bool tower, const ares_json *config,
                 const char *where, ares_arena *arena, lora_config *out);
 
-/* Options as the keys of an adapter_config.json. In the arena. */
+/*
+ * The options as an adapter_config.json has them: r, lora_alpha, use_rslora, target_modules,
+ * exclude_modules, rank_pattern, alpha_pattern, layers_to_transform, layers_pattern. A text of
+ * plain names with commas between them, which no expression over whole names is, becomes their
+ * list. In the arena.
+ */
 const ares_json *lora_peft_config(const ares_lora_options *o, ares_arena *arena);
 
 /* An adapter's directory, read: numbers widened to f32, in host memory. */

@@ -510,6 +510,7 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
     pixels_check(cfg, &c->data);
     device_check(cfg, &c->trainer);
     sharing_check(cfg, c, world);
+    adapters_check(cfg, c, false);
     return ares_config_finish(cfg);
 }
 

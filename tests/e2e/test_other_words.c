@@ -6,6 +6,7 @@
 #include "e2e.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Options in the configurations of verl, EasyR1 and TRL, by the reason that is reported. */
 static const struct {
@@ -57,14 +58,14 @@ static const struct {
       "worker.rollout.enforce_eager=false data.return_raw_chat=false "
       "data.return_raw_input_ids=false data.return_full_prompt=false "
       "actor_rollout_ref.model.use_fused_kernels=true "
-      "actor_rollout_ref.model.use_liger=false actor_rollout_ref.model.use_shm=false "
+      "actor_rollout_ref.model.use_liger=false "
       "actor_rollout_ref.model.external_lib=null "
       "actor_rollout_ref.actor.use_torch_compile=true "
       "actor_rollout_ref.actor.entropy_checkpointing=true "
       "actor_rollout_ref.actor.fsdp_config.wrap_policy.min_num_params=0 "
       "actor_rollout_ref.ref.fsdp_config.forward_prefetch=true "
       "actor_rollout_ref.rollout.free_cache_engine=true "
-      "actor_rollout_ref.rollout.load_format=auto actor_rollout_ref.rollout.mode=sync "
+      "actor_rollout_ref.rollout.mode=sync worker.actor.model.lora.max_loras=2 "
       "actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=null "
       "trainer.default_hdfs_dir=null use_vllm=true remove_unused_columns=false" },
     { "rollout/* are always logged", "worker.rollout.disable_log_stats=true" },
@@ -97,9 +98,15 @@ static const struct {
       "defaults=[base] hydra.searchpath=[a]" },
     { "the environment variable of that name, trainer.device and --ranks say which cards are used",
       "system.CUDA_VISIBLE_DEVICES=0" },
-    { "all weights are trained, so that only the rank, 0, says something",
-      "lora.alpha=64 actor_rollout_ref.model.lora_alpha=64 "
-      "critic.model.target_modules=all-linear" },
+    { "actor and rollout read the same weights and adapters, so that nothing has to be "
+      "synchronised",
+      "actor_rollout_ref.rollout.load_format=safetensors actor_rollout_ref.rollout.layered_summon="
+      "true actor_rollout_ref.model.use_shm=false critic.model.use_shm=true "
+      "actor_rollout_ref.model.lora.merge=true lora_sync_path=/tmp/a "
+      "trainer.policy.model.lora.lora_sync_path=/tmp/b" },
+    { "nothing is dropped out here", "actor_rollout_ref.model.lora.dropout_position=pre" },
+    { "adapters are stored in fp32", "actor_rollout_ref.model.lora.dtype=null" },
+    { "the model is not quantised", "use_bnb_nested_quant=false" },
     { "a reference model is opened where a KL needs one", "actor_rollout_ref.actor.use_ref=true" },
     { "a checkpoint holds the whole run, the critic with it",
       "critic.checkpoint.save_contents=[model] trainer.max_critic_ckpt_to_keep=1" },
@@ -177,6 +184,73 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
     ares_str_fini(&out);
 }
 
+TEST(words_of_adapters_bring_their_trainers_defaults_and_are_told_where_nothing_reads_them)
+{
+    static const struct {
+        const char *words, *told, *not_told;
+    } all[] = {
+        { "actor_rollout_ref.model.lora_rank=8", "worker.actor.model.lora.alpha = 16\n", NULL },
+        { "actor_rollout_ref.model.lora_rank=0", "", "lora.alpha = 16" },
+        { "actor_rollout_ref.model.lora_rank=8 actor_rollout_ref.model.lora_alpha=9", "",
+          "lora.alpha = " },
+        { "actor_rollout_ref.model.lora.rank=8", "worker.actor.model.lora.alpha = 32\n", NULL },
+        { "--use_peft",
+          "config: defaults of TRL, whose words are used: worker.actor.model.lora.rank = 16, "
+          "worker.actor.model.lora.alpha = 32, worker.actor.model.lora.target_modules = [q_proj, "
+          "v_proj]\n",
+          "x-trl" },
+        { "--use_peft",
+          "config: lora_dropout -> 0 (TRL's default, 0.05, is not taken over: the sampler has no "
+          "dropout)\n",
+          "use_peft ->" },
+        { "--use_peft --lora_dropout 0.0 --lora_r 4",
+          "config: defaults of TRL, whose words are used: worker.actor.model.lora.alpha = 32, ",
+          "lora_dropout" },
+        { "use_peft=false lora_r=4 lora_alpha=5 lora_target_modules=[a] lora_dropout=0.1 "
+          "use_dora=true",
+          "warning: config: lora_r, lora_alpha, lora_target_modules, lora_dropout, use_dora: "
+          "nothing "
+          "reads it, for without use_peft: true there are no adapters\n",
+          "not accepted" },
+        { "lora_r=4 lora_alpha=5",
+          "warning: config: lora_r, lora_alpha: nothing reads it, for without use_peft: true there "
+          "are no adapters\n",
+          "defaults of" },
+        { "use_peft=false worker.actor.model.lora.rank=8",
+          "warning: config: worker.actor.model.lora.rank: nothing reads it, for without use_peft: "
+          "true",
+          NULL },
+        { "actor.model.is_lora=false actor.model.lora_rank=32",
+          "warning: config: actor.model.lora_rank: nothing reads it, for without "
+          "actor.model.is_lora: true there are no adapters\n",
+          "defaults of" },
+        { "worker.actor.model.lora.alpha=5 lora.init=gaussian worker.actor.model.lora.dropout=0.1",
+          "warning: config: worker.actor.model.lora.alpha, lora.init, "
+          "worker.actor.model.lora.dropout: nothing reads it, for with "
+          "worker.actor.model.lora.rank = 0 there are no adapters\n",
+          "not accepted" },
+        { "worker.actor.model.lora.alpha=64.0 lora.target_modules=all-linear "
+          "worker.actor.model.lora.exclude_modules=null worker.actor.model.lora.seed=null",
+          "", "nothing reads it" },
+        { "use_peft=yes", "use_peft = 'yes': must be true or false", NULL },
+        { "--use_peft --learning_rate 1e-6",
+          "config: worker.actor.optim.lr = 1e-06: adapters want about ten times the rate of full "
+          "training (docs/adapters.md)\n",
+          NULL },
+        { "--use_peft --learning_rate 5e-6", "", "adapters want" },
+        { "--use_peft --lora_r 64",
+          ": rank 64 exceeds a side of 4 layers, such as model.layers.0.self_attn.q_proj [", NULL },
+    };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        ares_str out = { 0 };
+        e2e_program(&out, "--config '%s' --check %s", e2e_train_words("run"), all[i].words);
+        CHECK_CONTAINS(out.data, all[i].told);
+        CHECK_MSG(!all[i].not_told || !strstr(out.data, all[i].not_told), "%s: %s", all[i].words,
+                  out.data);
+        ares_str_fini(&out);
+    }
+}
+
 TEST(a_path_to_go_on_from_is_asked_for_and_no_inner_name_is_shown)
 {
     ares_str out = { 0 };
@@ -237,7 +311,8 @@ TEST(batches_of_trl_are_counted_in_prompts_and_its_flags_need_no_value)
           "once; set steps_per_generation to a multiple of gradient_accumulation_steps" },
         { "--per_device_train_batch_size 0",
           "per_device_train_batch_size = 0: must be an integer in [1,1000000000]" },
-        { "--use_peft", "use_peft = true: not accepted" },
+        { "--use_peft",
+          "defaults of TRL, whose words are used: worker.actor.model.lora.rank = 16" },
     };
     for (int i = 0; i < ARES_COUNT(all); i++) {
         ares_str out = { 0 };

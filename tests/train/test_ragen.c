@@ -341,8 +341,8 @@ TEST(words_of_ragen_that_are_none_or_ask_for_what_is_not_there_are_named)
         { "trainer: {validation_steps: 2}",
           "config: a.yaml:1: trainer.validation_steps = 2: not accepted: set env.val.groups to so "
           "many times as much" },
-        { "lora: {rank: 16}",
-          "(written lora.rank): all weights are trained, there are no adapters; set 0" },
+        { "lora: {rank: 16, dropout: 0.1}", "lora.dropout = 0.1: not accepted: the sampler has no "
+                                            "dropout" },
         { "actor_rollout_ref: {rollout: {rollout_filter_type: median}}",
           "rollout_filter_type = 'median'" },
         { "data: {max_response_length: None2}", "data.max_response_length = 'None2'" },

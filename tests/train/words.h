@@ -19,6 +19,34 @@ typedef struct meaning {
 #define R "worker.rollout."
 #define V "actor_rollout_ref."
 #define KL "algorithm.use_kl_in_reward=false "
+#define L A "model.lora."
+/* words in the section of adapters of one of the two models */
+#define ADAPTER_MEANINGS(side)                                                                    \
+    { side "model.lora.r=9", side "model.lora.rank=9" },                                          \
+        { side "model.lora.lora_alpha=7", side "model.lora.alpha=7" },                            \
+        { side "model.lora.init_lora_weights=true " side "model.lora.lora_alpha=7",               \
+          side "model.lora.init=kaiming " side "model.lora.alpha=7" },                            \
+        { side "model.lora.init_lora_weights=gaussian", side "model.lora.init=gaussian" },        \
+        { side "model.lora.init_method=kaiming", side "model.lora.init=kaiming" },                \
+        { side "model.lora.lora_A_init_method=kaiming", side "model.lora.init=kaiming" },         \
+        { side "model.lora.lora_A_init_method=xavier", "" },                                      \
+        { side "model.lora.target_modules=[linear_qkv,linear_proj,linear_fc1,linear_fc2]",        \
+          side "model.lora.target_modules=all-linear" },                                          \
+        { side "model.lora.target_modules=[linear_q,linear_k,linear_v,linear_proj,linear_fc1_up," \
+               "linear_fc1_gate,linear_fc2]",                                                     \
+          side "model.lora.target_modules=all-linear" },                                          \
+        { side "model.lora.lora_dropout=0", "" }, { side "model.lora.dropout=0", "" },            \
+        { side "model.lora.use_dora=false", "" }, { side "model.lora.type=lora", "" },            \
+        { side "model.lora.peft_type=LORA", "" }, { side "model.lora.task_type=CAUSAL_LM", "" },  \
+        { side "model.lora.bias=none", "" }, { side "model.lora.lora_bias=false", "" },           \
+        { side "model.lora.modules_to_save=null", "" },                                           \
+        { side "model.lora.freeze_language_model=true", "" },                                     \
+        { side "model.lora.freeze_vision_model=true", "" },                                       \
+        { side "model.lora.freeze_vision_projection=true", "" },                                  \
+        { side "model.lora.target_parameters=null", "" },                                         \
+        { side "model.lora.fan_in_fan_out=false", "" },                                           \
+        { side "model.lora.ensure_weight_tying=false", "" },                                      \
+        { side "model.lora.lora_B_init_method=zero", "" }
 
 /*
  * What the trainers do where nothing is said, and this program otherwise. `mark` begins a word that
@@ -59,6 +87,72 @@ static const struct {
 };
 
 static const meaning meanings[] = {
+    /* adapters: verl's older words and its newer section, which Megatron reads */
+    { V "model.lora_rank=0", L "rank=0" },
+    { V "model.lora_rank=9", L "rank=9 " L "alpha=16" },
+    { V "model.lora_rank=9 " V "model.lora_alpha=7", L "rank=9 " L "alpha=7" },
+    { V "model.lora_adapter_path=p", L "adapter_path=p" },
+    { V "model.target_modules=[q_proj]", L "target_modules=[q_proj]" },
+    { V "model.exclude_modules=lm_head", L "exclude_modules=lm_head" },
+    { V "model.target_parameters=null", "" },
+    { "critic.model.lora_rank=0", C "model.lora.rank=0" },
+    { "critic.model.lora_rank=9", C "model.lora.rank=9 " C "model.lora.alpha=16" },
+    { "critic.model.lora_alpha=7", C "model.lora.alpha=7" },
+    { "critic.model.lora_adapter_path=p", C "model.lora.adapter_path=p" },
+    { "critic.model.target_modules=[q_proj]", C "model.lora.target_modules=[q_proj]" },
+    { "critic.model.exclude_modules=lm_head", C "model.lora.exclude_modules=lm_head" },
+    { "critic.model.target_parameters=null", "" },
+    { V "model.lora.rank=0", L "rank=0" },
+    { V "model.lora.rank=9", L "rank=9 " L "alpha=32" },
+    { "critic.model.lora.rank=9", C "model.lora.rank=9 " C "model.lora.alpha=32" },
+    { V "model.lora.type=lora", "" },
+    { V "model.lora.dropout=0.0", "" },
+    { "critic.model.lora.freeze_vision_model=true", "" },
+    /* TRL, PEFT, SkyRL */
+    { V "model.lora.type=lora " V "model.lora.dropout=0.0", "" },
+    { "use_peft=true", L "rank=16 " L "alpha=32 " L "target_modules=[q_proj,v_proj]" },
+    { "use_peft=True lora_r=8 lora_target_modules=[k_proj]",
+      L "rank=8 " L "alpha=32 " L "target_modules=[k_proj]" },
+    { "use_peft=true lora_alpha=7 use_rslora=true",
+      L "rank=16 " L "alpha=7 " L "use_rslora=true " L "target_modules=[q_proj,v_proj]" },
+    { "use_peft=true " L "adapter_path=p", L "adapter_path=p" },
+    { "use_peft=false", "" },
+    { "use_peft=false lora_r=8 lora_alpha=7", L "rank=0 " L "alpha=7" },
+    { "use_peft=false " L "rank=8 " L "alpha=7", L "rank=0 " L "alpha=7" },
+    { "lora_r=8 lora_alpha=7", L "rank=0 " L "alpha=7" },
+    { "use_rslora=true", L "use_rslora=true" },
+    { "use_rslora=false", L "use_rslora=false" },
+    { "lora_target_modules=[k_proj]", L "target_modules=[k_proj]" },
+    { "lora_target_modules=null", "" },
+    { "lora_dropout=0.1", "" },
+    { "lora_target_parameters=null", "" },
+    { "lora_modules_to_save=null", "" },
+    { "lora_task_type=CAUSAL_LM", "" },
+    { "lora_bias=false", "" },
+    { "use_dora=false", "" },
+    { "r=9", L "rank=9 " L "alpha=8 " L "target_modules=[q_proj,v_proj]" },
+    { "target_modules=all-linear", L "target_modules=all-linear" },
+    { "exclude_modules=[k_proj]", L "exclude_modules=[k_proj]" },
+    { "rank_pattern={k_proj: 4}", L "rank_pattern={k_proj: 4}" },
+    { "alpha_pattern={k_proj: 4}", L "alpha_pattern={k_proj: 4}" },
+    { "layers_to_transform=[0,2]", L "layers_to_transform=[0,2]" },
+    { "layers_pattern=layers", L "layers_pattern=layers" },
+    { "init_lora_weights=gaussian", L "init=gaussian" },
+    { "init_lora_weights=true layers_pattern=h", L "init=kaiming " L "layers_pattern=h" },
+    { "bias=none", "" },
+    { "modules_to_save=null", "" },
+    { "target_parameters=null", "" },
+    { "fan_in_fan_out=false", "" },
+    { "ensure_weight_tying=false", "" },
+    { "peft_config.r=9", L "rank=9 " L "alpha=8 " L "target_modules=[q_proj,v_proj]" },
+    { "peft_config.init_lora_weights=true peft_config.lora_alpha=7",
+      L "rank=8 " L "init=kaiming " L "alpha=7 " L "target_modules=[q_proj,v_proj]" },
+    { "trainer.policy.model.lora.rank=9 trainer.policy.model.lora.init_method=kaiming",
+      L "rank=9 " L "alpha=16 " L "init=kaiming" },
+    { "trainer.critic.model.lora.rank=9", C "model.lora.rank=9 " C "model.lora.alpha=16" },
+    ADAPTER_MEANINGS(A),
+    ADAPTER_MEANINGS(C),
+
     /* EasyR1 */
     { A "optim.warmup_style=cosine", A "optim.lr_scheduler_type=cosine" },
     { C "optim.warmup_style=cosine", C "optim.lr_scheduler_type=cosine" },
@@ -272,7 +366,6 @@ static const meaning meanings[] = {
     { V "model.override_config.model_config.max_position_embeddings=64",
       A "model.override_config.max_position_embeddings=64" },
     { V "model.torch_dtype=bf16", A "fsdp.torch_dtype=bf16" },
-    { V "model.lora.rank=0", A "model.lora.rank=0" },
     { V "model.mtp.enable=false", "" },
     { V "nccl_timeout=900", "trainer.comm_timeout_s=900" },
     { V "rollout.do_sample=true", "" },
@@ -326,9 +419,11 @@ static const meaning meanings[] = {
     { V "actor.grpo_advantage_length_weight=true", "algorithm.grpo_advantage_length_weight=true" },
     { V "actor.grpo_advantage_length_weight=false",
       "algorithm.grpo_advantage_length_weight=false" },
-    { "lora.rank=0", A "model.lora.rank=0" },
-    { V "model.lora_rank=0", A "model.lora.rank=0" },
-    { "critic.model.lora_rank=0", C "model.lora.rank=0" },
+    { "lora.rank=0", L "rank=0" },
+    { "lora.alpha=64 lora.target_modules=[q_proj]", L "alpha=64 " L "target_modules=[q_proj]" },
+    { "lora.rank=9", L "rank=9 " L "alpha=16" },
+    { "lora.use_dora=false", "" },
+    { "lora.dropout=0", "" },
     { "critic.model.path=c", C "model.model_path=c" },
     { V "rollout.rollout_filter_strategy=top_k " V "rollout.rollout_filter_value=0.25",
       R "rollout_filter_strategy=top_k " R "rollout_filter_value=0.25" },
@@ -678,7 +773,16 @@ static const meaning meanings[] = {
     { "actor.lr_sched.min_lr=0", "" },
     { "actor.model.model_path=m", A "model.model_path=m" },
     { "actor.model.precision=bf16", A "fsdp.torch_dtype=bf16" },
-    { "actor.model.is_lora=false", "" },
+    { "actor.model.is_lora=false actor.model.lora_rank=8", L "rank=0" },
+    { "actor.model.is_lora=true",
+      L "rank=32 " L "alpha=${" L "rank} " L "init=gaussian " L
+        "target_modules=[q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head]" },
+    { "actor.model.is_lora=true actor.model.lora_rank=8 actor.model.lora_alpha=5",
+      L "rank=8 " L "alpha=5 " L "init=gaussian " L
+        "target_modules=[q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head]" },
+    { "actor.model.is_lora=true actor.model.lora_path=p", L "adapter_path=p" },
+    { "actor.model.lora_rank=8", L "rank=0" }, /* without the flag */
+    { "actor.model.lora_path=p", "" },
     { "actor.tokenizer.tokenizer_model=t", A "model.tokenizer_path=t" },
     { "actor.offload_optimizer=true", A "offload.offload_optimizer=true" },
     { "actor.offload_optimizer=false", A "offload.offload_optimizer=false" },
@@ -882,5 +986,7 @@ static const meaning meanings[] = {
 #undef R
 #undef V
 #undef KL
+#undef L
+#undef ADAPTER_MEANINGS
 
 #endif

@@ -64,7 +64,44 @@
 #define BUFFER "worker.reward.overlong_buffer."
 #define SIDE_BY_SIDE "environments always go side by side"
 #define WHOLE_RUN "a checkpoint holds the whole run, the critic with it"
-#define LORA "all weights are trained, so that only the rank, 0, says something"
+#define LORA ACTOR "model.lora."
+#define CRITIC_LORA CRITIC "model.lora."
+/* adapters.c says which of their values pass */
+#define ADAPTER_ROWS(word, neutral, why)             \
+    { LORA word, "x-lora.actor." word, NULL, NULL }, \
+        { CRITIC_LORA word, "x-lora.critic." word, NULL, NULL },
+/* PEFT's and other trainers' names for options of adapters, in a section of adapters */
+#define ADAPTER_NAMES(section)                                                                     \
+    { section "r", section "rank", NULL, NULL },                                                   \
+        { section "lora_alpha", section "alpha", NULL, NULL },                                     \
+        { section "init_lora_weights", section "init", NULL, NULL },                               \
+        { section "init_lora_weights", section "init=kaiming", "=true", NULL },                    \
+        { section "init_lora_weights", NULL, NO_INIT_VALUES, NO_INIT },                            \
+        { section "init_method", section "init", NULL, NULL },                                     \
+        { section "lora_A_init_method", section "init", NULL, NULL },                              \
+        { section "lora_A_init_method", "", "=xavier",                                             \
+          "A starts uniform within 1 / sqrt(inputs), or as init says" },                           \
+        { section "init", NULL, NO_INIT_VALUES, NO_INIT },                                         \
+        { section "target_modules", section "target_modules=all-linear", MEGATRONS_LAYERS, NULL }, \
+        { section "merge", "", NULL, SAME_WEIGHTS },                                               \
+        { section "lora_sync_path", "", NULL, SAME_WEIGHTS },                                      \
+        { section "fully_sharded_loras", "", NULL, ENGINE },                                       \
+        { section "max_loras", "", NULL, ENGINE },                                                 \
+        { section "a2a_experimental", "", NULL, ENGINE },                                          \
+        { section "dropout_position", "", NULL, "nothing is dropped out here" },                   \
+        { section "dtype", "", NULL, "adapters are stored in fp32" },                              \
+        { section "inference_mode", "", NULL, UNSAID },                                            \
+        { section "base_model_name_or_path", "", NULL, "the model is worker.*.model.model_path" }
+#define NO_INIT_VALUES "=false|pissa|olora|eva|corda|loftq|lora_ga|orthogonal"
+#define NO_INIT                                                                                \
+    "not built: A that starts from the weights or from data, and B that does not start at 0; " \
+    "set kaiming or gaussian"
+/* all linear layers, by Megatron's names: with q, k and v as one, and each by itself */
+#define MEGATRONS_LAYERS                                                                 \
+    "=[linear_qkv, linear_proj, linear_fc1, linear_fc2]|[linear_q, linear_k, linear_v, " \
+    "linear_proj, linear_fc1_up, linear_fc1_gate, linear_fc2]"
+#define SAME_WEIGHTS \
+    "actor and rollout read the same weights and adapters, so that nothing has to be synchronised"
 #define FILES "each file is named with --config, a later one over those before it"
 #define UNSAID "asks for nothing"
 #define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
@@ -90,7 +127,6 @@
 #define ORDER "data.seed says the order of rows and mini-batches"
 #define ADAMW "weights are trained with AdamW; worker.*.optim.strategy says how it is stored"
 #define ADAMW_NAMES "=AdamW|adamw|adam|Adam"
-#define LORA_PATH "not built: adapters; merge them into the model, and name that"
 #define QUANTIZED "not built: the rollout reads the actor's own weights, unquantised"
 #define CONVERSATIONS                                                                            \
     "tools and conversations are environments here: set env.train.tags (docs/environments.md); " \
@@ -112,7 +148,6 @@
 #define SANDBOX                                                                          \
     "not built: a sandbox for programs; ask it from a command of worker.reward.rewards " \
     "(docs/rewards.md)"
-#define PEFT "use_peft says whether there are adapters"
 #define ANSWERS "rollouts/*.jsonl in trainer.run_dir hold every answer"
 #define ONE_AFTER_ANOTHER "a step samples with the weights that it trains"
 #define MODEL_OF_VERL VERL "model.path"
@@ -129,7 +164,6 @@ const ares_config_alias train_aliases[] = {
     { "worker.actor.dynamic_batching", "", NULL, BY_TOKENS },
     { "worker.actor.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.actor.model.trust_remote_code", "", NULL, "no code of a model is run" },
-    { "worker.actor.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
     { "worker.actor.strategy", "", NULL, SHARDS },
     { "worker.critic.strategy", "", NULL, SHARDS },
@@ -146,7 +180,6 @@ const ares_config_alias train_aliases[] = {
     { "worker.critic.model.tokenizer_path", "", NULL, "the critic reads the actor's tokens" },
     { "worker.critic.model.trust_remote_code", "", NULL, "no code of a model is run" },
     { "worker.critic.model.freeze_vision_tower", "", NULL, "a critic reads text alone" },
-    { "worker.critic.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type", NULL, NULL },
     { "worker.critic.fsdp.*", "", NULL, SHARDS },
     { "worker.actor.fsdp.enable_cpu_offload", "", NULL, OFFLOADED },
@@ -185,7 +218,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "model.use_remove_padding", "", NULL, PACKED },
     { VERL "model.use_fused_kernels", "", NULL, ENGINE },
     { VERL "model.use_liger", "", NULL, ENGINE },
-    { VERL "model.use_shm", "", NULL, ENGINE },
+    { VERL "model.use_shm", "", NULL, SAME_WEIGHTS },
     { VERL "model.external_lib", "", NULL, ENGINE },
     { VERL "actor.*", ACTOR "*", NULL, NULL },
     { VERL "actor.ppo_mini_batch_size", ACTOR "global_batch_size", NULL, NULL },
@@ -276,7 +309,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.log_prob_use_dynamic_bsz", "", NULL, BY_TOKENS },
     { VERL "rollout.log_prob_max_token_len_per_gpu", "", NULL, BY_TOKENS },
     { VERL "rollout.free_cache_engine", "", NULL, ENGINE },
-    { VERL "rollout.load_format", "", NULL, ENGINE },
+    { VERL "rollout.load_format", "", NULL, SAME_WEIGHTS },
     { VERL "rollout.mode", "", NULL, ENGINE },
     { VERL "rollout.engine_kwargs.*", "", NULL, ENGINE },
     { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=false",
@@ -388,11 +421,6 @@ const ares_config_alias train_aliases[] = {
     { VERL "model.custom_chat_template", NULL, NULL,
       "write it to a file, and name that in data.override_chat_template" },
     { VERL "model.enable_activation_offload", "", NULL, OFFLOADED },
-    { VERL "model.exclude_modules", "", NULL, LORA },
-    { VERL "model.lora_adapter_path", NULL, NULL, LORA_PATH },
-    { VERL "model.lora.*", "", NULL, LORA },
-    { VERL "model.lora.rank", ACTOR "model.lora.rank", NULL, NULL },
-    { VERL "model.lora.adapter_path", NULL, NULL, LORA_PATH },
     { VERL "model.fused_kernel_options.*", "", NULL, ENGINE },
     { VERL "model.tiled_mlp.*", "", NULL, ENGINE },
     { VERL "model.mtp.enable", "", "=false", UNSAID },
@@ -415,7 +443,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.over_sample_rate", NULL, NULL,
       "set curriculum.over_sampling_batch_size, a number of prompts" },
     { VERL "rollout.multi_stage_wake_up", "", NULL, ENGINE },
-    { VERL "rollout.layered_summon", "", NULL, ENGINE },
+    { VERL "rollout.layered_summon", "", NULL, SAME_WEIGHTS },
     { VERL "rollout.update_weights_bucket_megabytes", "", NULL, ENGINE },
     { VERL "rollout.checkpoint_engine.*", "", NULL, ENGINE },
     { VERL "rollout.skip_tokenizer_init", "", NULL, ENGINE },
@@ -540,11 +568,7 @@ const ares_config_alias train_aliases[] = {
     { "seed.val", "env.val.seed", NULL, NULL },
     { "enable_response_mask", "env.enable_response_mask", NULL, NULL },
     { "grpo_advantage_length_weight", "algorithm.grpo_advantage_length_weight", NULL, NULL },
-    { "lora.rank", ACTOR "model.lora.rank", NULL, NULL },
-    { "lora.*", "", NULL, LORA },
-    { VERL "model.lora_rank", ACTOR "model.lora.rank", NULL, NULL },
-    { VERL "model.lora_alpha", "", NULL, LORA },
-    { VERL "model.target_modules", "", NULL, LORA },
+    { "lora.*", LORA "*", NULL, NULL },
     { VERL "actor.use_ref", "", NULL, "a reference model is opened where a KL needs one" },
     { VERL "actor.micro_batch_size_per_gpu", ACTOR "micro_batch_size_per_device_for_update", NULL,
       NULL },
@@ -582,12 +606,9 @@ const ares_config_alias train_aliases[] = {
     { "critic.optim.lr_warmup_steps_ratio", CRITIC "optim.lr_warmup_ratio", NULL, NULL },
     { "critic.optim.total_training_steps", "", NULL, "the schedule spans the run's own steps" },
     { "critic.model.path", CRITIC "model.model_path", NULL, NULL },
-    { "critic.model.lora_rank", CRITIC "model.lora.rank", NULL, NULL },
-    { "critic.model.lora_alpha", "", NULL, LORA },
-    { "critic.model.target_modules", "", NULL, LORA },
     { "critic.model.use_remove_padding", "", NULL, PACKED },
     { "critic.model.external_lib", "", NULL, ENGINE },
-    { "critic.model.use_shm", "", NULL, ENGINE },
+    { "critic.model.use_shm", "", NULL, SAME_WEIGHTS },
     { "critic.model.fsdp_config.*", "", NULL, ENGINE },
     { "critic.model.fsdp_config.fsdp_size", CRITIC "fsdp.fsdp_size", NULL, NULL },
     { "data.max_prompt_length", "", "=null", UNSAID },
@@ -727,8 +748,6 @@ const ares_config_alias train_aliases[] = {
     { "actor.model.model_path", ACTOR "model.model_path", NULL, NULL },
     { "actor.model.precision", NULL, "=fp16", NO_FP16 },
     { "actor.model.precision", ACTOR "fsdp.torch_dtype", NULL, NULL },
-    { "actor.model.is_lora", "", "=false", UNSAID },
-    { "actor.model.is_lora", NULL, NULL, "not built: adapters; all weights are trained" },
     { "actor.model.*", "", NULL, MEGATRON },
     { "actor.tokenizer.tokenizer_model", ACTOR "model.tokenizer_path", NULL, NULL },
     { "actor.tokenizer.*", "", NULL, "tokens are what the model's tokenizer.json says" },
@@ -810,6 +829,61 @@ const ares_config_alias train_aliases[] = {
     { "reward.group_name", "", NULL, RANKS },
     { "reward.tokenizer.*", "", NULL, "answers are read by the actor's own tokens" },
     { "critic.use_critic_model", "", "=false", UNSAID },
+
+    /* adapters; flags and words of which only some values pass: adapters.c */
+    ADAPTER_NAMES(LORA),
+    ADAPTER_NAMES(CRITIC_LORA),
+    ADAPTER_WORDS(ADAPTER_ROWS)
+    /* verl and RLinf */
+    { VERL "model.lora_rank", LORA "rank", NULL, NULL },
+    { VERL "model.lora_alpha", LORA "alpha", NULL, NULL },
+    { VERL "model.target_modules", LORA "target_modules", NULL, NULL },
+    { VERL "model.exclude_modules", LORA "exclude_modules", NULL, NULL },
+    { VERL "model.target_parameters", "x-lora.actor.target_parameters", NULL, NULL },
+    { VERL "model.lora_adapter_path", LORA "adapter_path", NULL, NULL },
+    { "critic.model.lora_rank", CRITIC_LORA "rank", NULL, NULL },
+    { "critic.model.lora_alpha", CRITIC_LORA "alpha", NULL, NULL },
+    { "critic.model.target_modules", CRITIC_LORA "target_modules", NULL, NULL },
+    { "critic.model.exclude_modules", CRITIC_LORA "exclude_modules", NULL, NULL },
+    { "critic.model.target_parameters", "x-lora.critic.target_parameters", NULL, NULL },
+    { "critic.model.lora_adapter_path", CRITIC_LORA "adapter_path", NULL, NULL },
+    { "actor.model.is_lora", "x-rlinf.is_lora", NULL, NULL },
+    { "actor.model.lora_rank", LORA "rank", NULL, NULL },
+    { "actor.model.lora_alpha", LORA "alpha", NULL, NULL },
+    { "actor.model.lora_path", LORA "adapter_path", NULL, NULL },
+    /* TRL; PEFT by itself, also in a section; SkyRL */
+    { "use_peft", "x-trl.use_peft", NULL, NULL },
+    { "lora_r", LORA "rank", NULL, NULL },
+    { "lora_alpha", LORA "alpha", NULL, NULL },
+    { "lora_target_modules", LORA "target_modules", NULL, NULL },
+    { "lora_dropout", "x-lora.actor.lora_dropout", NULL, NULL },
+    { "lora_target_parameters", "x-lora.actor.target_parameters", NULL, NULL },
+    { "lora_modules_to_save", "x-lora.actor.modules_to_save", NULL, NULL },
+    { "lora_task_type", "x-lora.actor.task_type", NULL, NULL },
+    { "lora_bias", "x-lora.actor.lora_bias", NULL, NULL },
+    { "lora_sync_path", "", NULL, SAME_WEIGHTS },
+    { "use_rslora", LORA "use_rslora", NULL, NULL },
+    { "use_dora", "x-lora.actor.use_dora", NULL, NULL },
+    { "r", LORA "rank", NULL, NULL },
+    { "target_modules", LORA "target_modules", NULL, NULL },
+    { "exclude_modules", LORA "exclude_modules", NULL, NULL },
+    { "rank_pattern", LORA "rank_pattern", NULL, NULL },
+    { "alpha_pattern", LORA "alpha_pattern", NULL, NULL },
+    { "layers_to_transform", LORA "layers_to_transform", NULL, NULL },
+    { "layers_pattern", LORA "layers_pattern", NULL, NULL },
+    { "init_lora_weights", LORA "init", NULL, NULL },
+    { "init_lora_weights", LORA "init=kaiming", "=true", NULL },
+    { "init_lora_weights", NULL, NO_INIT_VALUES, NO_INIT },
+    { "bias", "x-lora.actor.bias", NULL, NULL },
+    { "modules_to_save", "x-lora.actor.modules_to_save", NULL, NULL },
+    { "target_parameters", "x-lora.actor.target_parameters", NULL, NULL },
+    { "fan_in_fan_out", "x-lora.actor.fan_in_fan_out", NULL, NULL },
+    { "ensure_weight_tying", "x-lora.actor.ensure_weight_tying", NULL, NULL },
+    { "peft_config.*", LORA "*", NULL, NULL },
+    { "trainer.policy.model.lora.*", LORA "*", NULL, NULL },
+    { "trainer.critic.model.lora.*", CRITIC_LORA "*", NULL, NULL },
+    { "bnb_4bit_?", "", NULL, "the model is not quantised" },
+    { "use_bnb_nested_quant", "", NULL, "the model is not quantised" },
 
     /* TRL, and VAPOR written for it: options without a section */
     { "model_name_or_path", ACTOR "model.model_path", NULL, NULL },
@@ -942,13 +1016,6 @@ const ares_config_alias train_aliases[] = {
     { "torch_dtype", ACTOR "fsdp.torch_dtype", NULL, NULL },
     { "trust_remote_code", "", NULL, "no code of a model is run" },
     { "attn_implementation", "", NULL, ENGINE },
-    { "use_peft", "", "=false", "all weights are trained" },
-    { "use_peft", NULL, NULL, "not built: adapters; all weights are trained, so set false" },
-    { "lora_r", "", NULL, PEFT },
-    { "lora_alpha", "", NULL, PEFT },
-    { "lora_dropout", "", NULL, PEFT },
-    { "lora_target_modules", "", NULL, PEFT },
-    { "lora_task_type", "", NULL, PEFT },
     { "load_in_8bit", "", "=false", UNSAID },
     { "load_in_8bit", NULL, NULL, QUANTIZED },
     { "load_in_4bit", "", "=false", UNSAID },
@@ -1192,6 +1259,10 @@ const int train_alias_count = ARES_COUNT(train_aliases);
  * default is set where a file uses the word in the second column. Most of verl's need the word that
  * names its model, because a single other word does not make a file one of verl's.
  */
+#define ADAPTED LORA "rank!=0"
+#define CRITIC_ADAPTED CRITIC_LORA "rank!=0"
+#define TRL_ADAPTED "x-trl.use_peft=true&" LORA "adapter_path=null"
+#define RLINF_ADAPTED "x-rlinf.is_lora=true&" LORA "adapter_path=null"
 static const ares_config_default defaults[] = {
     /* RAGEN's mini-batches count episodes; the other values are fixed in its code */
     { "RAGEN", "ppo_mini_batch_size", ACTOR "mini_batch_unit", "rows", NULL },
@@ -1204,6 +1275,7 @@ static const ares_config_default defaults[] = {
     { "RAGEN", RAGEN_TAGS, "algorithm.early_stop_low_success", "0.01", NULL },
     { "RAGEN", VERL "rollout.rollout_filter_ratio", "worker.rollout.rollout_filter_strategy",
       "top_k", NULL },
+    { "RAGEN", "lora.rank", LORA "alpha", "16", ADAPTED },
     /* verl and RLinf have no KL until one is switched on; here it acts in the reward by default */
     { "verl", VERL "*", "algorithm.use_kl_in_reward", "false", NULL },
     { "verl", "algorithm.kl_ctrl.*", "algorithm.use_kl_in_reward", "false", NULL },
@@ -1220,11 +1292,20 @@ static const ares_config_default defaults[] = {
     { "verl", MODEL_OF_VERL, "data.rollout_batch_size", "1024", NULL },
     { "verl", MODEL_OF_VERL, "worker.critic.optim.lr", "1e-5", NULL },
     { "verl", MODEL_OF_VERL, "trainer.total_epochs", "30", NULL },
+    { "verl", VERL "model.lora_rank", LORA "alpha", "16", ADAPTED },
+    { "verl", VERL "model.lora.rank", LORA "alpha", "32", ADAPTED },
+    { "verl", "critic.model.lora_rank", CRITIC_LORA "alpha", "16", CRITIC_ADAPTED },
+    { "verl", "critic.model.lora.rank", CRITIC_LORA "alpha", "32", CRITIC_ADAPTED },
     { "EasyR1", RANK0_OF_EASYR1, ACTOR "model.freeze_vision_tower", "false", NULL },
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.filter_key", "overall", NULL },
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.kl_penalty", "kl", NULL },
     { "RLinf", "algorithm.kl_beta", "algorithm.use_kl_loss", "true", NULL },
     { "RLinf", "actor.global_batch_size", "algorithm.n_minibatches", "1", NULL },
+    { "RLinf", "actor.model.is_lora", LORA "rank", "32", RLINF_ADAPTED },
+    { "RLinf", "actor.model.is_lora", LORA "alpha", "${" LORA "rank}", RLINF_ADAPTED },
+    { "RLinf", "actor.model.is_lora", LORA "init", "gaussian", RLINF_ADAPTED },
+    { "RLinf", "actor.model.is_lora", LORA "target_modules",
+      "[q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head]", RLINF_ADAPTED },
     /* beta, the weight of the KL in the loss, is 0 */
     { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "true", NULL },
     { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0", NULL },
@@ -1234,6 +1315,17 @@ static const ares_config_default defaults[] = {
     { "TRL", MODEL_OF_TRL, ACTOR "optim.weight_decay", "0", NULL },
     { "TRL", MODEL_OF_TRL, ACTOR "optim.lr_scheduler_type", "linear", NULL },
     { "TRL", MODEL_OF_TRL, "trainer.total_epochs", "3", NULL },
+    { "TRL", "use_peft", LORA "rank", "16", TRL_ADAPTED },
+    { "TRL", "use_peft", LORA "alpha", "32", TRL_ADAPTED },
+    { "TRL", "use_peft", LORA "target_modules", "[q_proj, v_proj]", TRL_ADAPTED },
+    { "PEFT", "peft_config.*", LORA "rank", "8", LORA "adapter_path=null" },
+    { "PEFT", "peft_config.*", LORA "alpha", "8", LORA "adapter_path=null" },
+    { "PEFT", "peft_config.*", LORA "target_modules", "[q_proj, v_proj]",
+      LORA "adapter_path=null" },
+    { "PEFT", "r", LORA "alpha", "8", ADAPTED },
+    { "PEFT", "r", LORA "target_modules", "[q_proj, v_proj]", ADAPTED },
+    { "SkyRL", "trainer.policy.model.lora.rank", LORA "alpha", "16", ADAPTED },
+    { "SkyRL", "trainer.critic.model.lora.rank", CRITIC_LORA "alpha", "16", CRITIC_ADAPTED },
 };
 
 /* The word's value, a whole number of 1 or more; `unsaid` without the word. Else a fault. */
@@ -1309,6 +1401,7 @@ static void translate(ares_config *cfg)
                       resume[] = "x-verl.resume_mode";
     char path[64], lower[64], higher[64];
     translate_batches(cfg);
+    adapters_translate(cfg);
     if (ares_config_given(cfg, resume) && !ares_config_given(cfg, "trainer.load_checkpoint_path"))
         ares_config_fault(cfg, resume,
                           "nothing says from where; set trainer.resume_from_path to a checkpoint");

@@ -915,6 +915,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
             "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
     device_check_parallel(cfg, c, world);
     published_check(cfg, c, world);
+    adapters_check(cfg, c, true);
     sharing_check(cfg, c, world);
     triggers_check(cfg, &c->rollout);
     validation_sampling(cfg, c, &sampling, &n);

@@ -9,6 +9,44 @@
 #include "ares/data.h"
 #include "ares/train.h"
 
+/*
+ * Words of PEFT, and of verl for Megatron, that ask for more than adapters of linear layers: their
+ * values that ask for nothing ("a|b"), and why another one is refused. A word of
+ * worker.actor.model.lora is kept as x-lora.actor.<word>, one of worker.critic.model.lora as
+ * x-lora.critic.<word>. (adapters.c)
+ */
+#define ADAPTER_NO_DROPOUT \
+    "the sampler has no dropout: sampled and trained log-probs would differ; set 0"
+#define ADAPTER_NO_BIASES "not offered: adapters that train biases; leave it out"
+#define ADAPTER_ALONE "not offered: weights that are trained beside adapters; leave it out"
+#define ADAPTER_WORDS(X)                                                                      \
+    X("lora_dropout", "0", ADAPTER_NO_DROPOUT)                                                \
+    X("dropout", "0", ADAPTER_NO_DROPOUT)                                                     \
+    X("use_dora", "false", "not offered: DoRA, which changes the forward pass; set false")    \
+    X("type", "lora|canonical_lora|vlm_lora", "only LoRA is offered; set lora")               \
+    X("peft_type", "LORA", "only LoRA is offered; set LORA")                                  \
+    X("task_type", "CAUSAL_LM", "only CAUSAL_LM is offered; leave it out")                    \
+    X("bias", "none", ADAPTER_NO_BIASES)                                                      \
+    X("lora_bias", "false", ADAPTER_NO_BIASES)                                                \
+    X("modules_to_save", "", ADAPTER_ALONE)                                                   \
+    X("freeze_language_model", "true", ADAPTER_ALONE)                                         \
+    X("freeze_vision_model", "true", ADAPTER_ALONE)                                           \
+    X("freeze_vision_projection", "true", ADAPTER_ALONE)                                      \
+    X("target_parameters", "",                                                                \
+      "not offered: adapters of parameters that are no linear layer; name layers in "         \
+      "target_modules")                                                                       \
+    X("fan_in_fan_out", "false", "the layers of models here are all stored alike; set false") \
+    X("ensure_weight_tying", "false", "a tied head is adapted by itself; set false")          \
+    X("lora_B_init_method", "zero", "B starts at 0, so that a run starts as its base; set zero")
+
+/* Options that follow from words for adapters. (adapters.c) */
+void adapters_translate(ares_config *cfg);
+/*
+ * Faults and warnings of what is asked of adapters and of parameters that are trained.
+ * reinforcement: reference and critic are there where options ask for them. (adapters.c)
+ */
+void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforcement);
+
 /* Declares the names that other trainers have for options. (aliases.c) */
 void train_add_aliases(ares_config *cfg);
 

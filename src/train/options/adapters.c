@@ -1,0 +1,294 @@
+/*
+ * Options of adapters (LoRA), and of which parameters are trained: what other trainers' words ask
+ * for, options that follow, and the rules between them (docs/adapters.md#options).
+ */
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer.h"
+#include "vapor.h"
+
+#define RANK "worker.actor.model.lora.rank"
+#define ADAPTER "worker.actor.model.lora.adapter_path"
+#define ACTOR_TYPE "worker.actor.fsdp.torch_dtype"
+#define REF_TYPE "worker.ref.fsdp.torch_dtype"
+#define CRITIC_TYPE "worker.critic.fsdp.torch_dtype"
+
+/*
+ * Flags by which other trainers ask for adapters, with their words for rank and path, which say
+ * nothing unless the flag is true.
+ */
+static const struct {
+    const char *option, *word, *rank, *path;
+} flags[] = {
+    { "x-trl.use_peft", "use_peft", "lora_r", NULL },
+    { "x-rlinf.is_lora", "actor.model.is_lora", "actor.model.lora_rank", "actor.model.lora_path" },
+};
+
+/* Words that ask for something which is not offered, unless they have one of the neutral values. */
+static const struct {
+    const char *word, *neutral, *why; /* neutral: "a|b", beside null and what is empty */
+} asked[] = {
+#define ADAPTER_WORD_ROW(word, neutral, why) { word, neutral, why },
+    ADAPTER_WORDS(ADAPTER_WORD_ROW)
+#undef ADAPTER_WORD_ROW
+};
+
+/* What is asked of one model. */
+typedef struct side {
+    const char *name; /* actor or critic */
+    const ares_lora_options *lora;
+    const ares_texts *trainable;
+    const char *model_path;
+    double lr;
+    bool tower; /* layers of a vision tower may have adapters, too */
+} side;
+
+enum { PATH_BYTES = 128 };
+/* The full name of an option or word of the side, in memory of the block around the call. */
+#define PATH(section, name, key) path_of((char[PATH_BYTES]){ 0 }, section, name, key)
+static const char *path_of(char *out, const char *section, const char *name, const char *key)
+{
+    (void)snprintf(out, PATH_BYTES, "%s.%s.%s", section, name, key);
+    return out;
+}
+
+/* ---- once all layers are read: options that follow */
+
+/*
+ * Gives the option the value by which it asks for no adapter where the flag is false, or where
+ * nobody gave the flag and its trainer's word set the option. A later layer may ask for adapters in
+ * other words.
+ */
+static void switch_off(ares_config *cfg, int flag, const char *option, const char *word,
+                       const char *off)
+{
+    const char *given = ares_config_given(cfg, flags[flag].option);
+    if (!ares_config_is_set(cfg, option) || (given && strcmp(given, "true") == 0)) return;
+    if (word && strcmp(ares_config_word(cfg, option), word) == 0)
+        ares_config_follow(cfg, option, off, option);
+    else if (given && !ares_config_later(cfg, option, flags[flag].option))
+        ares_config_follow(cfg, option, off, flags[flag].option);
+}
+
+/* Whether options ask for adapters of a model; before they are bound. */
+static bool asks_adapters(ares_config *cfg, const char *name)
+{
+    const char *option = PATH("worker", name, "model.lora.rank"),
+               *rank = ares_config_given(cfg, option);
+    if (!rank) rank = ares_config_get_text(cfg, option); /* another trainer's default */
+    return (rank && strcmp(rank, "0") != 0) ||
+           ares_config_given(cfg, PATH("worker", name, "model.lora.adapter_path"));
+}
+
+void adapters_translate(ares_config *cfg)
+{
+    const char *type = ares_config_given(cfg, ACTOR_TYPE), *dropout = "x-lora.actor.lora_dropout",
+               *actor = ares_config_given(cfg, "worker.actor.model.model_path"),
+               *critic = ares_config_given(cfg, "worker.critic.model.model_path");
+    for (int i = 0; i < ARES_COUNT(flags); i++) {
+        const char *given = ares_config_given(cfg, flags[i].option);
+        if (given && strcmp(given, "true") != 0 && strcmp(given, "false") != 0)
+            ares_config_fault(cfg, flags[i].option, "must be true or false");
+        switch_off(cfg, i, RANK, flags[i].rank, "0");
+        switch_off(cfg, i, ADAPTER, flags[i].path, "null");
+    }
+    for (int i = 0; i < ARES_COUNT(asked); i++) { /* asking interpolates */
+        (void)ares_config_given(cfg, PATH("x-lora", "actor", asked[i].word));
+        (void)ares_config_given(cfg, PATH("x-lora", "critic", asked[i].word));
+    }
+    if (!asks_adapters(cfg, "actor")) return;
+    const char *peft = ares_config_given(cfg, flags[0].option);
+    if (peft && strcmp(peft, "true") == 0 && !ares_config_is_set(cfg, dropout))
+        ares_log(ARES_LOG_INFO, "config: lora_dropout -> 0 (TRL's default, 0.05, is not taken "
+                                "over: the sampler has no dropout)");
+    /* models that are the actor's base, with adapters of their own or none, are stored as it is */
+    if (!ares_config_given(cfg, REF_TYPE))
+        ares_config_follow(cfg, REF_TYPE, type ? type : "fp32", REF_TYPE);
+    if (asks_adapters(cfg, "critic") && (!critic || (actor && strcmp(critic, actor) == 0)) &&
+        !ares_config_given(cfg, CRITIC_TYPE))
+        ares_config_follow(cfg, CRITIC_TYPE, type ? type : "fp32", CRITIC_TYPE);
+}
+
+/* ---- rules */
+
+/* Whether a value is null, empty, or one of the list "a|b". */
+static bool is_one_of(const ares_json *value, const char *list)
+{
+    if (value->type == ARES_JSON_NULL || (value->type == ARES_JSON_ARRAY && !value->count) ||
+        (value->type == ARES_JSON_OBJECT && !value->count))
+        return true;
+    ares_str text = { 0 };
+    if (value->type == ARES_JSON_STRING) ares_str_add_z(&text, value->text.data);
+    else ares_json_write(&text, value);
+    bool number = value->type == ARES_JSON_INT || value->type == ARES_JSON_FLOAT, found = false;
+    for (const char *one = list; *one && !found;) {
+        size_t n = strcspn(one, "|");
+        char *end;
+        double x = strtod(one, &end);
+        found = number ? end == one + n && x == value->number
+                       : text.len == n && memcmp(text.data, one, n) == 0;
+        one += n + (one[n] == '|');
+    }
+    ares_str_fini(&text);
+    return found;
+}
+
+/* Whether the user gave the option or word another value than those of the list. */
+static bool is_given_other(const ares_config *cfg, const char *path, const char *list)
+{
+    const ares_json *value = ares_config_get(cfg, path);
+    return ares_config_is_set(cfg, path) && value && !is_one_of(value, list);
+}
+
+/* Warns of all that is set for adapters, in one line, where there are none. */
+static void tell_unread(const ares_config *cfg, const side *s)
+{
+    int n;
+    const ares_option *options = ares_lora_option_table(&n);
+    const char *rank = ares_config_word(cfg, PATH("worker", s->name, "model.lora.rank")),
+               *path = ares_config_word(cfg, PATH("worker", s->name, "model.lora.adapter_path"));
+    ares_str names = { 0 };
+    const char *flag = NULL; /* which says that there are none */
+    for (int i = 0; i < ARES_COUNT(flags) && strcmp(s->name, "actor") == 0; i++) {
+        const char *said = ares_config_get_text(cfg, flags[i].option);
+        if (said || strcmp(rank, flags[i].rank) == 0 ||
+            (flags[i].path && strcmp(path, flags[i].path) == 0))
+            flag = flags[i].word;
+    }
+    for (int i = 0; i < n; i++) {
+        char option[PATH_BYTES], key[64];
+        (void)snprintf(key, sizeof key, "model.lora.%s", options[i].path);
+        (void)path_of(option, "worker", s->name, key);
+        const char *word = ares_config_word(cfg, option);
+        bool off = false; /* switch_off changed it */
+        for (int k = 0; k < ARES_COUNT(flags); k++) {
+            bool its = strcmp(word, flags[k].word) == 0;
+            off |= its || strcmp(word, flags[k].rank) == 0 ||
+                   (flags[k].path && strcmp(word, flags[k].path) == 0);
+            if (its) word = option;
+        }
+        if (off || is_given_other(cfg, option, options[i].text))
+            ares_str_addf(&names, "%s%s", names.len ? ", " : "", word);
+    }
+    for (int i = 0; i < ARES_COUNT(asked); i++) {
+        const char *option = PATH("x-lora", s->name, asked[i].word);
+        if (is_given_other(cfg, option, asked[i].neutral))
+            ares_str_addf(&names, "%s%s", names.len ? ", " : "", ares_config_word(cfg, option));
+    }
+    if (names.len && flag)
+        ares_log(ARES_LOG_WARN,
+                 "config: %s: nothing reads it, for without %s: true there are no "
+                 "adapters",
+                 names.data, flag);
+    else if (names.len)
+        ares_log(ARES_LOG_WARN,
+                 "config: %s: nothing reads it, for with worker.%s.model.lora.rank "
+                 "= 0 there are no adapters",
+                 names.data, s->name);
+    ares_str_fini(&names);
+}
+
+/* Which option a message of the selection is about. */
+static const char *option_of(const char *message)
+{
+    static const char *const keys[] = { "rank_pattern",   "alpha_pattern",       "exclude_modules",
+                                        "layers_pattern", "layers_to_transform", "target_modules" };
+    const char *found = "target_modules", *first = NULL;
+    for (int i = 0; i < ARES_COUNT(keys); i++) {
+        const char *at = strstr(message, keys[i]);
+        if (!at || (first && at >= first)) continue;
+        first = at;
+        found = keys[i];
+    }
+    return found;
+}
+
+/* Chooses the layers as opening the model will, where its config.json can be read. */
+static void check_layers(ares_config *cfg, const side *s)
+{
+    ares_str dir = { 0 };
+    ares_model_config model;
+    char key[64];
+    bool known = s->model_path && ares_model_find(s->model_path, &dir) == ARES_OK &&
+                 ares_model_config_load(dir.data, &model) == ARES_OK;
+    ares_error_clear(); /* a fault of the model is told where it is loaded */
+    if (known && ares_lora_check(&model, s->lora, s->tower, dir.data) != ARES_OK) {
+        (void)snprintf(key, sizeof key, "model.lora.%s", option_of(ares_error_message()));
+        ares_config_fault(cfg, PATH("worker", s->name, key), "%s", ares_error_message());
+        ares_error_clear();
+    }
+    ares_str_fini(&dir);
+}
+
+static void check_side(ares_config *cfg, const side *s)
+{
+    const char *trainable = PATH("worker", s->name, "model.trainable"),
+               *rank = PATH("worker", s->name, "model.lora.rank");
+    bool wanted = ares_lora_wanted(s->lora);
+    if (wanted) ares_config_fault(cfg, rank, "not built: training adapters; set 0");
+    if (s->trainable->count)
+        ares_config_fault(cfg, trainable, "not built: training a part of the parameters; set null");
+    if (!wanted) {
+        tell_unread(cfg, s);
+        return;
+    }
+    if (s->trainable->count)
+        ares_config_fault(cfg, trainable,
+                          "%s = %lld trains adapters and freezes the model; set one of both", rank,
+                          (long long)s->lora->rank);
+    for (int i = 0; i < ARES_COUNT(asked); i++) {
+        const char *option = PATH("x-lora", s->name, asked[i].word);
+        if (is_given_other(cfg, option, asked[i].neutral))
+            ares_config_fault(cfg, option, "not accepted: %s", asked[i].why);
+    }
+    if (!s->lora->adapter_path) check_layers(cfg, s);
+    if (s->lr < 5e-6)
+        ares_log(ARES_LOG_INFO,
+                 "config: worker.%s.optim.lr = %g: adapters want about ten times the rate of full "
+                 "training (docs/adapters.md)",
+                 s->name, s->lr);
+}
+
+/* The actor's base is in memory once, in one type. */
+static void check_type(ares_config *cfg, const ares_train_config *c, const char *option,
+                       const char *type, const char *what)
+{
+    bool bf16 = training_storage(c) == ARES_BF16;
+    if ((type && strcmp(type, "bf16") == 0) == bf16) return;
+    ares_config_fault(cfg, option,
+                      "%s is the actor's own model with its adapters left out, and that is stored "
+                      "in %s (" ACTOR_TYPE "); leave it out",
+                      what, bf16 ? "bf16" : "fp32");
+}
+
+void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforcement)
+{
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    const char *own = c->critic.model_path, *base = c->actor.model_path;
+    const side actor = { .name = "actor",
+                         .lora = &c->actor_lora,
+                         .trainable = &c->actor.trainable,
+                         .model_path = base,
+                         .lr = c->trainer.val_only ? 1 : c->optim.lr,
+                         .tower = !c->actor.freeze_vision };
+    const side critic = { .name = "critic",
+                          .lora = &c->critic_lora,
+                          .trainable = &c->critic.trainable,
+                          .model_path = own ? own : base,
+                          .lr = c->trainer.val_only ? 1 : c->critic_optim.lr };
+    bool valued = reinforcement && adv && (adv->needs & ARES_NEEDS_VALUES);
+    check_side(cfg, &actor);
+    if (valued) check_side(cfg, &critic);
+    if (!reinforcement || !ares_lora_wanted(actor.lora)) return;
+    if (trainer_needs_reference(c)) check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");
+    if (valued && ares_lora_wanted(critic.lora) && (!own || (base && strcmp(own, base) == 0)))
+        check_type(cfg, c, CRITIC_TYPE, c->critic.dtype, "the critic's");
+    if (vapor_wanted(c) && c->vapor.sync_ref_model)
+        ares_config_fault(cfg, "vapor.sync_ref_model",
+                          "a mixture of two adapters is no adapter of their rank; set false: the "
+                          "reference is the model that the run starts from");
+}

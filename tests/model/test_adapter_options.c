@@ -1,0 +1,90 @@
+/* Options of adapters as PEFT's keys, and the layers that they choose. */
+#include "adapter.h"
+#include "ares/config.h"
+#include "test.h"
+
+#include <string.h>
+
+/* The options in `text`, YAML; they live as long as the configuration. */
+static ares_config *options_of(const char *text, ares_lora_options *o)
+{
+    ares_config *cfg = ares_config_new();
+    ares_config_add_options(cfg, "lora", ares_lora_option_table, o);
+    ares_config_load_text(cfg, "a.yaml", ares_view_of(text));
+    ares_config_resolve(cfg);
+    CHECK_OK(ares_config_finish(cfg));
+    return cfg;
+}
+
+TEST(options_of_adapters_are_written_in_the_keys_of_peft)
+{
+    static const struct {
+        const char *options, *config;
+    } cases[] = {
+        { "lora: {rank: 8}",
+          "{\"r\":8,\"lora_alpha\":64.0,\"use_rslora\":false,\"target_modules\":\"all-linear\","
+          "\"rank_pattern\":{},\"alpha_pattern\":{}}" },
+        { "lora: {rank: 8, alpha: 4.5, use_rslora: true, target_modules: [q_proj, v_proj], "
+          "exclude_modules: [lm_head], rank_pattern: {'^x.q_proj': 4, q_proj: 2}, alpha_pattern: "
+          "{v_proj: 3}, layers_to_transform: [1, 0], layers_pattern: h}",
+          "{\"r\":8,\"lora_alpha\":4.5,\"use_rslora\":true,\"target_modules\":[\"q_proj\","
+          "\"v_proj\"],\"exclude_modules\":[\"lm_head\"],\"rank_pattern\":{\"^x.q_proj\":4,"
+          "\"q_proj\":2},\"alpha_pattern\":{\"v_proj\":3},\"layers_to_transform\":[1,0],"
+          "\"layers_pattern\":\"h\"}" },
+        /* plain names in a text are a list; an expression stays one, whatever it holds */
+        { "lora: {rank: 1, target_modules: 'q_proj, 1.mlp.up_proj,v_proj', exclude_modules: "
+          "lm_head}",
+          "{\"r\":1,\"lora_alpha\":64.0,\"use_rslora\":false,\"target_modules\":[\"q_proj\","
+          "\"1.mlp.up_proj\",\"v_proj\"],\"exclude_modules\":[\"lm_head\"],\"rank_pattern\":{},"
+          "\"alpha_pattern\":{}}" },
+        { "lora: {rank: 1, target_modules: '.*\\.[12]{1,2}\\..*', exclude_modules: 'a,b|c'}",
+          "{\"r\":1,\"lora_alpha\":64.0,\"use_rslora\":false,\"target_modules\":"
+          "\".*\\\\.[12]{1,2}\\\\..*\",\"exclude_modules\":\"a,b|c\",\"rank_pattern\":{},"
+          "\"alpha_pattern\":{}}" },
+        { "lora: {rank: 1, target_modules: [All-Linear]}",
+          "{\"r\":1,\"lora_alpha\":64.0,\"use_rslora\":false,\"target_modules\":\"All-Linear\","
+          "\"rank_pattern\":{},\"alpha_pattern\":{}}" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_arena arena = { 0 };
+        ares_lora_options o;
+        ares_str text = { 0 };
+        ares_config *cfg = options_of(cases[i].options, &o);
+        ares_json_write(&text, lora_peft_config(&o, &arena));
+        CHECK_STR(text.data, cases[i].config);
+        ares_str_fini(&text);
+        ares_config_free(cfg);
+        ares_arena_fini(&arena);
+    }
+}
+
+TEST(layers_that_options_choose_are_checked_against_the_model)
+{
+    static const struct {
+        const char *options, *fault;
+    } cases[] = {
+        { "lora: {rank: 8}", NULL },
+        { "lora: {rank: 8, target_modules: 'q_proj,lm_head'}", NULL },
+        { "lora: {rank: 1000}", NULL }, /* a warning */
+        { "lora: {rank: 8, target_modules: q_porj}",
+          "m: target_modules select no linear layer; did "
+          "you mean 'q_proj'?" },
+        { "lora: {rank: 8, target_modules: [mlp]}", "m: target_modules: 'mlp' is no linear layer" },
+        { "lora: {rank: 8, rank_pattern: {q_proj: 0}}",
+          "m: rank_pattern: a rank is a whole number" },
+        { "lora: {rank: 8, layers_to_transform: [0]}", "m: layers_to_transform does not go with" },
+    };
+    ares_model_config base;
+    REQUIRE_OK(ares_model_config_load(test_source("tests/golden/lora/base_qwen2_gqa"), &base));
+    ares_log_set(ARES_LOG_ERROR, 0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_lora_options o;
+        ares_config *cfg = options_of(cases[i].options, &o);
+        int rc = ares_lora_check(&base, &o, false, "m");
+        CHECK_MSG((rc != ARES_OK) == (cases[i].fault != NULL), "%s: %s", cases[i].options,
+                  rc == ARES_OK ? "no fault" : ares_error_message());
+        if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);
+        ares_error_clear();
+        ares_config_free(cfg);
+    }
+}

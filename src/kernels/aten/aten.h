@@ -88,33 +88,14 @@ void aten_attend_pieces(ares_device *d, const ares_attention_args *a, aten_gathe
 
 /* ------------------------------------------------------------------ the entries */
 
-/* The table's functions, by file. */
+/* What each file puts into the complete table. */
+void aten_fill_attention(ares_kernels *k);
+void aten_fill_products(ares_kernels *k);
+void aten_fill_rows(ares_kernels *k);
+/* Those that a card takes as well. */
 void aten_linear(ares_device *d, const ares_linear_args *args, int n);
 void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a);
-void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                    int64_t ldy);
-void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const void *dy, int64_t lddy);
-void aten_rms_norm(ares_device *d, const ares_rms_norm_args *a);
-void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a);
-void aten_layer_norm(ares_device *d, const ares_layer_norm_args *a);
-void aten_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a);
-void aten_activation(ares_device *d, const ares_activation_args *a);
-void aten_activation_backward(ares_device *d, const ares_activation_args *a);
-void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
-               const float *cos_sin, bool inverse);
-void aten_silu_mul(ares_device *d, const ares_silu_mul_args *a);
-void aten_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
-void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                   const void *v, int64_t ldkv, const int32_t *slots, void *cache);
 void aten_attention(ares_device *d, const ares_attention_args *a);
 void aten_attention_backward(ares_device *d, const ares_attention_args *a);
-void aten_head(ares_device *d, const ares_head_args *a);
-void aten_head_backward(ares_device *d, const ares_head_args *a);
-void aten_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
-void aten_sample(ares_device *d, const ares_sample_args *a);
-void aten_adamw(ares_device *d, const ares_adamw_args *a);
-void aten_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk);
-void aten_add(ares_device *d, float *y, const float *x, int64_t n);
 
 #endif

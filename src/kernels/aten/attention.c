@@ -119,8 +119,8 @@ static at_tensor cache_rows(const int64_t *slots, int64_t n, int64_t *most)
     return rows;
 }
 
-void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                   const void *v, int64_t ldkv, const int32_t *slots, void *cache)
+static void store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                     const void *v, int64_t ldkv, const int32_t *slots, void *cache)
 {
     at_scope *s = rows > 0 ? aten_enter(d, "store_kv") : NULL;
     if (!s) return;
@@ -361,4 +361,11 @@ void aten_attention_backward(ares_device *d, const ares_attention_args *a)
     put_keys(d, a, gradient[1], a->dk);
     put_keys(d, a, gradient[2], a->dv);
     aten_leave(d, s);
+}
+
+void aten_fill_attention(ares_kernels *k)
+{
+    k->store_kv = store_kv;
+    k->attention = aten_attention;
+    k->attention_backward = aten_attention_backward;
 }

@@ -151,30 +151,10 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     k->name = act == ARES_F32 ? "aten cpu" : "aten cpu bf16";
     k->layout = ARES_ROWS;
     k->act = act;
-    k->linear = aten_linear;
-    k->linear_backward = aten_linear_backward;
-    k->embedding = aten_embedding;
-    k->embedding_backward = aten_embedding_backward;
-    k->rms_norm = aten_rms_norm;
-    k->rms_norm_backward = aten_rms_norm_backward;
-    k->layer_norm = aten_layer_norm;
-    k->layer_norm_backward = aten_layer_norm_backward;
-    k->activation = aten_activation;
-    k->activation_backward = aten_activation_backward;
-    k->rope = aten_rope;
-    k->silu_mul = aten_silu_mul;
-    k->silu_mul_backward = aten_silu_mul_backward;
-    k->store_kv = aten_store_kv;
     k->lists_keys = true;
-    k->attention = aten_attention;
-    k->attention_backward = aten_attention_backward;
-    k->head = aten_head;
-    k->head_backward = aten_head_backward;
-    k->head_fused = aten_head_fused;
-    k->sample = aten_sample;
-    k->adamw = aten_adamw;
-    k->square_sums = aten_square_sums;
-    k->add = aten_add;
+    aten_fill_products(k);
+    aten_fill_rows(k);
+    aten_fill_attention(k);
 }
 
 void ares_aten_close(ares_device *d)

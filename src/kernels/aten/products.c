@@ -135,7 +135,7 @@ static void check(const ares_head_args *a)
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
 }
 
-void aten_head(ares_device *d, const ares_head_args *a)
+static void head(ares_device *d, const ares_head_args *a)
 {
     check(a);
     for (int64_t row = 0; row < a->rows; row += chunk_rows(a)) {
@@ -147,7 +147,7 @@ void aten_head(ares_device *d, const ares_head_args *a)
     }
 }
 
-void aten_head_backward(ares_device *d, const ares_head_args *a)
+static void head_backward(ares_device *d, const ares_head_args *a)
 {
     check(a);
     for (int64_t row = 0; row < a->rows; row += chunk_rows(a)) {
@@ -159,7 +159,7 @@ void aten_head_backward(ares_device *d, const ares_head_args *a)
     }
 }
 
-void aten_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
+static void head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
 {
     check(a);
     ARES_ASSERT(!a->ref_x);
@@ -258,8 +258,8 @@ void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     aten_leave(d, s);
 }
 
-void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                    int64_t ldy)
+static void embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
+                      int64_t ldy)
 {
     at_scope *s = n > 0 ? aten_enter(d, "embedding") : NULL;
     if (!s) return;
@@ -268,8 +268,8 @@ void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, in
     aten_leave(d, s);
 }
 
-void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const void *dy, int64_t lddy)
+static void embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
+                               const void *dy, int64_t lddy)
 {
     at_scope *s = n > 0 ? aten_enter(d, "embedding_backward") : NULL;
     if (!s) return;
@@ -286,7 +286,7 @@ void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_
 
 static const int64_t SAMPLE_LOGITS = 1 << 24;
 
-void aten_sample(ares_device *d, const ares_sample_args *a)
+static void sample(ares_device *d, const ares_sample_args *a)
 {
     int32_t most = (int32_t)ARES_MIN((int64_t)a->rows, ARES_MAX(1, SAMPLE_LOGITS / a->vocab));
     for (int32_t row = 0; row < a->rows; row += most) {
@@ -331,4 +331,16 @@ void aten_sample(ares_device *d, const ares_sample_args *a)
         }
         aten_under(d)->sample(d, &b);
     }
+}
+
+void aten_fill_products(ares_kernels *k)
+{
+    k->head = head;
+    k->head_backward = head_backward;
+    k->head_fused = head_fused;
+    k->linear = aten_linear;
+    k->linear_backward = aten_linear_backward;
+    k->embedding = embedding;
+    k->embedding_backward = embedding_backward;
+    k->sample = sample;
 }

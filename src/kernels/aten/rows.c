@@ -23,7 +23,7 @@ static at_tensor norm_factors(const ares_device *d, const ares_rms_norm_args *a)
                    (const int64_t[]){ heads, 1, 1 }, 3);
 }
 
-void aten_rms_norm(ares_device *d, const ares_rms_norm_args *a)
+static void rms_norm(ares_device *d, const ares_rms_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm") : NULL;
     if (!s) return;
@@ -35,7 +35,7 @@ void aten_rms_norm(ares_device *d, const ares_rms_norm_args *a)
 }
 
 /* With x^ = x rstd and g = w dy: dx += rstd (g - x^ mean(g x^)), dw += sum over rows of x^ dy. */
-void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
+static void rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm_backward") : NULL;
     if (!s) return;
@@ -51,7 +51,7 @@ void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
     aten_leave(d, s);
 }
 
-void aten_layer_norm(ares_device *d, const ares_layer_norm_args *a)
+static void layer_norm(ares_device *d, const ares_layer_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "layer_norm") : NULL;
     if (!s) return;
@@ -68,7 +68,7 @@ void aten_layer_norm(ares_device *d, const ares_layer_norm_args *a)
 }
 
 /* With x^ = (x - mean) rstd and g = w dy: dx += rstd (g - mean(g) - x^ mean(g x^)). */
-void aten_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
+static void layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "layer_norm_backward") : NULL;
     if (!s) return;
@@ -89,8 +89,8 @@ void aten_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
 }
 
 /* x is turned in place, so both halves are computed before either is written. */
-void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
-               const float *cos_sin, bool inverse)
+static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
+                 int64_t ldx, const float *cos_sin, bool inverse)
 {
     at_scope *s = rows > 0 ? aten_enter(d, "rope") : NULL;
     if (!s) return;
@@ -109,7 +109,7 @@ void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, vo
     aten_leave(d, s);
 }
 
-void aten_silu_mul(ares_device *d, const ares_silu_mul_args *a)
+static void silu_mul(ares_device *d, const ares_silu_mul_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "silu_mul") : NULL;
     if (!s) return;
@@ -120,7 +120,7 @@ void aten_silu_mul(ares_device *d, const ares_silu_mul_args *a)
     aten_leave(d, s);
 }
 
-void aten_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
+static void silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "silu_mul_backward") : NULL;
     if (!s) return;
@@ -153,7 +153,7 @@ static at_tensor inner(ares_activation f, at_tensor x, double cube)
                    at_add_s(at_mul_s(at_mul(x, x), cube), 1));
 }
 
-void aten_activation(ares_device *d, const ares_activation_args *a)
+static void activation(ares_device *d, const ares_activation_args *a)
 {
     at_scope *s = a->n > 0 ? aten_enter(d, "activation") : NULL;
     if (!s) return;
@@ -164,7 +164,7 @@ void aten_activation(ares_device *d, const ares_activation_args *a)
 }
 
 /* With s = sigmoid(u): (x s)' = s + x u' s (1 - s). */
-void aten_activation_backward(ares_device *d, const ares_activation_args *a)
+static void activation_backward(ares_device *d, const ares_activation_args *a)
 {
     at_scope *s = a->n > 0 ? aten_enter(d, "activation_backward") : NULL;
     if (!s) return;
@@ -247,7 +247,7 @@ static void kahan(const ares_device *d, const ares_adamw_args *a, int64_t first,
     at_copy_(of_w, next);
 }
 
-void aten_adamw(ares_device *d, const ares_adamw_args *a)
+static void adamw(ares_device *d, const ares_adamw_args *a)
 {
     ARES_ASSERT(a->step >= 1 && a->dtype != ARES_F16 && (a->master || a->dtype == ARES_F32) &&
                 (!a->kahan || a->dtype == ARES_BF16));
@@ -269,7 +269,7 @@ static void sums(const ares_device *d, const float *x, int64_t chunks, int64_t n
         at_sum_dim(at_mul(wide, wide), 1, false));
 }
 
-void aten_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk)
+static void square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk)
 {
     int64_t whole = n / ARES_SUM_CHUNK, left = n % ARES_SUM_CHUNK;
     for (int64_t c = 0; c < whole; c += CHUNK / ARES_SUM_CHUNK) {
@@ -286,10 +286,26 @@ void aten_square_sums(ares_device *d, const float *x, int64_t n, double *of_chun
     aten_leave(d, s);
 }
 
-void aten_add(ares_device *d, float *y, const float *x, int64_t n)
+static void add(ares_device *d, float *y, const float *x, int64_t n)
 {
     at_scope *s = n > 0 ? aten_enter(d, "add") : NULL;
     if (!s) return;
     at_add_(aten_vector(d, y, n), aten_vector(d, x, n));
     aten_leave(d, s);
+}
+
+void aten_fill_rows(ares_kernels *k)
+{
+    k->rms_norm = rms_norm;
+    k->rms_norm_backward = rms_norm_backward;
+    k->layer_norm = layer_norm;
+    k->layer_norm_backward = layer_norm_backward;
+    k->rope = rope;
+    k->silu_mul = silu_mul;
+    k->silu_mul_backward = silu_mul_backward;
+    k->activation = activation;
+    k->activation_backward = activation_backward;
+    k->adamw = adamw;
+    k->square_sums = square_sums;
+    k->add = add;
 }

@@ -213,7 +213,7 @@ static void check(const ares_attention_args *a)
     ARES_ASSERT(a->n_heads % a->n_kv_heads == 0 && a->head_dim <= 256 && ARES_KV_BLOCK == TILE);
 }
 
-void cuda_attention(ares_device *d, const ares_attention_args *a)
+static void attention(ares_device *d, const ares_attention_args *a)
 {
     cuda_context *c = cuda_enter(d);
     check(a);
@@ -357,7 +357,7 @@ static void backward(cuda_context *c, const ares_attention_args *a, float *delta
            *a, delta);
 }
 
-void cuda_attention_backward(ares_device *d, const ares_attention_args *a)
+static void attention_backward(ares_device *d, const ares_attention_args *a)
 {
     cuda_context *c = cuda_enter(d);
     check(a);
@@ -402,7 +402,7 @@ template <typename T> static __global__ void add_keys(ares_sum_keys_args a)
     }
 }
 
-void cuda_sum_keys(ares_device *d, const ares_sum_keys_args *a)
+static void sum_keys(ares_device *d, const ares_sum_keys_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "attention_backward: sum keys", CUDA_BY_TYPE(c, add_keys), (unsigned)a->seg.rows,
@@ -473,7 +473,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS) gather_rows(ares_gather
     }
 }
 
-void cuda_gather_kv(ares_device *d, const ares_gather_args *a)
+static void gather_kv(ares_device *d, const ares_gather_args *a)
 {
     cuda_context *c = cuda_enter(d);
     size_t bytes = (size_t)a->head_dim * ares_dtype_bytes(d->k->act);
@@ -485,4 +485,12 @@ void cuda_gather_kv(ares_device *d, const ares_gather_args *a)
     else
         cuda_launch(c, "gather_kv", gather_rows<uint16_t>, grid, GATHER_THREADS, 0, *a,
                     (int)(bytes / sizeof(uint16_t)));
+}
+
+void cuda_fill_attention(ares_kernels *k)
+{
+    k->attention = attention;
+    k->attention_backward = attention_backward;
+    k->sum_keys = sum_keys;
+    k->gather_kv = gather_kv;
 }

@@ -451,7 +451,7 @@ static __global__ void __launch_bounds__(THREADS) store_heads(ares_rope_store_ar
     }
 }
 
-void cuda_rope_store(ares_device *d, const ares_rope_store_args *a)
+static void rope_store(ares_device *d, const ares_rope_store_args *a)
 {
     cuda_context *c = cuda_enter(d);
     int64_t heads = (int64_t)a->rows * (a->n_heads + 2 * a->n_kv_heads);
@@ -460,4 +460,9 @@ void cuda_rope_store(ares_device *d, const ares_rope_store_args *a)
     if (d->k->act == ARES_BF16)
         cuda_launch(c, "rope_store", store_heads<uint16_t>, blocks, THREADS, 0, *a);
     else cuda_launch(c, "rope_store", store_heads<float>, blocks, THREADS, 0, *a);
+}
+
+void cuda_fill_decode(ares_kernels *k)
+{
+    k->rope_store = rope_store;
 }

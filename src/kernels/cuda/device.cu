@@ -18,10 +18,12 @@
  * from it and to it on a stream of its own. Blocks of the paged cache are copied by a kernel.
  */
 
+static bool wait_event(cuda_context *c, cudaEvent_t event);
+
 static const size_t PIECE = (size_t)4 << 20; /* bytes */
 enum { ALIGN = 64 };
 
-bool cuda_ring_open(cuda_context *c, cuda_ring *r)
+static bool ring_open(cuda_context *c, cuda_ring *r)
 {
     cuda_check(c, cudaMallocHost(&r->memory, CUDA_PIECES * PIECE), "pinned host memory");
     for (int i = 0; i < CUDA_PIECES && !c->failed; i++)
@@ -29,7 +31,7 @@ bool cuda_ring_open(cuda_context *c, cuda_ring *r)
     return !c->failed;
 }
 
-void cuda_ring_close(cuda_ring *r)
+static void ring_close(cuda_ring *r)
 {
     for (int i = 0; i < CUDA_PIECES; i++)
         if (r->done[i]) (void)cudaEventDestroy(r->done[i]);
@@ -41,21 +43,18 @@ static char *piece_of(const cuda_ring *r, int64_t i)
     return r->memory + (size_t)(i % CUDA_PIECES) * PIECE;
 }
 
-/* Moves on to the next piece, after waiting until the card has read what it held before. */
-/* Goes on to the next page-locked piece, once the card has read what it held before. */
-static void next_piece(cuda_context *c, cuda_ring *r)
+/* Does not wait for the card. */
+static void copy_in(ares_device *d, void *device, const void *host, size_t bytes)
 {
-    cuda_check(c, cudaEventRecord(r->done[r->now], c->stream), "copy in");
-    r->now = (r->now + 1) % CUDA_PIECES;
-    r->used = 0;
-    cuda_wait_event(c, r->done[r->now]); /* at once where it was never recorded */
-}
-
-bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
-{
+    cuda_context *c = cuda_enter(d);
     cuda_ring *r = &c->in;
     for (size_t at = 0, n; at < bytes && !c->failed; at += n) {
-        if (r->used == PIECE) next_piece(c, r);
+        if (r->used == PIECE) { /* the next piece, once the card has read what it held before */
+            cuda_check(c, cudaEventRecord(r->done[r->now], c->stream), "copy in");
+            r->now = (r->now + 1) % CUDA_PIECES;
+            r->used = 0;
+            wait_event(c, r->done[r->now]); /* at once where it was never recorded */
+        }
         char *pinned = piece_of(r, r->now) + r->used;
         n = ARES_MIN(bytes - at, PIECE - r->used);
         memcpy(pinned, (const char *)host + at, n);
@@ -64,7 +63,6 @@ bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
             "copy in");
         r->used += (n + ALIGN - 1) / ALIGN * ALIGN;
     }
-    return !c->failed;
 }
 
 /* Bytes of piece i of a copy of so many. */
@@ -73,51 +71,32 @@ static size_t piece_bytes(int64_t i, size_t bytes)
     return ARES_MIN(bytes - (size_t)i * PIECE, PIECE);
 }
 
-/* Queues the copy of piece i from the card, and the event that says when it has arrived. */
-static void fill_piece(cuda_context *c, int64_t i, const void *device, size_t bytes)
+static void copy_out(ares_device *d, void *host, const void *device, size_t bytes)
 {
-    cudaEvent_t done = c->out.done[i % CUDA_PIECES];
-    cuda_check(c,
-               cudaMemcpyAsync(piece_of(&c->out, i), (const char *)device + (size_t)i * PIECE,
-                               piece_bytes(i, bytes), cudaMemcpyDeviceToHost, c->stream),
-               "copy out");
-    if (!c->failed) cuda_check(c, cudaEventRecord(done, c->stream), "copy out");
-}
-
-bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
-{
+    cuda_context *c = cuda_enter(d);
     int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
     for (int64_t i = 0; i <= pieces && !c->failed; i++) {
         /* piece i travels while piece i - 1 is copied to where it belongs */
-        if (i < pieces) fill_piece(c, i, device, bytes);
+        if (i < pieces) {
+            cuda_check(c,
+                       cudaMemcpyAsync(piece_of(&c->out, i),
+                                       (const char *)device + (size_t)i * PIECE,
+                                       piece_bytes(i, bytes), cudaMemcpyDeviceToHost, c->stream),
+                       "copy out");
+            if (!c->failed)
+                cuda_check(c, cudaEventRecord(c->out.done[i % CUDA_PIECES], c->stream), "copy out");
+        }
         if (i == 0 || c->failed) continue;
-        if (!cuda_wait_event(c, c->out.done[(i - 1) % CUDA_PIECES])) break;
+        if (!wait_event(c, c->out.done[(i - 1) % CUDA_PIECES])) break;
         memcpy((char *)host + (size_t)(i - 1) * PIECE, piece_of(&c->out, i - 1),
                piece_bytes(i - 1, bytes));
     }
-    return !c->failed;
 }
 
 /* ------------------------------------------------------------------ beside the kernels */
 
-/* A stream of its own for copies of weights and moments that run beside the kernels. */
-static bool open_copies(cuda_context *c)
-{
-    return cuda_check(c, cudaStreamCreateWithFlags(&c->copies, cudaStreamNonBlocking),
-                      "cudaStreamCreate") &&
-           cuda_check(c, cudaEventCreateWithFlags(&c->copies_begin, cudaEventDisableTiming),
-                      "event") &&
-           cuda_check(c, cudaEventCreateWithFlags(&c->copies_end, cudaEventDisableTiming), "event");
-}
-
-void cuda_copies_close(cuda_context *c)
-{
-    if (c->copies_begin) (void)cudaEventDestroy(c->copies_begin);
-    if (c->copies_end) (void)cudaEventDestroy(c->copies_end);
-    if (c->copies) (void)cudaStreamDestroy(c->copies);
-}
-
-void cuda_copies_join(cuda_context *c)
+/* What is launched from here on begins when all of bring and store so far is done. */
+static void copies_join(cuda_context *c)
 {
     if (!c->copies) return; /* there has never been one */
     /* kernels that come next wait on the card; the host does not */
@@ -126,11 +105,17 @@ void cuda_copies_join(cuda_context *c)
     c->storing = false;
 }
 
-void *cuda_alloc_host(ares_device *d, size_t bytes)
+static void *alloc_host(ares_device *d, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     void *p = NULL;
-    if (!c->copies && !open_copies(c)) return NULL;
+    if (!c->copies && /* the stream of its own, at the first call */
+        !(cuda_check(c, cudaStreamCreateWithFlags(&c->copies, cudaStreamNonBlocking),
+                     "cudaStreamCreate") &&
+          cuda_check(c, cudaEventCreateWithFlags(&c->copies_begin, cudaEventDisableTiming),
+                     "event") &&
+          cuda_check(c, cudaEventCreateWithFlags(&c->copies_end, cudaEventDisableTiming), "event")))
+        return NULL;
     if (cudaMallocHost(&p, bytes ? bytes : 1) != cudaSuccess) {
         (void)cudaGetLastError(); /* the caller says what did not fit */
         return NULL;
@@ -138,7 +123,7 @@ void *cuda_alloc_host(ares_device *d, size_t bytes)
     return memset(p, 0, bytes);
 }
 
-void cuda_release_host(ares_device *d, void *p, size_t bytes)
+static void release_host(ares_device *d, void *p, size_t bytes)
 {
     (void)bytes;
     cuda_context *c = cuda_enter(d);
@@ -156,21 +141,21 @@ static void copy_beside(cuda_context *c, void *to, const void *from, size_t byte
     if (!c->failed) cuda_check(c, cudaMemcpyAsync(to, from, bytes, kind, c->copies), operation);
 }
 
-void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes)
+static void bring(ares_device *d, void *device, const void *host, size_t bytes)
 {
     copy_beside(cuda_enter(d), device, host, bytes, cudaMemcpyHostToDevice, "bring");
 }
 
-void cuda_store(ares_device *d, void *host, const void *device, size_t bytes)
+static void store(ares_device *d, void *host, const void *device, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     copy_beside(c, host, device, bytes, cudaMemcpyDeviceToHost, "store");
     c->storing = true;
 }
 
-void cuda_brought(ares_device *d)
+static void brought(ares_device *d)
 {
-    cuda_copies_join(cuda_enter(d));
+    copies_join(cuda_enter(d));
 }
 
 /* ------------------------------------------------------------------ blocks of the paged cache */
@@ -195,7 +180,7 @@ static __global__ void copy_pairs(void *cache, int32_t layers, int64_t layer_byt
     }
 }
 
-void cuda_copy_blocks(ares_device *d, const ares_copy_blocks_args *a)
+static void copy_blocks(ares_device *d, const ares_copy_blocks_args *a)
 {
     cuda_context *c = cuda_enter(d);
     int64_t vectors = (int64_t)(a->block_bytes / sizeof(uint4));
@@ -234,7 +219,7 @@ static __global__ void take_tokens(ares_advance_args a)
     }
     CUDA_EACH(i, *a.changes) a.table[a.change[2 * i]] = a.change[2 * i + 1];
 }
-void cuda_advance(ares_device *d, const ares_advance_args *a)
+static void advance(ares_device *d, const ares_advance_args *a)
 {
     cuda_launch(cuda_enter(d), "advance", take_tokens, cuda_blocks((int64_t)a->rows * a->head_dim),
                 CUDA_THREADS, 0, *a);
@@ -242,14 +227,14 @@ void cuda_advance(ares_device *d, const ares_advance_args *a)
 
 /* ------------------------------------------------------------------ copies that are read later */
 
-void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
+static void fetch(ares_device *d, int slot, const void *device, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     cuda_fetched_bytes *f = &c->fetched[slot];
     if (c->failed) return;
     if (f->bytes < bytes) {
         /* a copy that nobody waited for may still be under way */
-        if (f->done && !cuda_wait_event(c, f->done)) return;
+        if (f->done && !wait_event(c, f->done)) return;
         (void)cudaFreeHost(f->pinned);
         f->pinned = NULL;
         /* twice the need, because page-locking is slow and batches grow */
@@ -265,21 +250,13 @@ void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
     if (!c->failed) cuda_check(c, cudaEventRecord(f->done, c->stream), "fetch");
 }
 
-int cuda_fetched(ares_device *d, int slot, const void **host)
+static int fetched(ares_device *d, int slot, const void **host)
 {
     cuda_context *c = cuda_enter(d);
     cuda_fetched_bytes *f = &c->fetched[slot];
     *host = f->pinned;
-    if (!c->failed && f->done) cuda_wait_event(c, f->done);
+    if (!c->failed && f->done) wait_event(c, f->done);
     return c->failed ? cuda_sync(d) : ARES_OK;
-}
-
-void cuda_fetches_close(cuda_context *c)
-{
-    for (int i = 0; i < CUDA_FETCHES; i++) {
-        if (c->fetched[i].done) (void)cudaEventDestroy(c->fetched[i].done);
-        (void)cudaFreeHost(c->fetched[i].pinned);
-    }
 }
 
 /* ------------------------------------------------------------------ graphs */
@@ -304,7 +281,7 @@ static bool captured(cuda_context *c)
     return good;
 }
 
-bool cuda_graph_begin(ares_device *d)
+static bool graph_begin(ares_device *d)
 {
     cuda_context *c = cuda_enter(d);
     bool failed = c->failed; /* before: no matter of a graph */
@@ -316,7 +293,7 @@ bool cuda_graph_begin(ares_device *d)
     return begun;
 }
 
-void *cuda_graph_end(ares_device *d)
+static void *graph_end(ares_device *d)
 {
     cuda_context *c = cuda_enter(d);
     cudaGraph_t graph = NULL;
@@ -331,12 +308,12 @@ void *cuda_graph_end(ares_device *d)
     return k;
 }
 
-const char *cuda_graph_refusal(const ares_device *d)
+static const char *graph_refusal(const ares_device *d)
 {
     return ((const cuda_context *)d->scratch)->refusal;
 }
 
-bool cuda_graph_launch(ares_device *d, void *graph)
+static bool graph_launch(ares_device *d, void *graph)
 {
     cuda_context *c = cuda_enter(d);
     kept *k = (kept *)graph;
@@ -346,7 +323,7 @@ bool cuda_graph_launch(ares_device *d, void *graph)
     return true;
 }
 
-void cuda_graph_free(ares_device *d, void *graph)
+static void graph_free(ares_device *d, void *graph)
 {
     kept *k = (kept *)graph;
     (void)cuda_enter(d);
@@ -387,7 +364,8 @@ bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operati
     return !c->failed;
 }
 
-bool cuda_waited(cuda_context *c, cudaError_t error)
+/* As cuda_check, for the result of a wait: it may be the failure of any kernel before. */
+static bool waited(cuda_context *c, cudaError_t error)
 {
     if (error != cudaSuccess && !c->failed) {
         char operation[128];
@@ -428,18 +406,18 @@ static void poll(cuda_context *c, cudaStream_t stream, cudaEvent_t event)
 bool cuda_wait_stream(cuda_context *c, cudaStream_t stream)
 {
     if (c->beside) poll(c, stream, NULL);
-    return cuda_waited(c, cudaStreamSynchronize(stream));
+    return waited(c, cudaStreamSynchronize(stream));
 }
-bool cuda_wait_event(cuda_context *c, cudaEvent_t event)
+static bool wait_event(cuda_context *c, cudaEvent_t event)
 {
     if (c->beside) poll(c, NULL, event);
-    return cuda_waited(c, cudaEventSynchronize(event));
+    return waited(c, cudaEventSynchronize(event));
 }
 
 /* Waits for everything, what is stored included, and frees what was released before. */
 static bool wait(cuda_context *c)
 {
-    if (c->storing) cuda_copies_join(c);
+    if (c->storing) copies_join(c);
     if (!cuda_wait_stream(c, c->stream)) return false;
     if (c->n_released > 0 && c->beside) { /* cudaFree waits for all streams */
         while (pause_beside(c)) {
@@ -454,7 +432,7 @@ static bool wait(cuda_context *c)
 /* ------------------------------------------------------------------ memory that is given back */
 
 /* Kernels that were launched may still use it: it is freed at the next wait. */
-static void release(cuda_context *c, void *p)
+static void release_later(cuda_context *c, void *p)
 {
     if (c->n_released == c->released_capacity) {
         c->released_capacity = c->released_capacity * 2 + 64;
@@ -488,7 +466,7 @@ void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
 {
     if (c->failed) return NULL;
     if (c->slot[slot].bytes >= bytes && c->slot[slot].p) return c->slot[slot].p;
-    if (c->slot[slot].p) release(c, c->slot[slot].p);
+    if (c->slot[slot].p) release_later(c, c->slot[slot].p);
     c->slot[slot].p = NULL;
     c->slot[slot].bytes = 0;
     bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
@@ -526,7 +504,7 @@ bool cuda_columns_open(cuda_context *c, int64_t rows, int32_t columns, int sums,
 
 /* ------------------------------------------------------------------ memory */
 
-void *cuda_alloc(ares_device *d, size_t bytes)
+static void *alloc(ares_device *d, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     void *p = NULL;
@@ -540,28 +518,20 @@ void *cuda_alloc(ares_device *d, size_t bytes)
     kernels_count(d, bytes, 0);
     return p;
 }
-void cuda_release(ares_device *d, void *p, size_t bytes)
+static void release(ares_device *d, void *p, size_t bytes)
 {
     if (!p) return;
     kernels_count(d, 0, bytes);
-    release(cuda_enter(d), p);
+    release_later(cuda_enter(d), p);
 }
-void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes)
-{
-    cuda_in(cuda_enter(d), device, host, bytes);
-}
-void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes)
-{
-    cuda_out(cuda_enter(d), host, device, bytes);
-}
-void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes)
+static void copy(ares_device *d, void *to, const void *from, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     if (!c->failed)
         cuda_check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream),
                    "copy");
 }
-void cuda_zero(ares_device *d, void *p, size_t bytes)
+static void zero(ares_device *d, void *p, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     if (!c->failed) cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream), "zero");
@@ -582,10 +552,15 @@ static void close_context(cuda_context *c)
     for (int i = 0; i < CUDA_SLOTS; i++) (void)cudaFree(c->slot[i].p);
     for (int i = 0; i < c->n_released; i++) (void)cudaFree(c->released[i]);
     ares_free(c->released);
-    cuda_ring_close(&c->in);
-    cuda_ring_close(&c->out);
-    cuda_fetches_close(c);
-    cuda_copies_close(c);
+    ring_close(&c->in);
+    ring_close(&c->out);
+    for (int i = 0; i < CUDA_FETCHES; i++) {
+        if (c->fetched[i].done) (void)cudaEventDestroy(c->fetched[i].done);
+        (void)cudaFreeHost(c->fetched[i].pinned);
+    }
+    if (c->copies_begin) (void)cudaEventDestroy(c->copies_begin);
+    if (c->copies_end) (void)cudaEventDestroy(c->copies_end);
+    if (c->copies) (void)cudaStreamDestroy(c->copies);
     if (c->blas) (void)cublasDestroy(c->blas);
     (void)cudaFree(c->blas_workspace);
     if (c->stream) (void)cudaStreamDestroy(c->stream);
@@ -667,7 +642,7 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
         cuda_check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
                    "cudaStreamCreate");
     if (!c->failed) open_blas(c);
-    if (!cuda_ring_open(c, &c->in) || !cuda_ring_open(c, &c->out)) {
+    if (!ring_open(c, &c->in) || !ring_open(c, &c->out)) {
         snprintf(message, size, "%s", c->message);
         close_context(c);
         return ARES_EDEVICE;
@@ -697,75 +672,52 @@ void ares_cuda_close(ares_device *d)
  * ares_cuda_kernels by its name (device.c).
  */
 
-static const ares_kernels table = {
-    .name = "cuda",
-    .layout = ARES_ROWS,
-    .act = ARES_F32,
-    .lists_keys = false,
-    .alloc = cuda_alloc,
-    .release = cuda_release,
-    .copy_in = cuda_copy_in,
-    .alloc_host = cuda_alloc_host,
-    .release_host = cuda_release_host,
-    .bring = cuda_bring,
-    .brought = cuda_brought,
-    .store = cuda_store,
-    .copy_out = cuda_copy_out,
-    .copy = cuda_copy,
-    .copy_blocks = cuda_copy_blocks,
-    .zero = cuda_zero,
-    .convert = cuda_convert,
-    .sync = cuda_sync,
-    .linear = cuda_linear,
-    .linear_backward = cuda_linear_backward,
-    .embedding = cuda_embedding,
-    .embedding_backward = cuda_embedding_backward,
-    .rms_norm = cuda_rms_norm,
-    .rms_norm_backward = cuda_rms_norm_backward,
-    .layer_norm = cuda_layer_norm,
-    .layer_norm_backward = cuda_layer_norm_backward,
-    .activation = cuda_activation,
-    .activation_backward = cuda_activation_backward,
-    .rope = cuda_rope,
-    .silu_mul = cuda_silu_mul,
-    .silu_mul_backward = cuda_silu_mul_backward,
-    .store_kv = NULL, /* rope_store does it */
-    .attention = cuda_attention,
-    .attention_backward = cuda_attention_backward,
-    .head = cuda_head,
-    .head_backward = cuda_head_backward,
-    .head_fused = cuda_head_fused,
-    .sample = cuda_sample,
-    .adamw = cuda_adamw,
-    .square_sums = cuda_square_sums,
-    .add = cuda_add,
-    .rope_store = cuda_rope_store,
-    .advance = cuda_advance,
-    .gather_kv = cuda_gather_kv,
-    .sum_keys = cuda_sum_keys,
-    .fetch = cuda_fetch,
-    .fetched = cuda_fetched,
-    .graph_begin = cuda_graph_begin,
-    .graph_end = cuda_graph_end,
-    .graph_refusal = cuda_graph_refusal,
-    .graph_launch = cuda_graph_launch,
-    .graph_free = cuda_graph_free,
-};
+/* The same functions for both: each reads the type from its device (cuda_context). */
+static ares_kernels filled(ares_dtype act, const char *name)
+{
+    ares_kernels k = {}; /* without store_kv: rope_store does it */
+    k.name = name;
+    k.layout = ARES_ROWS;
+    k.act = act;
+    k.alloc = alloc;
+    k.release = release;
+    k.copy_in = copy_in;
+    k.alloc_host = alloc_host;
+    k.release_host = release_host;
+    k.bring = bring;
+    k.brought = brought;
+    k.store = store;
+    k.copy_out = copy_out;
+    k.copy = copy;
+    k.copy_blocks = copy_blocks;
+    k.zero = zero;
+    k.sync = cuda_sync;
+    k.advance = advance;
+    k.fetch = fetch;
+    k.fetched = fetched;
+    k.graph_begin = graph_begin;
+    k.graph_end = graph_end;
+    k.graph_refusal = graph_refusal;
+    k.graph_launch = graph_launch;
+    k.graph_free = graph_free;
+    cuda_fill_attention(&k);
+    cuda_fill_decode(&k);
+    cuda_fill_head(&k);
+    cuda_fill_linear(&k);
+    cuda_fill_norm(&k);
+    cuda_fill_optim(&k);
+    cuda_fill_pointwise(&k);
+    cuda_fill_sample(&k);
+    return k;
+}
 
 extern "C" {
 const ares_kernels *ares_cuda_kernels(ares_dtype act);
 }
 
-/* The same functions: each reads the type from its device (cuda_context). */
-static ares_kernels with_bf16(ares_kernels k)
-{
-    k.name = "cuda bf16";
-    k.act = ARES_BF16;
-    return k;
-}
-
 const ares_kernels *ares_cuda_kernels(ares_dtype act)
 {
-    static const ares_kernels of_bf16 = with_bf16(table);
-    return act == ARES_BF16 ? &of_bf16 : &table;
+    static const ares_kernels of_f32 = filled(ARES_F32, "cuda"),
+                              of_bf16 = filled(ARES_BF16, "cuda bf16");
+    return act == ARES_BF16 ? &of_bf16 : &of_f32;
 }

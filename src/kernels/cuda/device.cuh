@@ -92,28 +92,13 @@ cuda_context *cuda_enter(ares_device *d);
 /* Records the first failure; true when there was none. */
 bool cuda_check(cuda_context *c, cudaError_t error, const char *operation);
 bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation);
-/* The same for the result of a wait, which may be the failure of any kernel before it. */
-bool cuda_waited(cuda_context *c, cudaError_t error);
-/* Waits for all that a stream has, or for an event, and gives cuda_waited. */
+/* Waits for all that a stream has. A failure may be that of any kernel before. */
 bool cuda_wait_stream(cuda_context *c, cudaStream_t stream);
-bool cuda_wait_event(cuda_context *c, cudaEvent_t event);
 /*
  * At least so many bytes; each slot has memory of its own, kept from call to call. NULL after a
  * recorded failure.
  */
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes);
-/*
- * Host to device, and back; the host's memory may be reused on return. The way in does not wait for
- * the card. False after a failure. (device.cu)
- */
-bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes);
-bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
-bool cuda_ring_open(cuda_context *c, cuda_ring *r);
-void cuda_ring_close(cuda_ring *r);
-void cuda_fetches_close(cuda_context *c);
-/* What is launched from here on begins when all of bring and store so far is done. (device.cu) */
-void cuda_copies_join(cuda_context *c);
-void cuda_copies_close(cuda_context *c);
 /* Tickets for n rows, all 0, which the kernels leave as they found them; NULL after a failure. */
 unsigned *cuda_tickets(cuda_context *c, size_t n);
 
@@ -268,61 +253,21 @@ cuda_to_bf16(float x) /* to nearest even, as kernels_f32_to_bf16 */
     return (uint16_t)((x != x ? u | 0x400000u : u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* The table's functions, by file. */
-void *cuda_alloc(ares_device *d, size_t bytes);
-void cuda_release(ares_device *d, void *p, size_t bytes);
-void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes);
-void *cuda_alloc_host(ares_device *d, size_t bytes);
-void cuda_release_host(ares_device *d, void *p, size_t bytes);
-void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes);
-void cuda_brought(ares_device *d);
-void cuda_store(ares_device *d, void *host, const void *device, size_t bytes);
-void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes);
-void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes);
-void cuda_copy_blocks(ares_device *d, const ares_copy_blocks_args *a);
-void cuda_zero(ares_device *d, void *p, size_t bytes);
-void cuda_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
-                  ares_dtype from_type, int64_t n);
+/* What each file puts into the table. */
+void cuda_fill_attention(ares_kernels *k);
+void cuda_fill_decode(ares_kernels *k);
+void cuda_fill_head(ares_kernels *k);
+void cuda_fill_linear(ares_kernels *k);
+void cuda_fill_norm(ares_kernels *k);
+void cuda_fill_optim(ares_kernels *k);
+void cuda_fill_pointwise(ares_kernels *k);
+void cuda_fill_sample(ares_kernels *k);
+
 int cuda_sync(ares_device *d);
-void cuda_linear(ares_device *d, const ares_linear_args *a, int n);
 void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a);
-void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                    int64_t ldy);
-void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const void *dy, int64_t lddy);
-void cuda_rms_norm(ares_device *d, const ares_rms_norm_args *a);
-void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a);
-void cuda_layer_norm(ares_device *d, const ares_layer_norm_args *a);
-void cuda_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a);
-void cuda_activation(ares_device *d, const ares_activation_args *a);
-void cuda_activation_backward(ares_device *d, const ares_activation_args *a);
-void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
-               const float *cos_sin, bool inverse);
-void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a);
-void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
-void cuda_rope_store(ares_device *d, const ares_rope_store_args *a);
-void cuda_attention(ares_device *d, const ares_attention_args *a);
 /* Whether segments with one row are computed by cuda_decode. */
 bool cuda_decodes(const ares_attention_args *a);
 void cuda_decode(ares_device *d, const ares_attention_args *a);
-void cuda_gather_kv(ares_device *d, const ares_gather_args *a);
-void cuda_sum_keys(ares_device *d, const ares_sum_keys_args *a);
-void cuda_attention_backward(ares_device *d, const ares_attention_args *a);
-void cuda_head(ares_device *d, const ares_head_args *a);
-void cuda_head_backward(ares_device *d, const ares_head_args *a);
-void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
-void cuda_sample(ares_device *d, const ares_sample_args *a);
-void cuda_advance(ares_device *d, const ares_advance_args *a);
-void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes);
-int cuda_fetched(ares_device *d, int slot, const void **host);
-bool cuda_graph_begin(ares_device *d);
-void *cuda_graph_end(ares_device *d);
-const char *cuda_graph_refusal(const ares_device *d);
-bool cuda_graph_launch(ares_device *d, void *graph);
-void cuda_graph_free(ares_device *d, void *graph);
-void cuda_adamw(ares_device *d, const ares_adamw_args *a);
-void cuda_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk);
-void cuda_add(ares_device *d, float *y, const float *x, int64_t n);
 
 /* Numbers of the activations' type: float, or uint16_t that holds a bf16. Arithmetic is in f32. */
 

@@ -292,7 +292,7 @@ static void check(const ares_head_args *a)
     ARES_ASSERT(!a->parts && a->vocab <= a->w->n && (!a->ref_x || a->vocab <= a->ref_w->n));
 }
 
-void cuda_head(ares_device *d, const ares_head_args *a)
+static void head(ares_device *d, const ares_head_args *a)
 {
     cuda_context *c = cuda_enter(d);
     head_chunk k;
@@ -304,7 +304,7 @@ void cuda_head(ares_device *d, const ares_head_args *a)
     }
 }
 
-void cuda_head_backward(ares_device *d, const ares_head_args *a)
+static void head_backward(ares_device *d, const ares_head_args *a)
 {
     cuda_context *c = cuda_enter(d);
     head_chunk k;
@@ -316,7 +316,7 @@ void cuda_head_backward(ares_device *d, const ares_head_args *a)
     }
 }
 
-void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
+static void head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
 {
     cuda_context *c = cuda_enter(d);
     head_chunk k;
@@ -330,10 +330,17 @@ void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn 
         float *weight = (float *)cuda_scratch(c, CUDA_ROWS, (size_t)k.rows * 2 * sizeof(float)),
               *of_entropy = weight + k.rows;
         if (!weight) return;
-        cuda_zero(d, weight, (size_t)k.rows * 2 * sizeof(float));
+        d->k->zero(d, weight, (size_t)k.rows * 2 * sizeof(float));
         loss(ctx, row, k.rows, r.log_prob, r.entropy, weight, of_entropy);
         r.c = weight;
         r.ce = of_entropy;
         backward(d, c, a, &k, r);
     }
+}
+
+void cuda_fill_head(ares_kernels *k)
+{
+    k->head = head;
+    k->head_backward = head_backward;
+    k->head_fused = head_fused;
 }

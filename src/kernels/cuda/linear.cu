@@ -142,7 +142,7 @@ static bool goes_on(const cuda_context *c, const ares_linear_args *a, const ares
            (a->bias ? follows(b->bias, a->bias, v->n, c->act) : !b->bias);
 }
 
-void cuda_linear(ares_device *d, const ares_linear_args *args, int count)
+static void linear(ares_device *d, const ares_linear_args *args, int count)
 {
     cuda_context *c = cuda_enter(d);
     for (int i = 0, next; i < count; i = next) {
@@ -221,4 +221,10 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     if (a->dbias && cuda_columns_open(c, a->m, a->w->n, 1, &s, &grid))
         cuda_launch(c, "linear: bias gradient", CUDA_BY_TYPE(c, sum_rows), grid, dim3(32, 32), 0,
                     a->m, a->w->n, a->dy, a->lddy, a->dbias, s);
+}
+
+void cuda_fill_linear(ares_kernels *k)
+{
+    k->linear = linear;
+    k->linear_backward = cuda_linear_backward;
 }

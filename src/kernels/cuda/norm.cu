@@ -72,13 +72,13 @@ template <typename T> static __global__ void vectors_back(ares_layer_norm_args a
     a.dbias[column] += sum[BIAS];
 }
 
-void cuda_layer_norm(ares_device *d, const ares_layer_norm_args *a)
+static void layer_norm(ares_device *d, const ares_layer_norm_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "layer_norm", CUDA_BY_TYPE(c, norm_row), (unsigned)a->rows, ROW_THREADS, 0, *a);
 }
 
-void cuda_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
+static void layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "layer_norm_backward", CUDA_BY_TYPE(c, norm_row_back), (unsigned)a->rows,
@@ -162,14 +162,14 @@ static unsigned threads_for(int32_t k)
     return k <= 256 ? 32 : 256;
 }
 
-void cuda_rms_norm(ares_device *d, const ares_rms_norm_args *a)
+static void rms_norm(ares_device *d, const ares_rms_norm_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "rms_norm", CUDA_BY_TYPE(c, rms_row), (unsigned)a->rows, threads_for(a->k), 0,
                 *a);
 }
 
-void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
+static void rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "rms_norm_backward", CUDA_BY_TYPE(c, rms_row_back), (unsigned)a->rows,
@@ -179,4 +179,12 @@ void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
     if (a->dw && a->rows && cuda_columns_open(c, a->rows, a->k, 1, &s, &grid))
         cuda_launch(c, "rms_norm_backward: weight", CUDA_BY_TYPE(c, weight_back), grid,
                     dim3(32, 32), 0, *a, s);
+}
+
+void cuda_fill_norm(ares_kernels *k)
+{
+    k->layer_norm = layer_norm;
+    k->layer_norm_backward = layer_norm_backward;
+    k->rms_norm = rms_norm;
+    k->rms_norm_backward = rms_norm_backward;
 }

@@ -54,7 +54,7 @@ static __global__ void adamw_kahan(int64_t n, uint16_t *w, uint16_t *left_out, c
     }
 }
 
-void cuda_adamw(ares_device *d, const ares_adamw_args *a)
+static void adamw_step(ares_device *d, const ares_adamw_args *a)
 {
     ARES_ASSERT(a->step >= 1 && a->dtype != ARES_F16 && (a->master || a->dtype == ARES_F32));
     adamw_terms t = {
@@ -91,7 +91,7 @@ static __global__ void add_to(float *y, const float *x, int64_t n)
 {
     CUDA_EACH(i, n) y[i] += x[i];
 }
-void cuda_add(ares_device *d, float *y, const float *x, int64_t n)
+static void add(ares_device *d, float *y, const float *x, int64_t n)
 {
     cuda_launch(cuda_enter(d), "add", add_to, cuda_blocks(n), CUDA_THREADS, 0, y, x, n);
 }
@@ -112,8 +112,15 @@ static __global__ void sum_chunks(const float *x, int64_t n, double *of_chunk)
     }
     if (threadIdx.x == 0) of_chunk[blockIdx.x] = tree[0];
 }
-void cuda_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk)
+static void square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk)
 {
     unsigned chunks = (unsigned)((n + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK);
     cuda_launch(cuda_enter(d), "square_sums", sum_chunks, chunks, CUDA_THREADS, 0, x, n, of_chunk);
+}
+
+void cuda_fill_optim(ares_kernels *k)
+{
+    k->adamw = adamw_step;
+    k->add = add;
+    k->square_sums = square_sums;
 }

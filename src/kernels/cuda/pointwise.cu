@@ -20,8 +20,8 @@ static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, void *x
         cuda_put(p + half, fmaf(a, sine, b * cosine));
     }
 }
-void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
-               const float *cos_sin, bool inverse)
+static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
+                 int64_t ldx, const float *cos_sin, bool inverse)
 {
     cuda_context *c = cuda_enter(d);
     ARES_ASSERT(head_dim % 2 == 0);
@@ -48,7 +48,7 @@ template <typename T> static __global__ void swiglu(ares_silu_mul_args a)
         cuda_put((T *)a.y + r * a.ldy + i, g * sigmoid(g) * u);
     }
 }
-void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a)
+static void silu_mul(ares_device *d, const ares_silu_mul_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "silu_mul", CUDA_BY_TYPE(c, swiglu), cuda_blocks((int64_t)a->rows * a->k),
@@ -69,7 +69,7 @@ template <typename T> static __global__ void swiglu_back(ares_silu_mul_args a)
         if (a.y) cuda_put((T *)a.y + r * a.ldy + i, silu * u);
     }
 }
-void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
+static void silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "silu_mul_backward", CUDA_BY_TYPE(c, swiglu_back),
@@ -102,7 +102,7 @@ template <typename T> static __global__ void activate(ares_activation_args a)
         cuda_put((T *)a.y + i, x * (a.f == ARES_GELU ? normal_cdf(x) : sigmoid(inner(a.f, x))));
     }
 }
-void cuda_activation(ares_device *d, const ares_activation_args *a)
+static void activation(ares_device *d, const ares_activation_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "activation", CUDA_BY_TYPE(c, activate), cuda_blocks(a->n), CUDA_THREADS, 0, *a);
@@ -121,7 +121,7 @@ template <typename T> static __global__ void activate_back(ares_activation_args 
     cuda_put((T *)a.dx + i,
              slope(a.f, cuda_get((const T *)a.x + i)) * cuda_get((const T *)a.dy + i));
 }
-void cuda_activation_backward(ares_device *d, const ares_activation_args *a)
+static void activation_backward(ares_device *d, const ares_activation_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "activation_backward", CUDA_BY_TYPE(c, activate_back), cuda_blocks(a->n),
@@ -136,11 +136,11 @@ static __global__ void narrow(uint16_t *to, const float *from, int64_t n)
 {
     CUDA_EACH(i, n) to[i] = cuda_to_bf16(from[i]);
 }
-void cuda_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
-                  ares_dtype from_type, int64_t n)
+static void convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                    ares_dtype from_type, int64_t n)
 {
     ARES_ASSERT(to_type != ARES_F16 && from_type != ARES_F16);
-    if (to_type == from_type) cuda_copy(d, to, from, (size_t)n * ares_dtype_bytes(to_type));
+    if (to_type == from_type) d->k->copy(d, to, from, (size_t)n * ares_dtype_bytes(to_type));
     else if (to_type == ARES_F32)
         cuda_launch(cuda_enter(d), "convert", widen, cuda_blocks(n), CUDA_THREADS, 0, (float *)to,
                     (const uint16_t *)from, n);
@@ -163,8 +163,8 @@ static __global__ void look_up(const void *e, int32_t k, const int32_t *ids, voi
         cuda_put((T *)y + row * ldy + i, cuda_get((const E *)e + from + i));
 }
 
-void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                    int64_t ldy)
+static void embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
+                      int64_t ldy)
 {
     cuda_context *c = cuda_enter(d);
     bool wide = e->dtype == ARES_F32, of_wide = c->act == ARES_F32;
@@ -202,8 +202,8 @@ static __global__ void add_rows(void *de, int32_t k, const int32_t *ids, int32_t
     }
 }
 
-void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const void *dy, int64_t lddy)
+static void embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
+                               const void *dy, int64_t lddy)
 {
     cuda_context *c = cuda_enter(d);
     ARES_ASSERT(de->layout == ARES_ROWS && (de->dtype == ARES_F32 || de->dtype == c->act));
@@ -212,4 +212,16 @@ void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_
                 : de->dtype == ARES_BF16 ? add_rows<uint16_t, uint16_t>
                                          : add_rows<float, uint16_t>,
                 (unsigned)n, CUDA_THREADS, 0, de->data, de->k, ids, n, dy, lddy);
+}
+
+void cuda_fill_pointwise(ares_kernels *k)
+{
+    k->rope = rope;
+    k->silu_mul = silu_mul;
+    k->silu_mul_backward = silu_mul_backward;
+    k->activation = activation;
+    k->activation_backward = activation_backward;
+    k->convert = convert;
+    k->embedding = embedding;
+    k->embedding_backward = embedding_backward;
 }

@@ -516,7 +516,7 @@ static bool work_of(cuda_context *c, const ares_sample_args *a, int32_t rows, bo
     return true;
 }
 
-void cuda_sample(ares_device *d, const ares_sample_args *a)
+static void sample(ares_device *d, const ares_sample_args *a)
 {
     cuda_context *c = cuda_enter(d);
     bool cut = a->top_p || a->top_k || a->n_likely;
@@ -547,4 +547,9 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
             cuda_launch(c, "sample: cuts", sample_cuts, blocks, VOCAB_THREADS, 0, *a, logits, row,
                         w);
     }
+}
+
+void cuda_fill_sample(ares_kernels *k)
+{
+    k->sample = sample;
 }

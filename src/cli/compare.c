@@ -308,21 +308,6 @@ static void print_tables(study *s, const options *o)
 }
 
 /* ---------------------------------------------------------------- the figure */
-/* Replaces each step x[k] by the metric's sum over steps up to it, as the mean over the runs. */
-static void put_totals(ares_arena *arena, const variant *v, const char *metric, double *x,
-                       int64_t n)
-{
-    double *sum = ares_arena_calloc(arena, (size_t)n + 1, sizeof *sum);
-    for (int i = 0; i < v->n; i++) {
-        runs_series p = runs_series_of(arena, &v->runs[i], metric);
-        for (int64_t k = 0; k < n; k++) {
-            double total = 0;
-            for (int64_t j = 0; j < p.n && p.step[j] <= x[k]; j++) total += p.value[j];
-            sum[k] += total;
-        }
-    }
-    for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
-}
 
 /* --band: lowest to highest run; the standard error of the mean */
 static const char *const bands[] = { "range", "error", NULL };
@@ -371,7 +356,19 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const options 
         }
         n++;
     }
-    if (o->x) put_totals(arena, v, o->x, x, n);
+    if (o->x) {
+        /* each step becomes the metric's sum over steps up to it, as the mean over the runs */
+        double *sum = ares_arena_calloc(arena, (size_t)n + 1, sizeof *sum);
+        for (int i = 0; i < v->n; i++) {
+            runs_series p = runs_series_of(arena, &v->runs[i], o->x);
+            for (int64_t k = 0; k < n; k++) {
+                double total = 0;
+                for (int64_t j = 0; j < p.n && p.step[j] <= x[k]; j++) total += p.value[j];
+                sum[k] += total;
+            }
+        }
+        for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
+    }
     const char *name = v->n > 1 ? ares_arena_printf(arena, "%s (%d runs)", v->name, v->n) : v->name;
     return (figure_curve){ .name = name, .n = n, .x = x, .mid = mid, .low = low, .high = high };
 }

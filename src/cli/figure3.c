@@ -199,36 +199,6 @@ typedef struct seeds {
     bool *stopped;   /* [n] early */
 } seeds;
 
-/* The mean over the steps that all seeds have. */
-static figure_curve mean_of(sweep_study *s, const sweep_variant *v, const seeds *x)
-{
-    figure_curve c = new_curve(s, v, x->of[0].n);
-    double *y = ares_arena_alloc(&s->arena, (size_t)x->n * sizeof *y);
-    for (int64_t k = 0; k < x->of[0].n; k++) {
-        int have = 0;
-        for (int i = 0; i < x->n; i++)
-            for (int64_t j = 0; j < x->of[i].n; j++)
-                if (x->of[i].step[j] == x->of[0].step[k]) y[have++] = x->of[i].value[j];
-        if (have == x->n) add_point(&c, x->of[0].step[k], y, have);
-    }
-    return c;
-}
-
-/* One run after the last step of the mean, where it begins; empty where the run has no more. */
-static figure_curve rest_of(sweep_study *s, const sweep_variant *v, const runs_series *p,
-                            const figure_curve *mean)
-{
-    figure_curve c = new_curve(s, v, p->n + 1);
-    double end = mean->n ? mean->x[mean->n - 1] : -INFINITY;
-    c.thin = true;
-    for (int64_t k = 0; k < p->n; k++) {
-        if (p->step[k] <= end) continue;
-        if (!c.n && mean->n) add_point(&c, end, &mean->mid[mean->n - 1], 1);
-        add_point(&c, p->step[k], &p->value[k], 1);
-    }
-    return c;
-}
-
 /* Appends the curves of a value: the mean, then the thin ones. */
 static int add_curves(sweep_study *s, const sweep_variant *v, const char *metric, int64_t window,
                       figure_curve *out)
@@ -244,7 +214,17 @@ static int add_curves(sweep_study *s, const sweep_variant *v, const char *metric
         x.of[x.n++] = p;
     }
     if (!x.n) return 0;
-    out[n++] = mean_of(s, v, &x);
+    /* the mean over the steps that all seeds have */
+    figure_curve c = new_curve(s, v, x.of[0].n);
+    double *y = ares_arena_alloc(&s->arena, (size_t)x.n * sizeof *y);
+    for (int64_t k = 0; k < x.of[0].n; k++) {
+        int have = 0;
+        for (int i = 0; i < x.n; i++)
+            for (int64_t j = 0; j < x.of[i].n; j++)
+                if (x.of[i].step[j] == x.of[0].step[k]) y[have++] = x.of[i].value[j];
+        if (have == x.n) add_point(&c, x.of[0].step[k], y, have);
+    }
+    out[n++] = c;
     /* a cross at the last point of each run that was stopped early */
     double *at = ares_arena_alloc(&s->arena, (size_t)x.n * 2 * sizeof *at);
     for (int i = 0; i < x.n; i++) {
@@ -255,35 +235,23 @@ static int add_curves(sweep_study *s, const sweep_variant *v, const char *metric
     out->cross_x = at;
     out->cross_y = at + x.n;
     for (int i = 0; i < x.n; i++) {
-        figure_curve rest = rest_of(s, v, &x.of[i], &out[0]);
+        /* a run after the last step of the mean, where it begins; empty where it has no more */
+        const runs_series *p = &x.of[i];
+        const figure_curve *mean = &out[0];
+        figure_curve rest = new_curve(s, v, p->n + 1);
+        double end = mean->n ? mean->x[mean->n - 1] : -INFINITY;
+        rest.thin = true;
+        for (int64_t k = 0; k < p->n; k++) {
+            if (p->step[k] <= end) continue;
+            if (!rest.n && mean->n) add_point(&rest, end, &mean->mid[mean->n - 1], 1);
+            add_point(&rest, p->step[k], &p->value[k], 1);
+        }
         if (rest.n) out[n++] = rest;
     }
     return n;
 }
 
 /* ---------------------------------------------------------------- panels */
-/* Whether any point of the panel is below 1. */
-static bool ever_below_one(const figure *f)
-{
-    for (int i = 0; i < f->n_curves; i++)
-        for (int64_t k = 0; k < f->curves[i].n; k++)
-            if (f->curves[i].low[k] < 1) return true;
-    return false;
-}
-
-/* A panel of a metric over training steps. */
-static figure over_steps(sweep_study *s, const char *metric, int64_t window)
-{
-    size_t most = (size_t)(sweep_study_runs(s) + s->n); /* a mean per value, a rest per run */
-    figure_curve *curves = ares_arena_calloc(&s->arena, most, sizeof *curves);
-    int n = 0;
-    for (int i = 0; i < s->n; i++) n += add_curves(s, &s->variants[i], metric, window, curves + n);
-    const char *unit = runs_unit_of(metric);
-    return (figure){ .title = unit ? ares_arena_printf(&s->arena, "%s (%s)", metric, unit) : metric,
-                     .x_label = "training step",
-                     .curves = curves,
-                     .n_curves = n };
-}
 
 /* Best and last of a metric of the runs of a value. */
 typedef struct ends {
@@ -357,6 +325,7 @@ static int make_panels(sweep_study *s, const figure3_options *o, figure *panels,
 {
     const subject asked = { .patterns = { o->metric }, .success = true };
     const subject *of = o->metric ? &asked : subjects;
+    size_t most = (size_t)(sweep_study_runs(s) + s->n); /* a mean per value, a rest per run */
     int n = 0, count = o->metric ? 1 : ARES_COUNT(subjects);
     *first = NULL;
     for (int i = 0; i < count; i++) {
@@ -365,8 +334,20 @@ static int make_panels(sweep_study *s, const figure3_options *o, figure *panels,
         for (int k = 0; k < ARES_COUNT(of[i].patterns) && patterns[k] && !found; k++)
             found = names_like(s, patterns[k], names);
         for (int k = 0; k < found && n + 2 <= MOST_PANELS; k++) {
-            figure f = over_steps(s, names[k], of[i].as_logged ? 1 : o->smooth);
-            if (!f.n_curves || (of[i].below_one && !ever_below_one(&f))) continue;
+            const char *unit = runs_unit_of(names[k]);
+            figure_curve *curves = ares_arena_calloc(&s->arena, most, sizeof *curves);
+            figure f = { .title = unit ? ares_arena_printf(&s->arena, "%s (%s)", names[k], unit)
+                                       : names[k],
+                         .x_label = "training step",
+                         .curves = curves };
+            for (int v = 0; v < s->n; v++)
+                f.n_curves += add_curves(s, &s->variants[v], names[k],
+                                         of[i].as_logged ? 1 : o->smooth, curves + f.n_curves);
+            bool below_one = false;
+            for (int c = 0; c < f.n_curves; c++)
+                for (int64_t p = 0; p < curves[c].n; p++)
+                    below_one = below_one || curves[c].low[p] < 1;
+            if (!f.n_curves || (of[i].below_one && !below_one)) continue;
             panels[n++] = f;
             if (*first || !of[i].success) continue;
             *first = names[k];

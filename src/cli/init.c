@@ -176,21 +176,6 @@ static const char chat_template[] =
     "+ '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/* GPT-2's letter for a byte: itself where it prints, else the next free code point from 256 on. */
-static ares_view letter_of(int byte, char utf8[static 2])
-{
-    int code = byte, free_code = BYTES;
-    for (int b = 0; b <= byte; b++) {
-        bool prints = (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
-        if (b == byte && !prints) code = free_code;
-        free_code += !prints;
-    }
-    /* code is below 0x800: two bytes of UTF-8 at most */
-    utf8[0] = (char)(code < 0x80 ? code : 0xc0 | code >> 6);
-    utf8[1] = (char)(0x80 | (code & 0x3f));
-    return (ares_view){ utf8, code < 0x80 ? 1 : 2 };
-}
-
 /* Members of a special token, and the end of its object. */
 static void add_special(ares_str *s, int i)
 {
@@ -247,7 +232,6 @@ static int write_byte_tokenizer(const job *j)
     add_null(&s, "post_processor");
     add_byte_level(&s, "decoder");
     /* a byte-level BPE without merges: each byte stays a token of its own */
-    char utf8[2];
     ares_json_begin(ares_json_key(&s, "model"), '{');
     add_text(&s, "type", "BPE");
     add_null(&s, "dropout");
@@ -258,8 +242,14 @@ static int write_byte_tokenizer(const job *j)
     add_flag(&s, "byte_fallback", false);
     add_flag(&s, "ignore_merges", false);
     ares_json_begin(ares_json_key(&s, "vocab"), '{');
-    for (int b = 0; b < BYTES; b++)
-        ares_json_write_i64(ares_json_key_view(&s, letter_of(b, utf8)), b);
+    /* GPT-2's letter for a byte: itself where it prints, else the next code point from 256 on */
+    for (int b = 0, next = BYTES; b < BYTES; b++) {
+        bool prints = (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+        int code = prints ? b : next++; /* below 0x800: two bytes of UTF-8 at most */
+        const char utf8[] = { (char)(code < 0x80 ? code : 0xc0 | code >> 6),
+                              (char)(0x80 | (code & 0x3f)) };
+        ares_json_write_i64(ares_json_key_view(&s, (ares_view){ utf8, code < 0x80 ? 1 : 2 }), b);
+    }
     ares_json_end(&s, '}');
     ares_json_begin(ares_json_key(&s, "merges"), '[');
     ares_json_end(&s, ']');

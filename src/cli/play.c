@@ -228,21 +228,6 @@ static int play(job *j)
     return interrupted(j) ? ares_fail(ARES_EINTERRUPTED, "play: interrupted") : ARES_OK;
 }
 
-/* The list of tags under --help, wrapped. */
-static void add_tags(ares_str *out)
-{
-    int n, at = 0;
-    const char *const *tags = ares_env_tag_names(&n);
-    ares_str_add_z(out, "tags (docs/environments.md):");
-    for (int i = 0; i < n; i++) {
-        bool fits = i && at + (int)strlen(tags[i]) < 90;
-        at = fits ? at + 1 : 2;
-        ares_str_addf(out, "%s%s", fits ? " " : "\n  ", tags[i]);
-        at += (int)strlen(tags[i]);
-    }
-    ares_str_add_char(out, '\n');
-}
-
 /* Takes --config out of the words itself: a table of options holds one value, and it may repeat. */
 static int take_files(job *j, int *argc, char **argv)
 {
@@ -297,7 +282,17 @@ int ares_cli_play(int argc, char **argv)
           .doc = "sets an option of the environment's type, or max_actions, max_tokens, "
                  "instruction" },
     };
-    add_tags(&more);
+    /* the list of tags under --help, wrapped */
+    int n, at = 0;
+    const char *const *tags = ares_env_tag_names(&n);
+    ares_str_add_z(&more, "tags (docs/environments.md):");
+    for (int i = 0; i < n; i++) {
+        bool fits = i && at + (int)strlen(tags[i]) < 90;
+        at = fits ? at + 1 : 2;
+        ares_str_addf(&more, "%s%s", fits ? " " : "\n  ", tags[i]);
+        at += (int)strlen(tags[i]);
+    }
+    ares_str_add_char(&more, '\n');
     const cli_command command = {
         .name = "play",
         .usage = "--env TAG [--config FILE] [--seed N] [--actions FILE] [option=value ...]",

@@ -381,24 +381,6 @@ static double sum_of(const rollouts_episode *e, const char *key)
 }
 
 /* ---------------- the list */
-/* heads [COLUMNS], NULL after the last; cells [rows][COLUMNS] */
-static void add_table(ares_str *out, const char *const *heads, const ares_str *cells, int64_t rows)
-{
-    int width[COLUMNS] = { 0 }, n = 0;
-    for (; n < COLUMNS && heads[n]; n++) {
-        width[n] = (int)strlen(heads[n]);
-        for (int64_t i = 0; i < rows; i++)
-            width[n] = ARES_MAX(width[n], (int)cells[i * COLUMNS + n].len);
-    }
-    for (int64_t i = -1; i < rows; i++) /* -1: the heads */
-        for (int k = 0; k < n; k++) {
-            const ares_str *cell = i < 0 ? NULL : &cells[i * COLUMNS + k];
-            const char *text = !cell ? heads[k] : cell->data ? cell->data : "";
-            ares_str_add_z(out, text);
-            if (k + 1 == n) ares_str_add_char(out, '\n');
-            else ares_str_addf(out, "%*s", width[k] - (int)strlen(text) + 2, "");
-        }
-}
 
 /* A validation names the data set where it is one of several. */
 static void add_source(ares_str *out, const ares_json *row)
@@ -432,7 +414,21 @@ static void list(job *j)
         else add_value(&cell[5], row, "accuracy");
         add_end(e, &cell[6]);
     }
-    add_table(&j->out, s->episodes[0].played ? episodes : answers, cells, s->n);
+    const char *const *heads = s->episodes[0].played ? episodes : answers; /* NULL after the last */
+    int width[COLUMNS] = { 0 }, n = 0;
+    for (; n < COLUMNS && heads[n]; n++) {
+        width[n] = (int)strlen(heads[n]);
+        for (int64_t i = 0; i < s->n; i++)
+            width[n] = ARES_MAX(width[n], (int)cells[i * COLUMNS + n].len);
+    }
+    for (int64_t i = -1; i < s->n; i++) /* -1: the heads */
+        for (int k = 0; k < n; k++) {
+            const ares_str *cell = i < 0 ? NULL : &cells[i * COLUMNS + k];
+            const char *text = !cell ? heads[k] : cell->data ? cell->data : "";
+            ares_str_add_z(&j->out, text);
+            if (k + 1 == n) ares_str_add_char(&j->out, '\n');
+            else ares_str_addf(&j->out, "%*s", width[k] - (int)strlen(text) + 2, "");
+        }
     for (int64_t i = 0; i < s->n * COLUMNS; i++) ares_str_fini(&cells[i]);
     ares_free(cells);
 }

@@ -183,12 +183,15 @@ static bool varies(const sweep *s, int name)
     return false;
 }
 
-/*
- * What a curve of the figure is called: the values of the parameters that vary; their names too
- * where there are several.
- */
-static void write_variant(const sweep *s, const sweep_run *r, ares_str *out)
+/* An item of "runs" in sweep.json. */
+static void write_run(const sweep *s, const sweep_run *r, ares_str *out)
 {
+    ares_json_begin(out, '{');
+    write_text(out, "run", r->name);
+    /*
+     * what a curve of the figure is called: the values of the parameters that vary; their names
+     * too where there are several
+     */
     const struct sweep_record *all = s->record;
     int several = 0;
     ares_str text = { 0 };
@@ -203,14 +206,6 @@ static void write_variant(const sweep *s, const sweep_run *r, ares_str *out)
     }
     write_text(out, "variant", text.len ? text.data : s->name);
     ares_str_fini(&text);
-}
-
-/* An item of "runs" in sweep.json. */
-static void write_run(const sweep *s, const sweep_run *r, ares_str *out)
-{
-    ares_json_begin(out, '{');
-    write_text(out, "run", r->name);
-    write_variant(s, r, out);
     ares_json_begin(ares_json_key(out, "values"), '{');
     for (int i = 0; i < s->record->n_names; i++)
         if (value_of(s, r, i)) write_text(out, s->record->names[i], value_of(s, r, i));

@@ -357,22 +357,6 @@ static int let(sweep_variables *v, ares_view key, const ares_json *value)
     return ARES_OK;
 }
 
-/* Sets a parameter and the variables that go with it. */
-static int set_parameter(sweep_variables *v, const sweep_parameter *p, const char *value)
-{
-    const ares_json *other = NULL, *cases = p->cases; /* other: the first case of this value */
-    for (int64_t i = 0; i < cases->count && cases->type == ARES_JSON_ARRAY && !other; i++) {
-        const ares_json *when = ares_json_get(&cases->items[i], "when");
-        if (when && sweep_same_value(text_of(v->arena, when), value)) other = &cases->items[i];
-    }
-    sweep_set(v, p->name, value);
-    for (int64_t i = 0; i < p->let->count; i++) {
-        const ares_json *its = other ? ares_json_find(other, p->let->members[i].key) : NULL;
-        ARES_TRY(let(v, p->let->members[i].key, its ? its : p->let->members[i].value));
-    }
-    return ARES_OK;
-}
-
 /* ---------------------------------------------------------------- templates that are not set */
 /* "lr" of "worker.actor.optim.lr". */
 static const char *last_part(const char *path)
@@ -518,8 +502,21 @@ static int set_variables(sweep *s, const sweep_words *w, sweep_variables *v, con
         ARES_TRY(sweep_read_pair(&s->arena, "--let", pair, &key, &value));
         sweep_set(v, key, value);
     }
-    for (int i = 0; i < s->n_parameters; i++)
-        ARES_TRY(set_parameter(v, &s->parameters[i], r->values[i]));
+    /* a parameter, and the variables that go with it */
+    for (int i = 0; i < s->n_parameters; i++) {
+        const sweep_parameter *p = &s->parameters[i];
+        const ares_json *other = NULL, *cases = p->cases; /* other: the first case of this value */
+        for (int64_t k = 0; k < cases->count && cases->type == ARES_JSON_ARRAY && !other; k++) {
+            const ares_json *when = ares_json_get(&cases->items[k], "when");
+            if (when && sweep_same_value(text_of(v->arena, when), r->values[i]))
+                other = &cases->items[k];
+        }
+        sweep_set(v, p->name, r->values[i]);
+        for (int64_t k = 0; k < p->let->count; k++) {
+            const ares_json *its = other ? ares_json_find(other, p->let->members[k].key) : NULL;
+            ARES_TRY(let(v, p->let->members[k].key, its ? its : p->let->members[k].value));
+        }
+    }
     if (r->seed >= 0)
         sweep_set(v, "seed", ares_arena_printf(&s->arena, "%lld", (long long)r->seed));
     return ARES_OK;

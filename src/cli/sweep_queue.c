@@ -306,20 +306,6 @@ static int sweep_open_queue(sweep_queue *q, sweep *s)
 }
 
 /* ---------------------------------------------------------------- --dry-run */
-/* Prints a word as a shell reads it: quoted where it has other characters. */
-static void print_word(const char *word)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-    if (*word && strspn(word, plain) == strlen(word)) printf(" %s", word);
-    else {
-        printf(" '");
-        for (; *word; word++)
-            if (*word == '\'') printf("'\\''");
-            else putchar(*word);
-        putchar('\'');
-    }
-}
 
 /* What would be started, in order, with the commands as a user would type them. */
 int sweep_print(sweep *s)
@@ -337,7 +323,20 @@ int sweep_print(sweep *s)
                                                   : "";
         printf("\n[%d/%d] %s%s\n  log: %s\n  run directory: %s\n ", i + 1, s->n, r->name, what,
                r->log, r->run_dir);
-        for (char **w = command(&q, r); *w; w++) print_word(*w);
+        for (char **w = command(&q, r); *w; w++) {
+            /* a word as a shell reads it: quoted where it has other characters */
+            const char *word = *w;
+            static const char plain[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+            if (*word && strspn(word, plain) == strlen(word)) printf(" %s", word);
+            else {
+                printf(" '");
+                for (; *word; word++)
+                    if (*word == '\'') printf("'\\''");
+                    else putchar(*word);
+                putchar('\'');
+            }
+        }
         putchar('\n');
     }
     printf("\nresults: %s\n", s->summary);
@@ -526,43 +525,31 @@ static void tell(sweep_queue *q)
     ares_str_fini(&text);
 }
 
-/* Waits for a signal, at most until a worker has cooled down, or it is time to look at logs. */
-static int wait_for(const sweep_queue *q, const sigset_t *set)
-{
-    double now = ares_now_s(), until = now + LOOK_EVERY_S;
-    for (int i = 0; i < q->n_workers; i++) {
-        const sweep_worker *w = &q->workers[i];
-        if (!w->pid && w->free_at > now) until = ARES_MIN(until, w->free_at);
-    }
-    double seconds = until - now;
-    struct timespec t = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
-    return sigtimedwait(set, NULL, &t);
-}
-
-/* Gives runs to idle workers whose cooldown is over; after a signal none starts. */
-static int start_idle(sweep_queue *q)
-{
-    for (int i = 0; i < q->n_workers && !q->signals; i++)
-        if (!q->workers[i].pid && q->workers[i].free_at <= ares_now_s())
-            ARES_TRY(start(q, &q->workers[i]));
-    return ARES_OK;
-}
-
 /* Until the list is empty and all children have ended. */
 static int loop(sweep_queue *q, const sigset_t *set)
 {
-    ARES_TRY(start_idle(q));
-    while (running(q) || (!q->signals && q->next != q->s->n)) {
+    for (;;) {
+        /* idle workers whose cooldown is over get runs; after a signal none starts */
+        for (int i = 0; i < q->n_workers && !q->signals; i++)
+            if (!q->workers[i].pid && q->workers[i].free_at <= ares_now_s())
+                ARES_TRY(start(q, &q->workers[i]));
+        if (!running(q) && (q->signals || q->next == q->s->n)) return ARES_OK;
         tell(q);
-        int signal = wait_for(q, set), status;
+        /* waits for a signal, at most until a worker has cooled down, or until logs are read */
+        double now = ares_now_s(), until = now + LOOK_EVERY_S;
+        for (int i = 0; i < q->n_workers; i++) {
+            const sweep_worker *w = &q->workers[i];
+            if (!w->pid && w->free_at > now) until = ARES_MIN(until, w->free_at);
+        }
+        double seconds = until - now;
+        struct timespec t = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
+        int signal = sigtimedwait(set, NULL, &t), status;
         if (signal > 0 && signal != SIGCHLD) pass_on(q, signal);
         for (int i = 0; i < q->n_workers && signal == SIGCHLD; i++) {
             sweep_worker *w = &q->workers[i]; /* one SIGCHLD may stand for several children */
             if (w->pid && waitpid(w->pid, &status, WNOHANG) == w->pid) ARES_TRY(end(q, w, status));
         }
-        ARES_TRY(start_idle(q));
     }
-    return ARES_OK;
 }
 
 /* *signal: the one that stopped it; 0: none did. */

@@ -44,6 +44,12 @@
 #else
 #define V16_INLINE static inline __attribute__((always_inline, unused))
 #endif
+/* An operation in a line: the type of its result, name, parameters, result. */
+#define V16_OP(type, name, parameters, ...) \
+    V16_INLINE type name parameters         \
+    {                                       \
+        return __VA_ARGS__;                 \
+    }
 
 #if defined ARES_ISA_AVX512
 #include "vec_avx512.h"

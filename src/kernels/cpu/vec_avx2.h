@@ -37,15 +37,11 @@ typedef struct v16m {
         return (v16m){ _mm256_castsi256_ps(op(a.lo, b.lo)), _mm256_castsi256_ps(op(a.hi, b.hi)) }; \
     }
 
-V16_INLINE v16i v16i_iota(void)
-{
-    return (v16i){ _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-                   _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15) };
-}
-V16_INLINE v16i v16i_set1(uint32_t x)
-{
-    return (v16i){ _mm256_set1_epi32((int)x), _mm256_set1_epi32((int)x) };
-}
+V16_OP(v16i, v16i_iota, (void),
+       (v16i){ _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+               _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15) })
+V16_OP(v16i, v16i_set1, (uint32_t x),
+       (v16i){ _mm256_set1_epi32((int)x), _mm256_set1_epi32((int)x) })
 V16I_BINARY(v16i_add, _mm256_add_epi32)
 V16I_BINARY(v16i_sub, _mm256_sub_epi32)
 V16I_BINARY(v16i_and, _mm256_and_si256)
@@ -53,38 +49,24 @@ V16I_BINARY(v16i_xor, _mm256_xor_si256)
 V16I_COMPARE(v16i_eq, _mm256_cmpeq_epi32) /* these two for the masks below only */
 V16I_COMPARE(v16i_gt, _mm256_cmpgt_epi32)
 
-V16_INLINE v16m v16m_first(int n)
-{
-    return v16i_gt(v16i_set1((uint32_t)n), v16i_iota());
-}
+V16_OP(v16m, v16m_first, (int n), v16i_gt(v16i_set1((uint32_t)n), v16i_iota()))
 V16_INLINE v16m v16m_of(uint32_t bits)
 {
     v16i one = { _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128),
                  _mm256_setr_epi32(256, 512, 1024, 2048, 4096, 8192, 16384, 32768) };
     return v16i_eq(v16i_and(v16i_set1(bits), one), one);
 }
-V16_INLINE uint32_t v16m_bits(v16m m)
-{
-    return (uint32_t)_mm256_movemask_ps(m.lo) | (uint32_t)_mm256_movemask_ps(m.hi) << 8;
-}
+V16_OP(uint32_t, v16m_bits, (v16m m),
+       (uint32_t)_mm256_movemask_ps(m.lo) | (uint32_t)_mm256_movemask_ps(m.hi) << 8)
 V16_INLINE v16m v16m_not(v16m a)
 {
     __m256 ones = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
     return (v16m){ _mm256_xor_ps(a.lo, ones), _mm256_xor_ps(a.hi, ones) };
 }
 
-V16_INLINE v16 v16_zero(void)
-{
-    return (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() };
-}
-V16_INLINE v16 v16_set1(float x)
-{
-    return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) };
-}
-V16_INLINE v16 v16_load(const float *p)
-{
-    return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) };
-}
+V16_OP(v16, v16_zero, (void), (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() })
+V16_OP(v16, v16_set1, (float x), (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) })
+V16_OP(v16, v16_load, (const float *p), (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) })
 V16_INLINE void v16_store(float *p, v16 v)
 {
     _mm256_storeu_ps(p, v.lo);
@@ -104,14 +86,10 @@ V16_INLINE void v16_store_first(float *p, v16 v, int n)
     if (n > 8) _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.hi), v.hi);
 }
 
-V16_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
-{
-    return (v16){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) };
-}
-V16_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
-{
-    return (v16){ _mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi) };
-}
+V16_OP(v16, v16_fma, (v16 a, v16 b, v16 c),
+       (v16){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) })
+V16_OP(v16, v16_fnma, (v16 a, v16 b, v16 c),
+       (v16){ _mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi) })
 V16_BINARY(v16_add, _mm256_add_ps)
 V16_BINARY(v16_sub, _mm256_sub_ps)
 V16_BINARY(v16_mul, _mm256_mul_ps)
@@ -128,32 +106,16 @@ V16_COMPARE(v16_lt, _CMP_LT_OQ)
 V16_COMPARE(v16_gt, _CMP_GT_OQ)
 V16_COMPARE(v16_ge, _CMP_GE_OQ)
 V16_COMPARE(v16_eq, _CMP_EQ_OQ)
-V16_INLINE v16 v16_select(v16m m, v16 a, v16 b)
-{
-    return (v16){ _mm256_blendv_ps(b.lo, a.lo, m.lo), _mm256_blendv_ps(b.hi, a.hi, m.hi) };
-}
+V16_OP(v16, v16_select, (v16m m, v16 a, v16 b),
+       (v16){ _mm256_blendv_ps(b.lo, a.lo, m.lo), _mm256_blendv_ps(b.hi, a.hi, m.hi) })
 
-V16_INLINE v16i v16_bits(v16 v)
-{
-    return (v16i){ _mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi) };
-}
-V16_INLINE v16 v16_from_bits(v16i v)
-{
-    return (v16){ _mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi) };
-}
-V16_INLINE v16 v16_from_int(v16i v)
-{
-    return (v16){ _mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi) };
-}
-V16_INLINE v16i v16_trunc(v16 v)
-{
-    return (v16i){ _mm256_cvttps_epi32(v.lo), _mm256_cvttps_epi32(v.hi) };
-}
+V16_OP(v16i, v16_bits, (v16 v), (v16i){ _mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi) })
+V16_OP(v16, v16_from_bits, (v16i v), (v16){ _mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi) })
+V16_OP(v16, v16_from_int, (v16i v), (v16){ _mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi) })
+V16_OP(v16i, v16_trunc, (v16 v), (v16i){ _mm256_cvttps_epi32(v.lo), _mm256_cvttps_epi32(v.hi) })
 
-V16_INLINE v16i v16i_load(const void *p)
-{
-    return (v16i){ _mm256_loadu_si256(p), _mm256_loadu_si256((const __m256i *)p + 1) };
-}
+V16_OP(v16i, v16i_load, (const void *p),
+       (v16i){ _mm256_loadu_si256(p), _mm256_loadu_si256((const __m256i *)p + 1) })
 V16_INLINE void v16i_store(void *p, v16i v)
 {
     _mm256_storeu_si256(p, v.lo);

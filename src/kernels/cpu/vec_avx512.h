@@ -5,170 +5,60 @@ typedef __m512 v16;
 typedef __m512i v16i;
 typedef __mmask16 v16m;
 
-V16_INLINE v16m v16m_first(int n)
-{
-    return (v16m)(n >= 16 ? 0xffffu : (1u << n) - 1u);
-}
-V16_INLINE v16m v16m_of(uint32_t bits)
-{
-    return (v16m)bits;
-}
-V16_INLINE uint32_t v16m_bits(v16m m)
-{
-    return (uint32_t)m;
-}
-V16_INLINE v16m v16m_not(v16m a)
-{
-    return (v16m)~a;
-}
+V16_OP(v16m, v16m_first, (int n), (v16m)(n >= 16 ? 0xffffu : (1u << n) - 1u))
+V16_OP(v16m, v16m_of, (uint32_t bits), (v16m)bits)
+V16_OP(uint32_t, v16m_bits, (v16m m), (uint32_t)m)
+V16_OP(v16m, v16m_not, (v16m a), (v16m)~a)
 
-V16_INLINE v16 v16_zero(void)
-{
-    return _mm512_setzero_ps();
-}
-V16_INLINE v16 v16_set1(float x)
-{
-    return _mm512_set1_ps(x);
-}
-V16_INLINE v16 v16_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
+V16_OP(v16, v16_zero, (void), _mm512_setzero_ps())
+V16_OP(v16, v16_set1, (float x), _mm512_set1_ps(x))
+V16_OP(v16, v16_load, (const float *p), _mm512_loadu_ps(p))
 V16_INLINE void v16_store(float *p, v16 v)
 {
     _mm512_storeu_ps(p, v);
 }
-V16_INLINE v16 v16_load_first(const float *p, int n)
-{
-    return _mm512_maskz_loadu_ps(v16m_first(n), p);
-}
+V16_OP(v16, v16_load_first, (const float *p, int n), _mm512_maskz_loadu_ps(v16m_first(n), p))
 V16_INLINE void v16_store_first(float *p, v16 v, int n)
 {
     _mm512_mask_storeu_ps(p, v16m_first(n), v);
 }
 
-V16_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-V16_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
-{
-    return _mm512_fnmadd_ps(a, b, c);
-}
-V16_INLINE v16 v16_add(v16 a, v16 b)
-{
-    return _mm512_add_ps(a, b);
-}
-V16_INLINE v16 v16_sub(v16 a, v16 b)
-{
-    return _mm512_sub_ps(a, b);
-}
-V16_INLINE v16 v16_mul(v16 a, v16 b)
-{
-    return _mm512_mul_ps(a, b);
-}
-V16_INLINE v16 v16_div(v16 a, v16 b)
-{
-    return _mm512_div_ps(a, b);
-}
-V16_INLINE v16 v16_sqrt(v16 a)
-{
-    return _mm512_sqrt_ps(a);
-}
-V16_INLINE v16 v16_neg(v16 a)
-{
-    return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f));
-}
-V16_INLINE v16 v16_min(v16 a, v16 b)
-{
-    return _mm512_min_ps(a, b);
-}
-V16_INLINE v16 v16_max(v16 a, v16 b)
-{
-    return _mm512_max_ps(a, b);
-}
-V16_INLINE v16m v16_lt(v16 a, v16 b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
-}
-V16_INLINE v16m v16_gt(v16 a, v16 b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
-}
-V16_INLINE v16m v16_ge(v16 a, v16 b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
-}
-V16_INLINE v16m v16_eq(v16 a, v16 b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
-}
-V16_INLINE v16 v16_select(v16m m, v16 a, v16 b)
-{
-    return _mm512_mask_blend_ps(m, b, a);
-}
+V16_OP(v16, v16_fma, (v16 a, v16 b, v16 c), _mm512_fmadd_ps(a, b, c))
+V16_OP(v16, v16_fnma, (v16 a, v16 b, v16 c), _mm512_fnmadd_ps(a, b, c))
+V16_OP(v16, v16_add, (v16 a, v16 b), _mm512_add_ps(a, b))
+V16_OP(v16, v16_sub, (v16 a, v16 b), _mm512_sub_ps(a, b))
+V16_OP(v16, v16_mul, (v16 a, v16 b), _mm512_mul_ps(a, b))
+V16_OP(v16, v16_div, (v16 a, v16 b), _mm512_div_ps(a, b))
+V16_OP(v16, v16_sqrt, (v16 a), _mm512_sqrt_ps(a))
+V16_OP(v16, v16_neg, (v16 a), _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)))
+V16_OP(v16, v16_min, (v16 a, v16 b), _mm512_min_ps(a, b))
+V16_OP(v16, v16_max, (v16 a, v16 b), _mm512_max_ps(a, b))
+V16_OP(v16m, v16_lt, (v16 a, v16 b), _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ))
+V16_OP(v16m, v16_gt, (v16 a, v16 b), _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ))
+V16_OP(v16m, v16_ge, (v16 a, v16 b), _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ))
+V16_OP(v16m, v16_eq, (v16 a, v16 b), _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ))
+V16_OP(v16, v16_select, (v16m m, v16 a, v16 b), _mm512_mask_blend_ps(m, b, a))
 
-V16_INLINE v16i v16_bits(v16 v)
-{
-    return _mm512_castps_si512(v);
-}
-V16_INLINE v16 v16_from_bits(v16i v)
-{
-    return _mm512_castsi512_ps(v);
-}
-V16_INLINE v16 v16_from_int(v16i v)
-{
-    return _mm512_cvtepi32_ps(v);
-}
-V16_INLINE v16i v16_trunc(v16 v)
-{
-    return _mm512_cvttps_epi32(v);
-}
+V16_OP(v16i, v16_bits, (v16 v), _mm512_castps_si512(v))
+V16_OP(v16, v16_from_bits, (v16i v), _mm512_castsi512_ps(v))
+V16_OP(v16, v16_from_int, (v16i v), _mm512_cvtepi32_ps(v))
+V16_OP(v16i, v16_trunc, (v16 v), _mm512_cvttps_epi32(v))
 
-V16_INLINE v16i v16i_set1(uint32_t x)
-{
-    return _mm512_set1_epi32((int)x);
-}
-V16_INLINE v16i v16i_iota(void)
-{
-    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-V16_INLINE v16i v16i_load(const void *p)
-{
-    return _mm512_loadu_si512(p);
-}
+V16_OP(v16i, v16i_set1, (uint32_t x), _mm512_set1_epi32((int)x))
+V16_OP(v16i, v16i_iota, (void),
+       _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+V16_OP(v16i, v16i_load, (const void *p), _mm512_loadu_si512(p))
 V16_INLINE void v16i_store(void *p, v16i v)
 {
     _mm512_storeu_si512(p, v);
 }
-V16_INLINE v16i v16i_add(v16i a, v16i b)
-{
-    return _mm512_add_epi32(a, b);
-}
-V16_INLINE v16i v16i_sub(v16i a, v16i b)
-{
-    return _mm512_sub_epi32(a, b);
-}
-V16_INLINE v16i v16i_and(v16i a, v16i b)
-{
-    return _mm512_and_si512(a, b);
-}
-V16_INLINE v16i v16i_xor(v16i a, v16i b)
-{
-    return _mm512_xor_si512(a, b);
-}
-V16_INLINE v16i v16i_shl(v16i v, int n)
-{
-    return _mm512_sll_epi32(v, _mm_cvtsi32_si128(n));
-}
-V16_INLINE v16i v16i_shr(v16i v, int n)
-{
-    return _mm512_srl_epi32(v, _mm_cvtsi32_si128(n));
-}
-V16_INLINE v16i v16i_sar(v16i v, int n)
-{
-    return _mm512_sra_epi32(v, _mm_cvtsi32_si128(n));
-}
+V16_OP(v16i, v16i_add, (v16i a, v16i b), _mm512_add_epi32(a, b))
+V16_OP(v16i, v16i_sub, (v16i a, v16i b), _mm512_sub_epi32(a, b))
+V16_OP(v16i, v16i_and, (v16i a, v16i b), _mm512_and_si512(a, b))
+V16_OP(v16i, v16i_xor, (v16i a, v16i b), _mm512_xor_si512(a, b))
+V16_OP(v16i, v16i_shl, (v16i v, int n), _mm512_sll_epi32(v, _mm_cvtsi32_si128(n)))
+V16_OP(v16i, v16i_shr, (v16i v, int n), _mm512_srl_epi32(v, _mm_cvtsi32_si128(n)))
+V16_OP(v16i, v16i_sar, (v16i v, int n), _mm512_sra_epi32(v, _mm_cvtsi32_si128(n)))
 V16_INLINE void v16i_mul_wide(v16i a, v16i b, v16i *hi, v16i *lo)
 {
     __m512i even = _mm512_mul_epu32(a, b);
@@ -184,11 +74,9 @@ V16_INLINE v16 v16_scale2(v16 p, v16 nf, v16i n)
     return _mm512_scalef_ps(p, nf);
 }
 
-V16_INLINE v16 v16_load_bf16(const uint16_t *p)
-{
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
-}
+V16_OP(v16, v16_load_bf16, (const uint16_t *p),
+       _mm512_castsi512_ps(
+           _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16)))
 V16_INLINE v16 v16_load_bf16_first(const uint16_t *p, int n)
 {
     __m256i h = _mm256_maskz_loadu_epi16(v16m_first(n), p);

@@ -46,22 +46,10 @@ typedef uint32_t v16m;
         return m;                        \
     }
 
-V16_INLINE v16m v16m_first(int n)
-{
-    return n >= 16 ? 0xffffu : (1u << n) - 1u;
-}
-V16_INLINE v16m v16m_of(uint32_t bits)
-{
-    return bits & 0xffffu;
-}
-V16_INLINE uint32_t v16m_bits(v16m m)
-{
-    return m;
-}
-V16_INLINE v16m v16m_not(v16m a)
-{
-    return ~a & 0xffffu;
-}
+V16_OP(v16m, v16m_first, (int n), n >= 16 ? 0xffffu : (1u << n) - 1u)
+V16_OP(v16m, v16m_of, (uint32_t bits), bits & 0xffffu)
+V16_OP(uint32_t, v16m_bits, (v16m m), m)
+V16_OP(v16m, v16m_not, (v16m a), ~a & 0xffffu)
 
 V16_INLINE v16 v16_set1(float x)
 {
@@ -69,10 +57,7 @@ V16_INLINE v16 v16_set1(float x)
     V16_EACH v.l[i] = x;
     return v;
 }
-V16_INLINE v16 v16_zero(void)
-{
-    return v16_set1(0.0f);
-}
+V16_OP(v16, v16_zero, (void), v16_set1(0.0f))
 V16_INLINE v16 v16_load(const float *p)
 {
     v16 v;
@@ -192,10 +177,7 @@ V16_INLINE v16 v16_load_bf16_first(const uint16_t *p, int n)
     for (int i = 0; i < n; i++) v.l[i] = (uint32_t)p[i] << 16;
     return v16_from_bits(v);
 }
-V16_INLINE v16 v16_load_bf16(const uint16_t *p)
-{
-    return v16_load_bf16_first(p, V16_LANES);
-}
+V16_OP(v16, v16_load_bf16, (const uint16_t *p), v16_load_bf16_first(p, V16_LANES))
 V16_INLINE void v16_store_bf16_first(uint16_t *p, v16 v, int n)
 {
     v16i u = v16_bits(v);

@@ -1,5 +1,3 @@
-
-
 // The operators in use, one line each, and the call of any other by name.
 #include "torch.hpp"
 
@@ -37,39 +35,21 @@ static std::vector<at::Tensor> tensors_of(const at_tensor *t, int n)
     return list;
 }
 
+// AT_DEFINE(name, parameters, operands, which must not be NULL; expression): the result becomes a
+// handle of the innermost scope, an exception its failure.
 // ---------------------------------------------------------------- views
-at_tensor at_reshape(at_tensor t, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(t), t->t.reshape(dims_of(sizes, n)));
-}
-at_tensor at_expand(at_tensor t, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(t), t->t.expand(dims_of(sizes, n)));
-}
-at_tensor at_permute(at_tensor t, const int64_t *dims, int n)
-{
-    AT_OP(AT_OPERANDS(t), t->t.permute(dims_of(dims, n)));
-}
-at_tensor at_transpose(at_tensor t, int a, int b)
-{
-    AT_OP(AT_OPERANDS(t), t->t.transpose(a, b));
-}
-at_tensor at_unsqueeze(at_tensor t, int dim)
-{
-    AT_OP(AT_OPERANDS(t), t->t.unsqueeze(dim));
-}
-at_tensor at_squeeze(at_tensor t, int dim)
-{
-    AT_OP(AT_OPERANDS(t), t->t.squeeze(dim));
-}
-at_tensor at_select(at_tensor t, int dim, int64_t index)
-{
-    AT_OP(AT_OPERANDS(t), t->t.select(dim, index));
-}
-at_tensor at_narrow(at_tensor t, int dim, int64_t start, int64_t length)
-{
-    AT_OP(AT_OPERANDS(t), t->t.narrow(dim, start, length));
-}
+AT_DEFINE(at_reshape, (at_tensor t, const int64_t *sizes, int n), (t),
+          t->t.reshape(dims_of(sizes, n)))
+AT_DEFINE(at_expand, (at_tensor t, const int64_t *sizes, int n), (t),
+          t->t.expand(dims_of(sizes, n)))
+AT_DEFINE(at_permute, (at_tensor t, const int64_t *dims, int n), (t),
+          t->t.permute(dims_of(dims, n)))
+AT_DEFINE(at_transpose, (at_tensor t, int a, int b), (t), t->t.transpose(a, b))
+AT_DEFINE(at_unsqueeze, (at_tensor t, int dim), (t), t->t.unsqueeze(dim))
+AT_DEFINE(at_squeeze, (at_tensor t, int dim), (t), t->t.squeeze(dim))
+AT_DEFINE(at_select, (at_tensor t, int dim, int64_t index), (t), t->t.select(dim, index))
+AT_DEFINE(at_narrow, (at_tensor t, int dim, int64_t start, int64_t length), (t),
+          t->t.narrow(dim, start, length))
 
 // Written out, because AT_OP takes a fixed number of operands.
 at_tensor at_cat(const at_tensor *t, int n, int dim)
@@ -84,129 +64,45 @@ at_tensor at_cat(const at_tensor *t, int n, int dim)
     }
 }
 
-// AT_OP(operands, which must not be NULL; expression): the result becomes a handle of the innermost
-// scope, an exception its failure.
 // ---------------------------------------------------------------- elementwise
-at_tensor at_add(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), a->t.add(b->t));
-}
-at_tensor at_sub(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), a->t.sub(b->t));
-}
-at_tensor at_mul(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), a->t.mul(b->t));
-}
-at_tensor at_div(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), a->t.div(b->t));
-}
-at_tensor at_minimum(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), at::minimum(a->t, b->t));
-}
-at_tensor at_maximum(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), at::maximum(a->t, b->t));
-}
-at_tensor at_lt(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), a->t.lt(b->t));
-}
-at_tensor at_where(at_tensor condition, at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(condition, a, b), at::where(condition->t, a->t, b->t));
-}
-at_tensor at_add_s(at_tensor a, double b)
-{
-    AT_OP(AT_OPERANDS(a), a->t.add(b));
-}
-at_tensor at_mul_s(at_tensor a, double b)
-{
-    AT_OP(AT_OPERANDS(a), a->t.mul(b));
-}
-at_tensor at_pow_s(at_tensor a, double exponent)
-{
-    AT_OP(AT_OPERANDS(a), a->t.pow(exponent));
-}
-at_tensor at_clamp(at_tensor t, double low, double high)
-{
-    AT_OP(AT_OPERANDS(t), t->t.clamp(low, high));
-}
-at_tensor at_neg(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.neg());
-}
-at_tensor at_abs(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.abs());
-}
-at_tensor at_exp(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.exp());
-}
-at_tensor at_log(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.log());
-}
-at_tensor at_sqrt(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.sqrt());
-}
-at_tensor at_rsqrt(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.rsqrt());
-}
-at_tensor at_sigmoid(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.sigmoid());
-}
-at_tensor at_silu(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), at::silu(t->t));
-}
-at_tensor at_gelu(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), at::gelu(t->t));
-}
-at_tensor at_masked_fill(at_tensor t, at_tensor mask, double value)
-{
-    AT_OP(AT_OPERANDS(t, mask), t->t.masked_fill(mask->t, value));
-}
+AT_DEFINE(at_add, (at_tensor a, at_tensor b), (a, b), a->t.add(b->t))
+AT_DEFINE(at_sub, (at_tensor a, at_tensor b), (a, b), a->t.sub(b->t))
+AT_DEFINE(at_mul, (at_tensor a, at_tensor b), (a, b), a->t.mul(b->t))
+AT_DEFINE(at_div, (at_tensor a, at_tensor b), (a, b), a->t.div(b->t))
+AT_DEFINE(at_minimum, (at_tensor a, at_tensor b), (a, b), at::minimum(a->t, b->t))
+AT_DEFINE(at_maximum, (at_tensor a, at_tensor b), (a, b), at::maximum(a->t, b->t))
+AT_DEFINE(at_lt, (at_tensor a, at_tensor b), (a, b), a->t.lt(b->t))
+AT_DEFINE(at_where, (at_tensor condition, at_tensor a, at_tensor b), (condition, a, b),
+          at::where(condition->t, a->t, b->t))
+AT_DEFINE(at_add_s, (at_tensor a, double b), (a), a->t.add(b))
+AT_DEFINE(at_mul_s, (at_tensor a, double b), (a), a->t.mul(b))
+AT_DEFINE(at_pow_s, (at_tensor a, double exponent), (a), a->t.pow(exponent))
+AT_DEFINE(at_clamp, (at_tensor t, double low, double high), (t), t->t.clamp(low, high))
+AT_DEFINE(at_neg, (at_tensor t), (t), t->t.neg())
+AT_DEFINE(at_abs, (at_tensor t), (t), t->t.abs())
+AT_DEFINE(at_exp, (at_tensor t), (t), t->t.exp())
+AT_DEFINE(at_log, (at_tensor t), (t), t->t.log())
+AT_DEFINE(at_sqrt, (at_tensor t), (t), t->t.sqrt())
+AT_DEFINE(at_rsqrt, (at_tensor t), (t), t->t.rsqrt())
+AT_DEFINE(at_sigmoid, (at_tensor t), (t), t->t.sigmoid())
+AT_DEFINE(at_silu, (at_tensor t), (t), at::silu(t->t))
+AT_DEFINE(at_gelu, (at_tensor t), (t), at::gelu(t->t))
+AT_DEFINE(at_masked_fill, (at_tensor t, at_tensor mask, double value), (t, mask),
+          t->t.masked_fill(mask->t, value))
 
 // ---------------------------------------------------------------- reductions
-at_tensor at_sum(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.sum());
-}
-at_tensor at_mean(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.mean());
-}
-at_tensor at_sum_dim(at_tensor t, int dim, bool keep)
-{
-    AT_OP(AT_OPERANDS(t), t->t.sum(dims_ref((int64_t)dim), keep));
-}
-at_tensor at_mean_dim(at_tensor t, int dim, bool keep)
-{
-    AT_OP(AT_OPERANDS(t), t->t.mean(dims_ref((int64_t)dim), keep));
-}
-at_tensor at_max_dim(at_tensor t, int dim, bool keep)
-{
-    AT_OP(AT_OPERANDS(t), t->t.amax(dims_ref((int64_t)dim), keep));
-}
-at_tensor at_argmax(at_tensor t, int dim)
-{
-    AT_OP(AT_OPERANDS(t), t->t.argmax(dim));
-}
+AT_DEFINE(at_sum, (at_tensor t), (t), t->t.sum())
+AT_DEFINE(at_mean, (at_tensor t), (t), t->t.mean())
+AT_DEFINE(at_sum_dim, (at_tensor t, int dim, bool keep), (t),
+          t->t.sum(dims_ref((int64_t)dim), keep))
+AT_DEFINE(at_mean_dim, (at_tensor t, int dim, bool keep), (t),
+          t->t.mean(dims_ref((int64_t)dim), keep))
+AT_DEFINE(at_max_dim, (at_tensor t, int dim, bool keep), (t),
+          t->t.amax(dims_ref((int64_t)dim), keep))
+AT_DEFINE(at_argmax, (at_tensor t, int dim), (t), t->t.argmax(dim))
 
 // ---------------------------------------------------------------- linear algebra, neural network
-at_tensor at_matmul(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), at::matmul(a->t, b->t));
-}
+AT_DEFINE(at_matmul, (at_tensor a, at_tensor b), (a, b), at::matmul(a->t, b->t))
 
 at_tensor at_linear(at_tensor x, at_tensor weight, at_tensor bias)
 {
@@ -214,34 +110,18 @@ at_tensor at_linear(at_tensor x, at_tensor weight, at_tensor bias)
     AT_OP(AT_OPERANDS(x, weight, bias), at::linear(x->t, weight->t, bias->t));
 }
 
-at_tensor at_embedding(at_tensor weight, at_tensor ids)
-{
-    AT_OP(AT_OPERANDS(weight, ids), at::embedding(weight->t, ids->t));
-}
-at_tensor at_rms_norm(at_tensor x, at_tensor weight, double eps)
-{
-    AT_OP(AT_OPERANDS(x, weight), at::rms_norm(x->t, { x->t.size(-1) }, weight->t, eps));
-}
-at_tensor at_softmax(at_tensor t, int dim)
-{
-    AT_OP(AT_OPERANDS(t), at::softmax(t->t, dim));
-}
-at_tensor at_log_softmax(at_tensor t, int dim)
-{
-    AT_OP(AT_OPERANDS(t), at::log_softmax(t->t, dim));
-}
-at_tensor at_gather(at_tensor t, int dim, at_tensor index)
-{
-    AT_OP(AT_OPERANDS(t, index), t->t.gather(dim, index->t));
-}
-at_tensor at_index_select(at_tensor t, int dim, at_tensor index)
-{
-    AT_OP(AT_OPERANDS(t, index), t->t.index_select(dim, index->t));
-}
-at_tensor at_index_add(at_tensor t, int dim, at_tensor index, at_tensor source)
-{
-    AT_OP(AT_OPERANDS(t, index, source), t->t.index_add(dim, index->t, source->t));
-}
+AT_DEFINE(at_embedding, (at_tensor weight, at_tensor ids), (weight, ids),
+          at::embedding(weight->t, ids->t))
+AT_DEFINE(at_rms_norm, (at_tensor x, at_tensor weight, double eps), (x, weight),
+          at::rms_norm(x->t, { x->t.size(-1) }, weight->t, eps))
+AT_DEFINE(at_softmax, (at_tensor t, int dim), (t), at::softmax(t->t, dim))
+AT_DEFINE(at_log_softmax, (at_tensor t, int dim), (t), at::log_softmax(t->t, dim))
+AT_DEFINE(at_gather, (at_tensor t, int dim, at_tensor index), (t, index),
+          t->t.gather(dim, index->t))
+AT_DEFINE(at_index_select, (at_tensor t, int dim, at_tensor index), (t, index),
+          t->t.index_select(dim, index->t))
+AT_DEFINE(at_index_add, (at_tensor t, int dim, at_tensor index, at_tensor source),
+          (t, index, source), t->t.index_add(dim, index->t, source->t))
 
 at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal, double scale)
 {
@@ -360,31 +240,15 @@ static void fits(at_tensor out, at::IntArrayRef sizes)
 }
 
 // ---------------------------------------------------------------- elementwise
-at_tensor at_add_(at_tensor a, at_tensor b)
-{
-    AT_INTO(a, AT_OPERANDS(a, b), a->t.add_(b->t));
-}
-at_tensor at_sub_(at_tensor a, at_tensor b)
-{
-    AT_INTO(a, AT_OPERANDS(a, b), a->t.sub_(b->t));
-}
-at_tensor at_mul_(at_tensor a, at_tensor b)
-{
-    AT_INTO(a, AT_OPERANDS(a, b), a->t.mul_(b->t));
-}
-at_tensor at_mul_s_(at_tensor a, double b)
-{
-    AT_INTO(a, AT_OPERANDS(a), a->t.mul_(b));
-}
-at_tensor at_mul_out(at_tensor out, at_tensor a, at_tensor b)
-{
-    AT_INTO(out, AT_OPERANDS(a, b), fits(out, at::infer_size(a->t.sizes(), b->t.sizes()));
-            at::mul_out(out->t, a->t, b->t));
-}
-at_tensor at_exp_out(at_tensor out, at_tensor t)
-{
-    AT_INTO(out, AT_OPERANDS(t), fits(out, t->t.sizes()); at::exp_out(out->t, t->t));
-}
+AT_DEFINE_INTO(at_add_, (at_tensor a, at_tensor b), a, (a, b), a->t.add_(b->t))
+AT_DEFINE_INTO(at_sub_, (at_tensor a, at_tensor b), a, (a, b), a->t.sub_(b->t))
+AT_DEFINE_INTO(at_mul_, (at_tensor a, at_tensor b), a, (a, b), a->t.mul_(b->t))
+AT_DEFINE_INTO(at_mul_s_, (at_tensor a, double b), a, (a), a->t.mul_(b))
+AT_DEFINE_INTO(at_mul_out, (at_tensor out, at_tensor a, at_tensor b), out, (a, b),
+               fits(out, at::infer_size(a->t.sizes(), b->t.sizes()));
+               at::mul_out(out->t, a->t, b->t))
+AT_DEFINE_INTO(at_exp_out, (at_tensor out, at_tensor t), out, (t), fits(out, t->t.sizes());
+               at::exp_out(out->t, t->t))
 
 // ---------------------------------------------------------------- products
 // A product, or with self its sum. libtorch has those of one type, and on a card bf16 ones into
@@ -410,52 +274,35 @@ static void product(const at::Tensor &out, const at::Tensor *self, const at::Ten
         if (type != at::kFloat) out.copy_(to);
     }
 }
-at_tensor at_mm_out(at_tensor out, at_tensor a, at_tensor b)
-{
-    AT_INTO(out, AT_OPERANDS(a, b), fits(out, { a->t.size(0), b->t.size(1) });
-            product(out->t, nullptr, a->t, b->t));
-}
-at_tensor at_addmm_out(at_tensor out, at_tensor self, at_tensor a, at_tensor b)
-{
-    AT_INTO(out, AT_OPERANDS(self, a, b), fits(out, { a->t.size(0), b->t.size(1) });
-            product(out->t, &self->t, a->t, b->t));
-}
+AT_DEFINE_INTO(at_mm_out, (at_tensor out, at_tensor a, at_tensor b), out, (a, b),
+               fits(out, { a->t.size(0), b->t.size(1) });
+               product(out->t, nullptr, a->t, b->t))
+AT_DEFINE_INTO(at_addmm_out, (at_tensor out, at_tensor self, at_tensor a, at_tensor b), out,
+               (self, a, b), fits(out, { a->t.size(0), b->t.size(1) });
+               product(out->t, &self->t, a->t, b->t))
 
 // Summed in the type of `out`, e.g. bf16 numbers in f32.
-at_tensor at_sum_dim_out(at_tensor out, at_tensor t, int dim)
-{
-    AT_INTO(out, AT_OPERANDS(t), fits(out, t->t.select(dim, 0).sizes());
-            at::sum_out(out->t, t->t, at::IntArrayRef((int64_t)dim), false, out->t.scalar_type()));
-}
+AT_DEFINE_INTO(at_sum_dim_out, (at_tensor out, at_tensor t, int dim), out, (t),
+               fits(out, t->t.select(dim, 0).sizes());
+               at::sum_out(out->t, t->t, at::IntArrayRef((int64_t)dim), false,
+                           out->t.scalar_type()))
 
 // ---------------------------------------------------------------- neural network
-at_tensor at_log_softmax_out(at_tensor out, at_tensor t, int dim)
-{
-    AT_INTO(out, AT_OPERANDS(t), fits(out, t->t.sizes());
-            at::_log_softmax_out(out->t, t->t, dim, false));
-}
-at_tensor at_silu_backward_out(at_tensor out, at_tensor gradient, at_tensor x)
-{
-    AT_INTO(out, AT_OPERANDS(gradient, x), fits(out, x->t.sizes());
-            at::silu_backward_out(out->t, gradient->t, x->t));
-}
-at_tensor at_gelu_backward_out(at_tensor out, at_tensor gradient, at_tensor x)
-{
-    AT_INTO(out, AT_OPERANDS(gradient, x), fits(out, x->t.sizes());
-            at::gelu_backward_out(out->t, gradient->t, x->t));
-}
-at_tensor at_index_add_(at_tensor t, int dim, at_tensor index, at_tensor source)
-{
-    AT_INTO(t, AT_OPERANDS(t, index, source), t->t.index_add_(dim, index->t, source->t));
-}
-at_tensor at_index_copy_(at_tensor t, int dim, at_tensor index, at_tensor source)
-{
-    AT_INTO(t, AT_OPERANDS(t, index, source), t->t.index_copy_(dim, index->t, source->t));
-}
-at_tensor at_scatter_add_(at_tensor t, int dim, at_tensor index, at_tensor source)
-{
-    AT_INTO(t, AT_OPERANDS(t, index, source), t->t.scatter_add_(dim, index->t, source->t));
-}
+AT_DEFINE_INTO(at_log_softmax_out, (at_tensor out, at_tensor t, int dim), out, (t),
+               fits(out, t->t.sizes());
+               at::_log_softmax_out(out->t, t->t, dim, false))
+AT_DEFINE_INTO(at_silu_backward_out, (at_tensor out, at_tensor gradient, at_tensor x), out,
+               (gradient, x), fits(out, x->t.sizes());
+               at::silu_backward_out(out->t, gradient->t, x->t))
+AT_DEFINE_INTO(at_gelu_backward_out, (at_tensor out, at_tensor gradient, at_tensor x), out,
+               (gradient, x), fits(out, x->t.sizes());
+               at::gelu_backward_out(out->t, gradient->t, x->t))
+AT_DEFINE_INTO(at_index_add_, (at_tensor t, int dim, at_tensor index, at_tensor source), t,
+               (t, index, source), t->t.index_add_(dim, index->t, source->t))
+AT_DEFINE_INTO(at_index_copy_, (at_tensor t, int dim, at_tensor index, at_tensor source), t,
+               (t, index, source), t->t.index_copy_(dim, index->t, source->t))
+AT_DEFINE_INTO(at_scatter_add_, (at_tensor t, int dim, at_tensor index, at_tensor source), t,
+               (t, index, source), t->t.scatter_add_(dim, index->t, source->t))
 
 // ---------------------------------------------------------------- attention
 // What libtorch does not check, and would crash on or compute wrongly.

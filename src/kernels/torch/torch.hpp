@@ -74,3 +74,14 @@ template <class F> at_tensor into(const char *name, at_tensor out, operands in, 
     return ares_torch::op(__func__, operands_, [&]() -> at::Tensor { return expression; })
 #define AT_INTO(out, operands_, statement) \
     return ares_torch::into(__func__, out, operands_, [&] { statement; })
+// An operation in a line: name, parameters, tensor operands, then what it gives or does.
+#define AT_DEFINE(name, parameters, operands_, ...)  \
+    at_tensor name parameters                        \
+    {                                                \
+        AT_OP(AT_OPERANDS operands_, (__VA_ARGS__)); \
+    }
+#define AT_DEFINE_INTO(name, parameters, out, operands_, ...) \
+    at_tensor name parameters                                 \
+    {                                                         \
+        AT_INTO(out, AT_OPERANDS operands_, __VA_ARGS__);     \
+    }

@@ -50,11 +50,6 @@ int stats_masked_normalize(ares_world *world, double *x, const uint8_t *mask, in
 double stats_percentile(const double *x, int64_t n, double q);
 double stats_median(const double *x, int64_t n);
 
-/* What the collapse metrics of a step and their moving averages share. (diagnostics.c) */
-
-/* RAGEN's z-score: mi / (deviation + 1e-3) */
-double collapse_zscore(double mi, double deviation);
-
 /*
  * Entropy of windows and the tokens of high window entropy, all in double (stats.c;
  * docs/aepo.md#entropy-windows-and-hwe-tokens).

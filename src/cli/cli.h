@@ -201,16 +201,6 @@ typedef struct figure {
  * readers tell apart) and in dash.
  */
 void figure_write_svg(const figure *f, ares_str *out);
-
-/* Several figures side by side, two in a row, under one legend. */
-typedef struct figure_page {
-    const char *title, *subtitle, *legend_title;
-    const figure_curve *legend; /* names, colours and dashes */
-    int n_legend;
-    const figure *panels;
-    int n_panels;
-} figure_page;
-void figure_write_page(const figure_page *p, ares_str *out);
 /*
  * A colour for value i of n that have an order: from violet over green to ochre, none too light for
  * white paper. text has room for "#rrggbb".
@@ -218,7 +208,7 @@ void figure_write_page(const figure_page *p, ares_str *out);
 void figure_ordered_colour(int i, int n, char text[static 8]);
 
 /*
- * The figure of a sweep (figure3.c): what sweep.json names, as curves per value. Named after Figure
+ * The figure of a sweep (figure.c): what sweep.json names, as curves per value. Named after Figure
  * 3 of the intervention study whose sweeps it shows first (docs/sweeps.md#the-figure).
  */
 

@@ -1,15 +1,84 @@
 /*
- * Moving averages of the collapse metrics (RAGEN's; docs/diagnostics.md#collapse): the deviation of
- * thoughts' log-probs drifts while a policy trains, so a second z-score divides by its average over
- * the steps so far. adapt reads the metrics that the same step has measured; in a step that does
- * not measure it changes nothing.
+ * The collapse metrics (RAGEN's; docs/diagnostics.md#collapse): how much of the thoughts depends on
+ * their prompts, then moving averages of that as a control.
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "ares/algo.h"
+#include "ares/kernels.h"
 #include "control.h"
 #include "stats.h"
+
+/*
+ * How much of a thought depends on its prompt: the mutual information of thoughts Z and prompts X,
+ * estimated from the log-prob of every thought after every prompt (RAGEN's collapse metrics, after
+ * arXiv 2504.20073; docs/diagnostics.md#collapse). A policy that thinks the same whatever it reads
+ * has I(X; Z) = 0. Prompts count as equally likely.
+ */
+
+ARES_OPTION_TABLE(ares_collapse_options, ares_collapse_config, ARES_COLLAPSE_OPTIONS);
+
+const int ares_collapse_looks[ARES_COLLAPSE_LOOKS] = { 1, 2, 4, 8 };
+static const double STD_EPS = 1e-3; /* RAGEN's */
+
+/* RAGEN's z-score. */
+static double zscore(double mi, double deviation)
+{
+    return mi / (deviation + STD_EPS);
+}
+
+void ares_collapse_measure(const ares_collapse_scores *s, double *matched, double *marginal,
+                           ares_collapse *out)
+{
+    double squares = 0, chance = 0;
+    *out = (ares_collapse){ 0 };
+    for (int64_t i = 0; i < s->thoughts; i++) {
+        const double *x = s->log_prob + i * s->prompts;
+        matched[i] = x[s->own[i]];
+        /* log of the mean over prompts of exp(log-prob), from the largest so that none overflows */
+        double largest = x[0], sum = 0;
+        for (int64_t j = 1; j < s->prompts; j++) largest = fmax(largest, x[j]);
+        for (int64_t j = 0; j < s->prompts; j++) sum += ares_f64_exp(x[j] - largest);
+        marginal[i] = isfinite(largest)
+                          ? largest + ares_f64_log(sum) - ares_f64_log((double)s->prompts)
+                          : largest;
+    }
+    double of_own = stats_mean(matched, s->thoughts), of_all = stats_mean(marginal, s->thoughts);
+    for (int64_t i = 0; i < s->thoughts; i++)
+        squares += (marginal[i] - of_all) * (marginal[i] - of_all);
+    out->mi = of_own - of_all;
+    out->mi_bound = ares_f64_log((double)s->prompts);
+    out->conditional_entropy = -of_own;
+    out->entropy = -of_all;
+    out->marginal_std = sqrt(squares / (double)s->thoughts);
+    out->zscore = zscore(out->mi, out->marginal_std);
+    for (int64_t i = 0; i < s->thoughts; i++) {
+        const double *x = s->log_prob + i * s->prompts;
+        /* place: number of prompts likelier than the likeliest one of the own text */
+        int64_t text = s->text[s->own[i]], best = -1, place = 0, alike = 0;
+        for (int64_t j = 0; j < s->prompts; j++) {
+            alike += s->text[j] == text;
+            if (s->text[j] == text && (best < 0 || x[j] > x[best])) best = j;
+        }
+        for (int64_t j = 0; j < s->prompts; j++)
+            place += x[j] > x[best] || (x[j] == x[best] && j < best);
+        for (int k = 0; k < ARES_COLLAPSE_LOOKS; k++)
+            out->accuracy[k] += place < ares_collapse_looks[k];
+        chance += (double)alike / (double)s->prompts;
+    }
+    for (int k = 0; k < ARES_COLLAPSE_LOOKS; k++) {
+        double seen = fmin(ares_collapse_looks[k], (double)s->prompts);
+        out->accuracy[k] /= (double)s->thoughts;
+        out->chance[k] = fmin(1, chance / (double)s->thoughts * seen);
+    }
+}
+
+/*
+ * Moving averages: the deviation of thoughts' log-probs drifts while a policy trains, so a second
+ * z-score divides by its average over the steps so far. adapt reads the metrics that the same step
+ * has measured; in a step that does not measure it changes nothing.
+ */
 
 static const double DECAY = 0.9; /* RAGEN's */
 enum { KINDS = 2, SUMS = 2 };
@@ -57,7 +126,7 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
         (void)snprintf(name, sizeof name, "collapse_%s_sample/marginal_std_ema%s", kind, ending);
         ares_metrics_set(m, name, *std);
         (void)snprintf(name, sizeof name, "collapse_%s_sample/mi_zscore_ema%s", kind, ending);
-        ares_metrics_set(m, name, collapse_zscore(mi, *std));
+        ares_metrics_set(m, name, zscore(mi, *std));
     }
     return ARES_OK;
 }

@@ -416,57 +416,51 @@ double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail)
 
 enum { DIRECT = 32, BLOCK = 512 };
 
-/*
- * w terms a window, added from the left for a block of windows at a time: the inner loops are over
- * windows, so they vectorise.
- */
-static void short_windows(const double *h, int64_t windows, int64_t w, double *window)
-{
-    double divisor = (double)w;
-    for (int64_t at = 0; at < windows; at += BLOCK) {
-        int64_t n = ARES_MIN(BLOCK, windows - at);
-        double *restrict sum = window + at;
-        const double *restrict from = h + at + 1;
-        if (w == 4) { /* the usual one, in one pass */
-            for (int64_t i = 0; i < n; i++)
-                sum[i] = (((from[i] + from[i + 1]) + from[i + 2]) + from[i + 3]) / divisor;
-            continue;
-        }
-        for (int64_t i = 0; i < n; i++) sum[i] = from[i];
-        for (int64_t j = 1; j < w; j++)
-            for (int64_t i = 0; i < n; i++) sum[i] += from[i + j];
-        for (int64_t i = 0; i < n; i++) sum[i] /= divisor;
-    }
-}
-
-/*
- * Of cuts at every w-th token, a window holds exactly one: its sum is that of the terms before the
- * cut, added towards it, and that of the terms from the cut on, added away from it (van Herk 1992).
- * Two additions a token whatever w is, and none older than the window.
- */
-static void long_windows(const double *h, int64_t n, int64_t windows, int64_t w, double *window)
-{
-    /* behind: sums from the cut at or before a token to it; ahead: from a token to the next cut */
-    double *behind = ares_malloc((size_t)n * 2 * sizeof *behind), *ahead = behind + n;
-    for (int64_t cut = 0; cut < n; cut += w) {
-        int64_t end = ARES_MIN(cut + w, n);
-        behind[cut] = h[cut];
-        for (int64_t i = cut + 1; i < end; i++) behind[i] = behind[i - 1] + h[i];
-        ahead[end - 1] = h[end - 1];
-        for (int64_t i = end - 2; i >= cut; i--) ahead[i] = h[i] + ahead[i + 1];
-    }
-    for (int64_t t = 0; t < windows; t++) window[t] = (ahead[t + 1] + behind[t + w]) / (double)w;
-    /* a window between two cuts */
-    for (int64_t t = w - 1; t < windows; t += w) window[t] = ahead[t + 1] / (double)w;
-    ares_free(behind);
-}
-
 int64_t entropy_windows(const double *h, int64_t n, int64_t w, double *window)
 {
     ARES_ASSERT(w > 0);
     int64_t windows = ARES_MAX(0, n - w);
-    if (w <= DIRECT) short_windows(h, windows, w, window);
-    else if (windows) long_windows(h, n, windows, w, window);
+    if (w <= DIRECT) {
+        /*
+         * w terms a window, added from the left for a block of windows at a time: the inner loops
+         * are over windows, so they vectorise
+         */
+        double divisor = (double)w;
+        for (int64_t at = 0; at < windows; at += BLOCK) {
+            int64_t m = ARES_MIN(BLOCK, windows - at);
+            double *restrict sum = window + at;
+            const double *restrict from = h + at + 1;
+            if (w == 4) { /* the usual one, in one pass */
+                for (int64_t i = 0; i < m; i++)
+                    sum[i] = (((from[i] + from[i + 1]) + from[i + 2]) + from[i + 3]) / divisor;
+                continue;
+            }
+            for (int64_t i = 0; i < m; i++) sum[i] = from[i];
+            for (int64_t j = 1; j < w; j++)
+                for (int64_t i = 0; i < m; i++) sum[i] += from[i + j];
+            for (int64_t i = 0; i < m; i++) sum[i] /= divisor;
+        }
+    } else if (windows) {
+        /*
+         * Of cuts at every w-th token, a window holds exactly one: its sum is that of the terms
+         * before the cut, added towards it, and that of the terms from the cut on, added away from
+         * it (van Herk 1992). Two additions a token whatever w is, and none older than the window.
+         * behind: sums from the cut at or before a token to it; ahead: from a token to the next cut
+         */
+        double *behind = ares_malloc((size_t)n * 2 * sizeof *behind), *ahead = behind + n;
+        for (int64_t cut = 0; cut < n; cut += w) {
+            int64_t end = ARES_MIN(cut + w, n);
+            behind[cut] = h[cut];
+            for (int64_t i = cut + 1; i < end; i++) behind[i] = behind[i - 1] + h[i];
+            ahead[end - 1] = h[end - 1];
+            for (int64_t i = end - 2; i >= cut; i--) ahead[i] = h[i] + ahead[i + 1];
+        }
+        for (int64_t t = 0; t < windows; t++)
+            window[t] = (ahead[t + 1] + behind[t + w]) / (double)w;
+        /* a window between two cuts */
+        for (int64_t t = w - 1; t < windows; t += w) window[t] = ahead[t + 1] / (double)w;
+        ares_free(behind);
+    }
     return windows;
 }
 

@@ -274,39 +274,6 @@ static void print_row(ares_arena *arena, const table *t, const variant *v, const
     putchar('\n');
 }
 
-/* A table of the variants, and one of the differences of those with as many runs as the first. */
-static void print_tables(study *s, const options *o)
-{
-    const variant *first = &s->variants[0];
-    const char *less = ares_arena_printf(&s->arena, "less %s", first->name);
-    static const char head[] = "variant";
-    table t = { .last = o->last, .name_width = ARES_MAX((int)sizeof head - 1, (int)strlen(less)) };
-    /* the metric, then the words between commas */
-    const char **columns = ares_arena_alloc(&s->arena, (strlen(o->columns) + 2) * sizeof *columns);
-    char *rest = ares_arena_copy(&s->arena, o->columns, strlen(o->columns)), *save = NULL;
-    columns[t.n_columns++] = o->metric;
-    for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
-        columns[t.n_columns++] = word;
-    t.columns = columns;
-    int pairs = 0; /* variants that the second table compares with the first */
-    for (int i = 0; i < s->n; i++) {
-        t.name_width = ARES_MAX(t.name_width, (int)strlen(s->variants[i].name));
-        pairs += i && s->variants[i].n == first->n;
-    }
-    print_head(&t, head);
-    for (int i = 0; i < s->n; i++) print_row(&s->arena, &t, &s->variants[i], NULL);
-    if (pairs) print_head(&t, less);
-    for (int i = 1; i < s->n; i++)
-        if (s->variants[i].n == first->n) print_row(&s->arena, &t, &s->variants[i], first);
-    printf("\nMean over the last %lld steps; ± the standard deviation over the runs.\n",
-           (long long)t.last);
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < s->variants[i].n; k++)
-            if (!s->variants[i].runs[k].done)
-                printf("not finished: %s, step %lld\n", s->variants[i].runs[k].dir,
-                       (long long)s->variants[i].runs[k].last_step);
-}
-
 /* ---------------------------------------------------------------- the figure */
 
 /* --band: lowest to highest run; the standard error of the mean */
@@ -441,7 +408,40 @@ static int compare(const options *o, int n_words, const char *const *words)
             for (int k = 0; k < s.variants[i].n; k++) runs[n++] = &s.variants[i].runs[k];
         rc = runs_unknown_metric(&s.arena, o->metric, runs, n);
     }
-    if (rc == ARES_OK) print_tables(&s, o);
+    if (rc == ARES_OK) {
+        /* a table of the variants; one of the differences of those with as many runs as the first
+         */
+        const variant *first = &s.variants[0];
+        const char *less = ares_arena_printf(&s.arena, "less %s", first->name);
+        static const char head[] = "variant";
+        table t = { .last = o->last,
+                    .name_width = ARES_MAX((int)sizeof head - 1, (int)strlen(less)) };
+        /* the metric, then the words between commas */
+        const char **columns =
+            ares_arena_alloc(&s.arena, (strlen(o->columns) + 2) * sizeof *columns);
+        char *rest = ares_arena_copy(&s.arena, o->columns, strlen(o->columns)), *save = NULL;
+        columns[t.n_columns++] = o->metric;
+        for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
+            columns[t.n_columns++] = word;
+        t.columns = columns;
+        int pairs = 0; /* variants that the second table compares with the first */
+        for (int i = 0; i < s.n; i++) {
+            t.name_width = ARES_MAX(t.name_width, (int)strlen(s.variants[i].name));
+            pairs += i && s.variants[i].n == first->n;
+        }
+        print_head(&t, head);
+        for (int i = 0; i < s.n; i++) print_row(&s.arena, &t, &s.variants[i], NULL);
+        if (pairs) print_head(&t, less);
+        for (int i = 1; i < s.n; i++)
+            if (s.variants[i].n == first->n) print_row(&s.arena, &t, &s.variants[i], first);
+        printf("\nMean over the last %lld steps; ± the standard deviation over the runs.\n",
+               (long long)t.last);
+        for (int i = 0; i < s.n; i++)
+            for (int k = 0; k < s.variants[i].n; k++)
+                if (!s.variants[i].runs[k].done)
+                    printf("not finished: %s, step %lld\n", s.variants[i].runs[k].dir,
+                           (long long)s.variants[i].runs[k].last_step);
+    }
     if (rc == ARES_OK && o->svg) rc = draw(&s, o);
     ares_arena_fini(&s.arena);
     if (rc == ARES_OK && fflush(stdout))

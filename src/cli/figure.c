@@ -738,28 +738,6 @@ static void print_cell(const double *x, int n)
     printf(" %-24s |", text);
 }
 
-/* A row per value: runs, best and last of the metric, how many stopped early. */
-static void print_table(sweep_study *s, const char *metric, const char *best)
-{
-    int width = (int)strlen(s->parameter);
-    for (int i = 0; i < s->n; i++) width = ARES_MAX(width, (int)strlen(s->variants[i].name));
-    printf("\n%s: mean over seeds (lowest to highest)\n\n| %-*s | runs  | %-24s | %-24s | stopped "
-           "early |\n"
-           "|---|---|---|---|---|\n",
-           metric, width, s->parameter, best, "last");
-    for (int i = 0; i < s->n; i++) {
-        const sweep_variant *v = &s->variants[i];
-        ends e = ends_of(s, v, metric);
-        char runs[16];
-        snprintf(runs, sizeof runs, "%d/%d", e.n, v->all);
-        printf("| %-*s | %-5s |", width, v->name, runs);
-        print_cell(e.best, e.n);
-        print_cell(e.last, e.n);
-        printf(" %-13d |\n", e.stopped);
-    }
-    putchar('\n');
-}
-
 /* ---------------------------------------------------------------- the page */
 /* Says what the kinds of lines and marks mean that the page shows. */
 static const char *subtitle(sweep_study *s, int64_t window, bool thin)
@@ -823,7 +801,27 @@ static int draw(sweep_study *s, const figure3_options *o)
     if (!n)
         return ares_fail(ARES_EUSE, "compare: '%s': no run of the sweep has metrics to show yet",
                          o->dir);
-    if (first) print_table(s, first, best_of(o));
+    if (first) {
+        /* a row per value: runs, best and last of the metric, how many stopped early */
+        int width = (int)strlen(s->parameter);
+        for (int i = 0; i < s->n; i++) width = ARES_MAX(width, (int)strlen(s->variants[i].name));
+        printf(
+            "\n%s: mean over seeds (lowest to highest)\n\n| %-*s | runs  | %-24s | %-24s | stopped "
+            "early |\n"
+            "|---|---|---|---|---|\n",
+            first, width, s->parameter, best_of(o), "last");
+        for (int i = 0; i < s->n; i++) {
+            const sweep_variant *v = &s->variants[i];
+            ends e = ends_of(s, v, first);
+            char runs[16];
+            snprintf(runs, sizeof runs, "%d/%d", e.n, v->all);
+            printf("| %-*s | %-5s |", width, v->name, runs);
+            print_cell(e.best, e.n);
+            print_cell(e.last, e.n);
+            printf(" %-13d |\n", e.stopped);
+        }
+        putchar('\n');
+    }
     return write_page(s, o, panels, n);
 }
 

@@ -34,9 +34,11 @@ typedef struct job {
 } job;
 
 /* ---------------- opening */
-/* Reads the definition of the tag and the rules of a conversation: files, then play's own words. */
-static int configure(job *j, char **words)
+
+/* Opens environment and input, and begins the episode. */
+static int open_all(job *j, char **words)
 {
+    /* the definition of the tag and the rules of a conversation: files, then play's own words */
     int n;
     const char *const *tags = ares_env_tag_names(&n);
     /* without files only built-in tags exist: a misspelt one gets a suggestion */
@@ -69,13 +71,6 @@ static int configure(job *j, char **words)
     j->format.max_actions_per_turn = j->per_turn ? j->per_turn : a->max_actions_per_turn;
     /* what was typed wins over the files */
     if (!j->max_turns && j->n_files) j->max_turns = a->max_turns;
-    return ARES_OK;
-}
-
-/* Opens environment and input, and begins the episode. */
-static int open_all(job *j, char **words)
-{
-    ARES_TRY(configure(j, words));
     ARES_TRY(ares_env_definition_open(&j->d));
     ARES_TRY(ares_env_init(&j->env, &j->d));
     bool from_stdin = strcmp(j->actions, "-") == 0;

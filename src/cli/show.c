@@ -526,35 +526,6 @@ static bool ends_in_row(const rollouts_episode *e, const ares_json *row, int64_t
     return !sampled || rollouts_number(&e->turns[turn], "n_tokens", 0) > 0;
 }
 
-/* Shows a row, which holds turns [first, last], with a note after each turn. */
-static void show_row(job *j, const rollouts_episode *e, const ares_json *row, int64_t first,
-                     int64_t last)
-{
-    ares_view text = rollouts_text(row, "response");
-    const ares_json *runs = ares_json_get(row, "trained_text"),
-                    *ends = ares_json_get(row, "turn_ends"),
-                    *exact = ares_json_get(e->rows[0], "token_exact");
-    /* then the row may hold a normalised text in place of what the model wrote */
-    bool inexact = exact && exact->type == ARES_JSON_BOOL && !exact->boolean;
-    place at = { 0 };
-    int64_t turn = first;
-    add_painted(j, rollouts_text(row, "prompt"), PLAIN);
-    for (int64_t i = 0; ends && i < ends->count && turn <= last; i++, turn++) {
-        size_t from = at.byte;
-        add_until(j, text, runs, &at, ends->items[i].integer);
-        while (turn < last && !ends_in_row(e, row, turn))
-            note_turn(j, e, turn++, (ares_view){ "", 0 });
-        ares_view segment = { text.data + from, at.byte - from },
-                  wrote = ares_view_trim(rollouts_text(&e->turns[turn], "response"));
-        bool other = inexact && ares_view_find(segment, wrote, 0) < 0;
-        note_turn(j, e, turn, other ? wrote : (ares_view){ "", 0 });
-    }
-    ares_view rest = { text.data + at.byte, text.len - at.byte };
-    if (ares_view_trim(rest).len) add_until(j, text, runs, &at, INT64_MAX);
-    for (; turn <= last; turn++) note_turn(j, e, turn, (ares_view){ "", 0 });
-    end_line(j);
-}
-
 /* The rows of an episode in the order of their turns; turns in no row are shown between them. */
 static void show_played(job *j, const rollouts_episode *e)
 {
@@ -573,7 +544,29 @@ static void show_played(job *j, const rollouts_episode *e)
         while (left > 0 && first > 0) left -= ends_in_row(e, row, --first);
         for (; shown < first; shown++) show_hidden(j, e, shown);
         if (one) ares_str_addf(&j->out, "--- turn %lld\n", (long long)last + 1);
-        show_row(j, e, row, first, last);
+        /* the row holds turns [first, last]; a note follows each of them */
+        ares_view text = rollouts_text(row, "response");
+        const ares_json *runs = ares_json_get(row, "trained_text"),
+                        *exact = ares_json_get(e->rows[0], "token_exact");
+        /* then the row may hold a normalised text in place of what the model wrote */
+        bool inexact = exact && exact->type == ARES_JSON_BOOL && !exact->boolean;
+        place at = { 0 };
+        int64_t turn = first;
+        add_painted(j, rollouts_text(row, "prompt"), PLAIN);
+        for (int64_t i = 0; ends && i < ends->count && turn <= last; i++, turn++) {
+            size_t from = at.byte;
+            add_until(j, text, runs, &at, ends->items[i].integer);
+            while (turn < last && !ends_in_row(e, row, turn))
+                note_turn(j, e, turn++, (ares_view){ "", 0 });
+            ares_view segment = { text.data + from, at.byte - from },
+                      wrote = ares_view_trim(rollouts_text(&e->turns[turn], "response"));
+            bool other = inexact && ares_view_find(segment, wrote, 0) < 0;
+            note_turn(j, e, turn, other ? wrote : (ares_view){ "", 0 });
+        }
+        ares_view rest = { text.data + at.byte, text.len - at.byte };
+        if (ares_view_trim(rest).len) add_until(j, text, runs, &at, INT64_MAX);
+        for (; turn <= last; turn++) note_turn(j, e, turn, (ares_view){ "", 0 });
+        end_line(j);
         shown = ARES_MAX(shown, last + 1);
     }
     for (; shown < e->n_turns; shown++) show_hidden(j, e, shown);

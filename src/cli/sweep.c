@@ -293,40 +293,6 @@ static void keep(sweep *s, const ares_json *item, const char *from, int most_nam
     s->record->runs[s->record->n++] = r;
 }
 
-/*
- * Lists the runs of the manifest in its order, then this command's new ones. runs: of the manifest;
- * NULL: there is none.
- */
-static void make_record(sweep *s, const ares_json *runs, const char *from)
-{
-    ares_map *own = ares_map_new();
-    int64_t earlier = runs ? runs->count : 0, names = s->n_parameters + 1, at;
-    struct sweep_record *all = s->record = ares_arena_calloc(&s->arena, 1, sizeof *all);
-    bool *listed = ares_arena_calloc(&s->arena, (size_t)s->n + 1, sizeof *listed);
-    for (int64_t i = 0; i < earlier; i++) {
-        const ares_json *values = ares_json_get(&runs->items[i], "values");
-        names += values ? values->count : 0;
-    }
-    all->runs = ares_arena_calloc(&s->arena, (size_t)(s->n + earlier + 1), sizeof(sweep_run *));
-    all->names = ares_arena_calloc(&s->arena, (size_t)names, sizeof(char *));
-    for (int i = 0; i < s->n_parameters; i++) name_at(all, s->parameters[i].name);
-    for (int i = 0; i < s->n; i++) ares_map_put(own, ares_view_of(s->runs[i].name), i);
-    for (int64_t i = 0; i < earlier; i++) {
-        const char *name = cli_text_of(&runs->items[i], "run");
-        if (!name || !ares_map_get(own, ares_view_of(name), &at)) {
-            keep(s, &runs->items[i], from, (int)names);
-            continue;
-        }
-        if (listed[at]) continue;
-        if (!s->runs[at].begins_anew) take_earlier(&s->runs[at], &runs->items[i]);
-        listed[at] = true;
-        all->runs[all->n++] = &s->runs[at];
-    }
-    for (int i = 0; i < s->n; i++)
-        if (!listed[i]) all->runs[all->n++] = &s->runs[i];
-    ares_map_free(own);
-}
-
 /* Lists the runs of earlier commands; a file that cannot be read loses them, with a warning. */
 int sweep_read_manifest(sweep *s)
 {
@@ -348,7 +314,34 @@ int sweep_read_manifest(sweep *s)
                  "runs of other commands are lost",
                  path);
     ares_error_clear();
-    make_record(s, runs, all ? cli_text_of(all, "from") : NULL);
+    /* the runs of the manifest in its order, if there is one, then this command's new ones */
+    const char *from = all ? cli_text_of(all, "from") : NULL;
+    ares_map *own = ares_map_new();
+    int64_t earlier = runs ? runs->count : 0, names = s->n_parameters + 1, at;
+    struct sweep_record *record = s->record = ares_arena_calloc(&s->arena, 1, sizeof *record);
+    bool *listed = ares_arena_calloc(&s->arena, (size_t)s->n + 1, sizeof *listed);
+    for (int64_t i = 0; i < earlier; i++) {
+        const ares_json *values = ares_json_get(&runs->items[i], "values");
+        names += values ? values->count : 0;
+    }
+    record->runs = ares_arena_calloc(&s->arena, (size_t)(s->n + earlier + 1), sizeof(sweep_run *));
+    record->names = ares_arena_calloc(&s->arena, (size_t)names, sizeof(char *));
+    for (int i = 0; i < s->n_parameters; i++) name_at(record, s->parameters[i].name);
+    for (int i = 0; i < s->n; i++) ares_map_put(own, ares_view_of(s->runs[i].name), i);
+    for (int64_t i = 0; i < earlier; i++) {
+        const char *name = cli_text_of(&runs->items[i], "run");
+        if (!name || !ares_map_get(own, ares_view_of(name), &at)) {
+            keep(s, &runs->items[i], from, (int)names);
+            continue;
+        }
+        if (listed[at]) continue;
+        if (!s->runs[at].begins_anew) take_earlier(&s->runs[at], &runs->items[i]);
+        listed[at] = true;
+        record->runs[record->n++] = &s->runs[at];
+    }
+    for (int i = 0; i < s->n; i++)
+        if (!listed[i]) record->runs[record->n++] = &s->runs[i];
+    ares_map_free(own);
     return ARES_OK;
 }
 
@@ -428,31 +421,6 @@ int sweep_record(sweep *s, const sweep_run *r)
 }
 
 /* ---------------------------------------------------------------- repair */
-/* Writes the result of a finished run where it is missing, and its line of the summary. */
-static int repair_run(sweep *s, const sweep_run *r, const ares_str *summary)
-{
-    ares_str line = { 0 };
-    ares_view fields = ares_view_of(r->fields);
-    int rc = ARES_OK;
-    bool whole = false; /* one line, ended, that begins with the run's fields and tells success */
-    if (ares_file_exists(r->result) && ares_file_read(r->result, &line) == ARES_OK) {
-        ares_view text = ares_str_view(&line);
-        whole = text.len && text.data[text.len - 1] == '\n' && ares_view_starts(text, fields) &&
-                !memchr(text.data, '\n', text.len - 1) &&
-                ares_view_find(text, ARES_VIEW(" | status=success"), fields.len) > 0;
-    }
-    if (!whole) {
-        ares_str_clear(&line);
-        describe(r, &line);
-        printf("repaired: %s was missing or half-written\n", r->result);
-        rc = sweep_make_folder_of(r->result);
-        if (rc == ARES_OK) rc = ares_file_write_atomic(r->result, line.data, line.len);
-    }
-    if (rc == ARES_OK && ares_view_find(ares_str_view(summary), ares_str_view(&line), 0) < 0)
-        rc = append(s->summary, &line);
-    ares_str_fini(&line);
-    return rc;
-}
 
 /* What a sweep left that was killed: a torn line of the summary, missing results. */
 int sweep_repair(sweep *s)
@@ -467,7 +435,31 @@ int sweep_repair(sweep *s)
         rc = ares_file_write_atomic(s->summary, summary.data, summary.len);
     }
     for (int i = 0; i < s->n && rc == ARES_OK; i++)
-        if (s->runs[i].state == SWEEP_DONE) rc = repair_run(s, &s->runs[i], &summary);
+        if (s->runs[i].state == SWEEP_DONE) {
+            /* the result of a finished run where it is missing, and its line of the summary */
+            const sweep_run *r = &s->runs[i];
+            ares_str line = { 0 };
+            ares_view fields = ares_view_of(r->fields);
+            /* kept: one line, ended, that begins with the run's fields and tells success */
+            bool kept = false;
+            if (ares_file_exists(r->result) && ares_file_read(r->result, &line) == ARES_OK) {
+                ares_view text = ares_str_view(&line);
+                kept = text.len && text.data[text.len - 1] == '\n' &&
+                       ares_view_starts(text, fields) && !memchr(text.data, '\n', text.len - 1) &&
+                       ares_view_find(text, ARES_VIEW(" | status=success"), fields.len) > 0;
+            }
+            if (!kept) {
+                ares_str_clear(&line);
+                describe(r, &line);
+                printf("repaired: %s was missing or half-written\n", r->result);
+                rc = sweep_make_folder_of(r->result);
+                if (rc == ARES_OK) rc = ares_file_write_atomic(r->result, line.data, line.len);
+            }
+            if (rc == ARES_OK &&
+                ares_view_find(ares_str_view(&summary), ares_str_view(&line), 0) < 0)
+                rc = append(s->summary, &line);
+            ares_str_fini(&line);
+        }
     ares_str_fini(&summary);
     return rc;
 }

@@ -305,27 +305,6 @@ static int read_file(sweep *s, const sweep_words *w)
     return ares_config_finish(s->file);
 }
 
-/* A case may only change what `let` has, so that a misspelt name is found. */
-static int check_cases(const sweep_parameter *p)
-{
-    if (!p->values.count)
-        return ares_fail(ARES_ECONFIG, "sweep: %s: no values; name some, as in --over %s=0,0.1",
-                         p->name, p->name);
-    for (int64_t i = 0; i < p->cases->count && p->cases->type == ARES_JSON_ARRAY; i++) {
-        const ares_json *c = &p->cases->items[i];
-        if (!ares_json_get(c, "when"))
-            return ares_fail(ARES_ECONFIG, "sweep: %s: cases.%lld: needs `when`, a value", p->name,
-                             (long long)i);
-        for (int64_t k = 0; k < c->count; k++) {
-            ares_view key = c->members[k].key;
-            if (!ares_view_is(key, "when") && !ares_json_find(p->let, key))
-                return ares_fail(ARES_ECONFIG, "sweep: %s: cases.%lld: `let` has no %.*s", p->name,
-                                 (long long)i, (int)key.len, key.data);
-        }
-    }
-    return ARES_OK;
-}
-
 void sweep_fini(sweep *s)
 {
     ares_config_free(s->file);
@@ -593,7 +572,25 @@ int sweep_read(sweep *s, const sweep_words *w)
         else if (variable) ARES_TRY(check_let(s, variable));
         else ARES_TRY(sweep_check_override(w->words[i]));
     }
-    for (int i = 0; i < s->n_parameters; i++) ARES_TRY(check_cases(&s->parameters[i]));
+    for (int i = 0; i < s->n_parameters; i++) {
+        /* a case may only change what `let` has, so that a misspelt name is found */
+        const sweep_parameter *p = &s->parameters[i];
+        if (!p->values.count)
+            return ares_fail(ARES_ECONFIG, "sweep: %s: no values; name some, as in --over %s=0,0.1",
+                             p->name, p->name);
+        for (int64_t at = 0; at < p->cases->count && p->cases->type == ARES_JSON_ARRAY; at++) {
+            const ares_json *c = &p->cases->items[at];
+            if (!ares_json_get(c, "when"))
+                return ares_fail(ARES_ECONFIG, "sweep: %s: cases.%lld: needs `when`, a value",
+                                 p->name, (long long)at);
+            for (int64_t k = 0; k < c->count; k++) {
+                ares_view key = c->members[k].key;
+                if (!ares_view_is(key, "when") && !ares_json_find(p->let, key))
+                    return ares_fail(ARES_ECONFIG, "sweep: %s: cases.%lld: `let` has no %.*s",
+                                     p->name, (long long)at, (int)key.len, key.data);
+            }
+        }
+    }
     if (!s->n_parameters && !s->o.seeds.count)
         return ares_fail(ARES_EUSE, "sweep: nothing is swept; name a --sweep FILE, --over "
                                     "OPTION=VALUES or --seeds (see ares-train sweep --help)");

@@ -499,32 +499,6 @@ static double rest_of_all(const sweep_queue *q)
     return ARES_MAX(longest, (rest + waiting * took / known) / q->n_workers);
 }
 
-/* "2 of 6 runs | lr_1e-5-seed_1 12/40, lr_1e-6-seed_1 3/40 | eta 0:12" */
-static void tell(sweep_queue *q)
-{
-    ares_str text = { 0 };
-    const char *before = " | ";
-    int over = 0;
-    for (int i = 0; i < q->s->n; i++)
-        over += q->s->runs[i].state == SWEEP_DONE || q->s->runs[i].state == SWEEP_FAILED;
-    ares_str_addf(&text, "%d of %d runs", over, q->s->n);
-    for (int i = 0; i < q->n_workers; i++) {
-        sweep_worker *w = &q->workers[i];
-        if (!w->pid) continue;
-        read_step(w);
-        ares_str_addf(&text, "%s%s ", before, w->run->name);
-        if (w->steps) ares_str_addf(&text, "%lld/%lld", w->step, w->steps);
-        else ares_str_add_z(&text, "begins");
-        before = ", ";
-    }
-    double rest = rest_of_all(q);
-    if (rest >= 0)
-        ares_str_addf(&text, " | eta %ld:%02ld:%02ld", (long)rest / 3600, (long)rest / 60 % 60,
-                      (long)rest % 60);
-    ares_progress_tell(q->progress, text.data);
-    ares_str_fini(&text);
-}
-
 /* Until the list is empty and all children have ended. */
 static int loop(sweep_queue *q, const sigset_t *set)
 {
@@ -534,7 +508,28 @@ static int loop(sweep_queue *q, const sigset_t *set)
             if (!q->workers[i].pid && q->workers[i].free_at <= ares_now_s())
                 ARES_TRY(start(q, &q->workers[i]));
         if (!running(q) && (q->signals || q->next == q->s->n)) return ARES_OK;
-        tell(q);
+        /* "2 of 6 runs | lr_1e-5-seed_1 12/40, lr_1e-6-seed_1 3/40 | eta 0:12" */
+        ares_str text = { 0 };
+        const char *before = " | ";
+        int over = 0;
+        for (int i = 0; i < q->s->n; i++)
+            over += q->s->runs[i].state == SWEEP_DONE || q->s->runs[i].state == SWEEP_FAILED;
+        ares_str_addf(&text, "%d of %d runs", over, q->s->n);
+        for (int i = 0; i < q->n_workers; i++) {
+            sweep_worker *w = &q->workers[i];
+            if (!w->pid) continue;
+            read_step(w);
+            ares_str_addf(&text, "%s%s ", before, w->run->name);
+            if (w->steps) ares_str_addf(&text, "%lld/%lld", w->step, w->steps);
+            else ares_str_add_z(&text, "begins");
+            before = ", ";
+        }
+        double rest = rest_of_all(q);
+        if (rest >= 0)
+            ares_str_addf(&text, " | eta %ld:%02ld:%02ld", (long)rest / 3600, (long)rest / 60 % 60,
+                          (long)rest % 60);
+        ares_progress_tell(q->progress, text.data);
+        ares_str_fini(&text);
         /* waits for a signal, at most until a worker has cooled down, or until logs are read */
         double now = ares_now_s(), until = now + LOOK_EVERY_S;
         for (int i = 0; i < q->n_workers; i++) {

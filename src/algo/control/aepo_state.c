@@ -23,27 +23,6 @@ static void save_numbers(ares_str *json, const char *key, const double *x)
     ares_json_end(json, '}');
 }
 
-/* How far the bootstrap pass has come, and the sums of the prompts it has seen. */
-static void save_bootstrap(const aepo *s, ares_str *json)
-{
-    ares_json_begin(ares_json_key(json, "bootstrap"), '{');
-    ares_json_write_bool(ares_json_key(json, "done"), s->bootstrap_done);
-    ares_json_write_i64(ares_json_key(json, "prompts"), s->bootstrap_prompts);
-    ares_json_write_i64(ares_json_key(json, "tokens"), s->bootstrap_tokens);
-    ares_json_begin(ares_json_key(json, "seen"), '{');
-    for (int64_t i = 0; i < ares_map_count(s->bootstrap_index); i++) {
-        const aepo_seen *p = &s->bootstrap_seen[i];
-        ares_json_begin(ares_json_key_view(json, ares_map_key(s->bootstrap_index, i)), '[');
-        ares_json_write_i64(json, p->samples);
-        ares_json_write_double(json, p->accuracy);
-        ares_json_write_double(json, p->hwe);
-        ares_json_write_double(json, p->length);
-        ares_json_end(json, ']');
-    }
-    ares_json_end(json, '}');
-    ares_json_end(json, '}');
-}
-
 void aepo_save(const void *state, ares_str *json)
 {
     const aepo *s = state;
@@ -97,7 +76,23 @@ void aepo_save(const void *state, ares_str *json)
         ares_json_end(json, '}');
     }
     if (any) ares_json_end(json, '}');
-    save_bootstrap(s, json);
+    /* how far the bootstrap pass has come, and the sums of the prompts it has seen */
+    ares_json_begin(ares_json_key(json, "bootstrap"), '{');
+    ares_json_write_bool(ares_json_key(json, "done"), s->bootstrap_done);
+    ares_json_write_i64(ares_json_key(json, "prompts"), s->bootstrap_prompts);
+    ares_json_write_i64(ares_json_key(json, "tokens"), s->bootstrap_tokens);
+    ares_json_begin(ares_json_key(json, "seen"), '{');
+    for (int64_t i = 0; i < ares_map_count(s->bootstrap_index); i++) {
+        const aepo_seen *p = &s->bootstrap_seen[i];
+        ares_json_begin(ares_json_key_view(json, ares_map_key(s->bootstrap_index, i)), '[');
+        ares_json_write_i64(json, p->samples);
+        ares_json_write_double(json, p->accuracy);
+        ares_json_write_double(json, p->hwe);
+        ares_json_write_double(json, p->length);
+        ares_json_end(json, ']');
+    }
+    ares_json_end(json, '}');
+    ares_json_end(json, '}');
     ares_json_end(json, '}');
 }
 
@@ -153,28 +148,6 @@ static int check_gid(const aepo *s, const char *key, ares_view gid)
                      "%s: saved state: '%s' names the prompt '%.*s', which no training row has; "
                      "the state is of another data set",
                      AEPO_WHO, key, (int)gid.len, gid.data);
-}
-
-/* {"gid": "easy", ..} */
-static int load_difficulty(aepo *s, const ares_json *json)
-{
-    const ares_json *map;
-    ARES_TRY(object(json, "difficulty", &map));
-    ares_map_free(s->difficulty);
-    s->difficulty = ares_map_new();
-    for (int64_t i = 0; i < map->count; i++) {
-        const ares_json_member *x = &map->members[i];
-        ares_difficulty d = x->value->type == ARES_JSON_STRING ? difficulty_find(x->value->text)
-                                                               : ARES_DIFFICULTY_NONE;
-        if (!d)
-            return ares_fail(
-                ARES_EFORMAT,
-                "%s: saved state: 'difficulty' of '%.*s' is none of easy, medium, hard", AEPO_WHO,
-                (int)x->key.len, x->key.data);
-        ARES_TRY(check_gid(s, "difficulty", x->key));
-        ares_map_put(s->difficulty, x->key, d);
-    }
-    return ARES_OK;
 }
 
 aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid)
@@ -258,7 +231,22 @@ int aepo_load(void *state, const ares_json *json)
             ARES_TRY(control_number(one, AEPO_WHO, "kl_ema", &s->beta[d].kl_ema));
         if (s->beta[d].beta <= 0) return misfit("kl_beta", "is not above 0");
     }
-    ARES_TRY(load_difficulty(s, json));
+    const ares_json *map; /* {"gid": "easy", ..} */
+    ARES_TRY(object(json, "difficulty", &map));
+    ares_map_free(s->difficulty);
+    s->difficulty = ares_map_new();
+    for (int64_t i = 0; i < map->count; i++) {
+        const ares_json_member *x = &map->members[i];
+        ares_difficulty d = x->value->type == ARES_JSON_STRING ? difficulty_find(x->value->text)
+                                                               : ARES_DIFFICULTY_NONE;
+        if (!d)
+            return ares_fail(
+                ARES_EFORMAT,
+                "%s: saved state: 'difficulty' of '%.*s' is none of easy, medium, hard", AEPO_WHO,
+                (int)x->key.len, x->key.data);
+        ARES_TRY(check_gid(s, "difficulty", x->key));
+        ares_map_put(s->difficulty, x->key, d);
+    }
     ARES_TRY(control_member(json, AEPO_WHO, "skip_gid", &skip));
     if (skip->type != ARES_JSON_ARRAY) return misfit("skip_gid", "is no list");
     /* loading replaces what the run has */

@@ -106,44 +106,6 @@ static int select_groups(const ares_filter_config *cfg, const ares_groups *g, ar
     return ARES_OK;
 }
 
-/*
- * The groups without their discarded answers. Groups without any other answer are left out:
- * which [groups] receives the original index of each group that remains.
- */
-static ares_groups without_discarded(ares_arena *arena, const ares_groups *g, int64_t *which)
-{
-    ares_groups out = *g;
-    int64_t rows = g->groups ? g->group_start[g->groups] : 0,
-            *start = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *start);
-    const char **source = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *source);
-    double *cap = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *cap);
-    const double **columns[] = { &out.score, &out.overall, &out.accuracy, &out.length,
-                                 &out.entropy };
-    for (int i = 0; i < ARES_COUNT(columns); i++) {
-        if (!*columns[i]) continue;
-        double *x = ares_arena_alloc(arena, ((size_t)rows + 1) * sizeof *x);
-        for (int64_t r = 0, n = 0; r < rows; r++)
-            /* rows close up; start below has where each group begins now */
-            if (g->valid[r]) x[n++] = (*columns[i])[r];
-        *columns[i] = x;
-    }
-    out.groups = 0;
-    for (int64_t i = 0; i < g->groups; i++) {
-        int64_t n = 0, at = out.groups;
-        for (int64_t r = g->group_start[i]; r < g->group_start[i + 1]; r++) n += g->valid[r];
-        if (!n) continue;
-        if (g->source) source[at] = g->source[i];
-        if (g->cap) cap[at] = g->cap[i];
-        start[at + 1] = start[at] + n;
-        which[out.groups++] = i;
-    }
-    out.group_start = start;
-    out.source = g->source ? source : NULL;
-    out.cap = g->cap ? cap : NULL;
-    out.valid = NULL;
-    return out;
-}
-
 int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {
     for (int64_t i = 0; i < g->groups; i++) {
@@ -156,8 +118,40 @@ int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares
     for (int64_t i = 0; i < g->groups; i++)
         v[i] = (ares_verdict){ .keep = false, .reason = "all_discarded" };
     ares_arena arena = { 0 };
-    int64_t *which = ares_arena_alloc(&arena, ((size_t)g->groups + 1) * sizeof *which);
-    ares_groups left = without_discarded(&arena, g, which);
+    /*
+     * left: the groups without their discarded answers. Those without any other answer are left
+     * out; which [groups]: the original index of each group that remains
+     */
+    ares_groups left = *g;
+    int64_t *which = ares_arena_alloc(&arena, ((size_t)g->groups + 1) * sizeof *which),
+            rows = g->groups ? g->group_start[g->groups] : 0,
+            *start = ares_arena_calloc(&arena, (size_t)g->groups + 1, sizeof *start);
+    const char **source = ares_arena_calloc(&arena, (size_t)g->groups + 1, sizeof *source);
+    double *cap = ares_arena_calloc(&arena, (size_t)g->groups + 1, sizeof *cap);
+    const double **columns[] = { &left.score, &left.overall, &left.accuracy, &left.length,
+                                 &left.entropy };
+    for (int i = 0; i < ARES_COUNT(columns); i++) {
+        if (!*columns[i]) continue;
+        double *x = ares_arena_alloc(&arena, ((size_t)rows + 1) * sizeof *x);
+        for (int64_t r = 0, n = 0; r < rows; r++)
+            /* rows close up; start below has where each group begins now */
+            if (g->valid[r]) x[n++] = (*columns[i])[r];
+        *columns[i] = x;
+    }
+    left.groups = 0;
+    for (int64_t i = 0; i < g->groups; i++) {
+        int64_t n = 0, at = left.groups;
+        for (int64_t r = g->group_start[i]; r < g->group_start[i + 1]; r++) n += g->valid[r];
+        if (!n) continue;
+        if (g->source) source[at] = g->source[i];
+        if (g->cap) cap[at] = g->cap[i];
+        start[at + 1] = start[at] + n;
+        which[left.groups++] = i;
+    }
+    left.group_start = start;
+    left.source = g->source ? source : NULL;
+    left.cap = g->cap ? cap : NULL;
+    left.valid = NULL;
     ares_verdict *of_left = ares_arena_alloc(&arena, ((size_t)left.groups + 1) * sizeof *of_left);
     for (int64_t i = 0; i < left.groups; i++) of_left[i] = (ares_verdict){ .keep = true };
     int rc = select_groups(cfg, &left, of_left);

@@ -64,16 +64,6 @@ static int64_t linear_prefix(const ares_filter_config *cfg, const ranked *c, int
     return 0;
 }
 
-/* The number of first candidates within the factor rv_value of the best. */
-static int64_t min_p_prefix(const ares_filter_config *cfg, const ranked *c, int64_t n, bool largest)
-{
-    int64_t k = 0;
-    double bound =
-        largest ? c[0].value * cfg->rv_value - 1e-10 : c[0].value / (cfg->rv_value + 1e-10) + 1e-10;
-    while (k < n && (largest ? c[k].value >= bound : c[k].value <= bound)) k++;
-    return k;
-}
-
 /* A share of few groups may be less than one of them. */
 static int64_t at_least_one(double k, int64_t n)
 {
@@ -110,8 +100,12 @@ int64_t rv_select(const ares_filter_config *cfg, const double *metric, int64_t n
     else if (strcmp(by, "top_k") == 0)
         k = at_least_one(floor(cfg->rv_value * (double)n), candidates);
     else if (strcmp(by, "top_k_abs") == 0) k = at_least_one(floor(cfg->rv_value), candidates);
-    else if (strcmp(by, "min_p") == 0) k = min_p_prefix(cfg, c, candidates, largest);
-    else k = candidates;
+    else if (strcmp(by, "min_p") == 0) { /* those within the factor rv_value of the best */
+        double bound = largest ? c[0].value * cfg->rv_value - 1e-10
+                               : c[0].value / (cfg->rv_value + 1e-10) + 1e-10;
+        k = 0;
+        while (k < candidates && (largest ? c[k].value >= bound : c[k].value <= bound)) k++;
+    } else k = candidates;
     /* min_p, and top_p of everything, give the groups by index and not by rank (filter.h) */
     if (strcmp(by, "min_p") == 0 || (strcmp(by, "top_p") == 0 && cfg->rv_value >= 1))
         qsort(c, (size_t)k, sizeof *c, by_index);

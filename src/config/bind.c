@@ -295,26 +295,6 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     return true;
 }
 
-/* Checks the value at step 0; ares_config_at_step checks the others as they come. */
-static bool read_schedule(const target *t, const config_node *node, double *field)
-{
-    ares_json text = { .type = ARES_JSON_STRING, .text = ares_view_of(node->text) };
-    config_schedule s = { .path = t->option->path,
-                          .constraint = t->option->constraint,
-                          .field = field };
-    double first;
-    bool fits;
-    if (scheduled_parse(&t->cfg->arena, &text, ARES_SCHEDULE_WEIGHT, &s.value) != ARES_OK ||
-        scheduled_at(&s.value, 0, &first) != ARES_OK)
-        REFUSE(t, node, "%s", ares_error_message());
-    ARES_ASSERT(number_fits(t->c.body, first, &fits));
-    if (!fits) REFUSE(t, node, "is %g at step 0; must be %s", first, meaning(t));
-    *field = first;
-    /* into NULL: the option is only checked, so nothing has to be kept up */
-    if (t->option->into) CONFIG_PUSH(&t->cfg->schedules, s);
-    return true;
-}
-
 /* Writes the values of all schedules at this step into their fields. */
 int ares_config_at_step(ares_config *cfg, int64_t step)
 {
@@ -565,7 +545,24 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
         /* a text that is no number is a schedule, where the option takes one */
         bool may_be = (o->option->flags & ARES_SCHEDULED) && node->kind == CONFIG_SCALAR;
         config_scalar is = may_be ? config_value_read(node->text, false).type : CONFIG_FLOAT;
-        if (is != CONFIG_INT && is != CONFIG_FLOAT) return read_schedule(&t, node, field);
+        if (is != CONFIG_INT && is != CONFIG_FLOAT) {
+            /* the value at step 0 is checked; ares_config_at_step checks the others as they come */
+            ares_json text = { .type = ARES_JSON_STRING, .text = ares_view_of(node->text) };
+            config_schedule s = { .path = t.option->path,
+                                  .constraint = t.option->constraint,
+                                  .field = field };
+            double first;
+            bool fits;
+            if (scheduled_parse(&t.cfg->arena, &text, ARES_SCHEDULE_WEIGHT, &s.value) != ARES_OK ||
+                scheduled_at(&s.value, 0, &first) != ARES_OK)
+                REFUSE(&t, node, "%s", ares_error_message());
+            ARES_ASSERT(number_fits(t.c.body, first, &fits));
+            if (!fits) REFUSE(&t, node, "is %g at step 0; must be %s", first, meaning(&t));
+            *(double *)field = first;
+            /* into NULL: the option is only checked, so nothing has to be kept up */
+            if (t.option->into) CONFIG_PUSH(&t.cfg->schedules, s);
+            return true;
+        }
         return read_number(&t, node, false, &i, field);
     }
     case ARES_OPTION_text: return warn_of_yes_no(&t, node) && read_text(&t, node, field);
@@ -701,30 +698,6 @@ static bool bound_knows(const ares_config *cfg, const char *path, const char *ke
     return *section;
 }
 
-/* Notes that no table bound to path has the key, with the options that are there. */
-static void refuse_unknown(ares_config *cfg, const char *path, const char *key,
-                           const config_node *node)
-{
-    /* for the hint: the first ones are enough */
-    const char *names[64] = { NULL };
-    int count = 0, n;
-    for (int i = 0; i < cfg->bound.count; i++) {
-        if (strcmp(cfg->bound.items[i].path, path) != 0) continue;
-        const ares_option *options = cfg->bound.items[i].table(&n);
-        for (int k = 0; k < n && count < ARES_COUNT(names); k++) names[count++] = options[k].path;
-    }
-    ares_str hint = { 0 };
-    const char *near = ares_nearest(key, names, count);
-    if (near) ares_str_addf(&hint, "; did you mean '%s.%s'?", path, near);
-    else {
-        ares_str_add_z(&hint, " (options there: ");
-        for (int i = 0; i < count; i++) ares_str_addf(&hint, "%s%s", i ? ", " : "", names[i]);
-        ares_str_add_char(&hint, ')');
-    }
-    config_note_fault(cfg, node, "%s.%s: no such option%s", path, key, hint.data);
-    ares_str_fini(&hint);
-}
-
 /* Every key below a bound path is an option of a table, or a section of options. */
 static void check_bound(ares_config *cfg, const char *path, const config_node *map,
                         const char *prefix)
@@ -732,8 +705,28 @@ static void check_bound(ares_config *cfg, const char *path, const config_node *m
     for (const config_node *child = map->first; child; child = child->next) {
         const char *key = config_path_join(cfg, prefix, child->key);
         bool section;
-        if (!bound_knows(cfg, path, key, &section)) refuse_unknown(cfg, path, key, child);
-        else if (section && child->kind == CONFIG_MAP) check_bound(cfg, path, child, key);
+        if (!bound_knows(cfg, path, key, &section)) {
+            /* no table bound to path has the key: a hint at those that are there, or the first */
+            const char *names[64] = { NULL };
+            int count = 0, n;
+            for (int i = 0; i < cfg->bound.count; i++) {
+                if (strcmp(cfg->bound.items[i].path, path) != 0) continue;
+                const ares_option *options = cfg->bound.items[i].table(&n);
+                for (int k = 0; k < n && count < ARES_COUNT(names); k++)
+                    names[count++] = options[k].path;
+            }
+            ares_str hint = { 0 };
+            const char *near = ares_nearest(key, names, count);
+            if (near) ares_str_addf(&hint, "; did you mean '%s.%s'?", path, near);
+            else {
+                ares_str_add_z(&hint, " (options there: ");
+                for (int i = 0; i < count; i++)
+                    ares_str_addf(&hint, "%s%s", i ? ", " : "", names[i]);
+                ares_str_add_char(&hint, ')');
+            }
+            config_note_fault(cfg, child, "%s.%s: no such option%s", path, key, hint.data);
+            ares_str_fini(&hint);
+        } else if (section && child->kind == CONFIG_MAP) check_bound(cfg, path, child, key);
         else if (section && config_value_of(child).type != CONFIG_NULL)
             config_note_fault(cfg, child, "%s.%s: a section of options, not a value", path, key);
     }

@@ -43,18 +43,6 @@ static void add_quoted(ares_str *out, const char *text)
     ares_str_add_char(out, '"');
 }
 
-/* A literal ${ gets a backslash, and each backslash before it is doubled. */
-static void add_literal(ares_str *out, const char *text)
-{
-    for (const char *p = text; *p;) {
-        size_t n = strspn(p, "\\");
-        bool dollar = p[n] == '$' && p[n + 1] == '{';
-        for (size_t i = 0; i < (dollar ? 2 * n + 1 : n); i++) ares_str_add_char(out, '\\');
-        p += n;
-        if (*p) ares_str_add_char(out, *p++);
-    }
-}
-
 /* Quotes a text that would read as a number, a flag, null or, by YAML 1.1, yes and no. */
 static void emit_scalar(ares_str *out, const config_node *node, bool raw)
 {
@@ -68,7 +56,17 @@ static void emit_scalar(ares_str *out, const config_node *node, bool raw)
         ares_str text = { 0 };
         ares_str_add_z(&text, ""); /* never a NULL pointer */
         if (raw) ares_str_add_z(&text, node->text);
-        else add_literal(&text, node->text);
+        else {
+            /* a literal ${ gets a backslash, and each backslash before it is doubled */
+            for (const char *p = node->text; *p;) {
+                size_t n = strspn(p, "\\");
+                bool dollar = p[n] == '$' && p[n + 1] == '{';
+                for (size_t i = 0; i < (dollar ? 2 * n + 1 : n); i++)
+                    ares_str_add_char(&text, '\\');
+                p += n;
+                if (*p) ares_str_add_char(&text, *p++);
+            }
+        }
         /* not what would be read back as something else */
         if (is_plain(text.data) && config_value_read(text.data, false).type == CONFIG_STRING &&
             !config_is_yes_no(text.data))

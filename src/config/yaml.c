@@ -284,12 +284,11 @@ static void fault(reader *r, int line, const char *format, ...)
     config_note_fault(r->cfg, &where, "%s", text);
 }
 
-/*
- * What libyaml says, with the causes that users meet most named: a tab, another encoding, ${ in [
- * ].
- */
-static void fault_of_parser(reader *r)
+/* The next event; false after a fault. The caller deletes the event. */
+static bool next(reader *r, yaml_event_t *event)
 {
+    if (yaml_parser_parse(&r->parser, event)) return true;
+    /* what libyaml says; the causes that users meet most are named */
     yaml_parser_t *p = &r->parser;
     int line = (int)p->problem_mark.line + 1;
     const char *problem = p->problem ? p->problem : "cannot be read";
@@ -315,13 +314,6 @@ static void fault_of_parser(reader *r)
               p->context ? ", " : "", p->context ? p->context : "",
               reference ? "; inside [ ] and { } write \"${...}\" in quotes" : "");
     }
-}
-
-/* The next event; false after a fault. The caller deletes the event. */
-static bool next(reader *r, yaml_event_t *event)
-{
-    if (yaml_parser_parse(&r->parser, event)) return true;
-    fault_of_parser(r);
     return false;
 }
 

@@ -278,26 +278,6 @@ void ares_path_of_program(const char *variable, const char *name, char *path, si
 
 /* One process per run directory: an fcntl lock, which the system releases when the process ends. */
 
-/*
- * Removes what killed processes left: "<name>.tmp.<pid>", as ares_file_write_atomic calls a file
- * until it is whole.
- */
-static int remove_leftovers(const char *dir)
-{
-    ares_str path = { 0 };
-    DIR *d = opendir(dir);
-    int rc = d ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
-    for (struct dirent *e; rc == ARES_OK && (e = readdir(d));) {
-        const char *pid = strrchr(e->d_name, '.');
-        if (!pid || pid - e->d_name < 4 || strncmp(pid - 4, ".tmp", 4) != 0) continue;
-        if (!pid[1] || strspn(pid + 1, "0123456789") != strlen(pid + 1)) continue;
-        rc = ares_dir_remove(ares_path_join(&path, dir, e->d_name));
-    }
-    if (d) closedir(d);
-    ares_str_fini(&path);
-    return rc;
-}
-
 /* The lock file says which process has it, so that the message to another one can name it. */
 int ares_lock_take(const char *dir, int *out)
 {
@@ -323,7 +303,20 @@ int ares_lock_take(const char *dir, int *out)
         int n = snprintf(text, sizeof text, "process %ld on %s", (long)getpid(), host);
         if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
             rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
-        if (rc == ARES_OK) rc = remove_leftovers(dir);
+        if (rc == ARES_OK) {
+            /* what killed processes left: "<name>.tmp.<pid>" (ares_file_write_atomic) */
+            ares_str left = { 0 };
+            DIR *d = opendir(dir);
+            if (!d) rc = ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
+            for (struct dirent *e; rc == ARES_OK && (e = readdir(d));) {
+                const char *pid = strrchr(e->d_name, '.');
+                if (!pid || pid - e->d_name < 4 || strncmp(pid - 4, ".tmp", 4) != 0) continue;
+                if (!pid[1] || strspn(pid + 1, "0123456789") != strlen(pid + 1)) continue;
+                rc = ares_dir_remove(ares_path_join(&left, dir, e->d_name));
+            }
+            if (d) closedir(d);
+            ares_str_fini(&left);
+        }
         if (rc == ARES_OK) *out = fd;
         else close(fd);
     }

@@ -264,32 +264,6 @@ static int read_array(reader *r, ares_json *out)
     return ARES_OK;
 }
 
-/*
- * A repeated key keeps its first place and its last value, as in Python. Returns the number of
- * distinct keys.
- */
-static size_t merge_duplicates(pending *member, size_t n)
-{
-    size_t slots = 4, kept = 0;
-    while (slots < n * 2) slots *= 2; /* at most half full, so that probes stay short */
-    /* slots hold a place in member + 1; 0 is free. A small table lies on the stack */
-    uint32_t few[64] = { 0 },
-             *table = slots <= (size_t)ARES_COUNT(few) ? few : ares_calloc(slots, sizeof *table);
-    for (size_t i = 0; i < n; i++) {
-        size_t at = core_hash(member[i].key.data, member[i].key.len) & (slots - 1);
-        while (table[at] && !ares_view_eq(member[table[at] - 1].key, member[i].key))
-            at = (at + 1) & (slots - 1);
-        if (table[at]) {
-            member[table[at] - 1].value = member[i].value;
-        } else {
-            member[kept++] = member[i];
-            table[at] = (uint32_t)kept;
-        }
-    }
-    if (table != few) ares_free(table);
-    return kept;
-}
-
 /* Keys and values wait on the stack until the bracket closes. */
 static int read_object(reader *r, ares_json *out)
 {
@@ -315,7 +289,29 @@ static int read_object(reader *r, ares_json *out)
     size_t n = r->top - base;
     /* slots of merge_duplicates have 32 bits */
     if (n >= UINT32_MAX / 2) return bad(r, "the object has too many keys");
-    if (n > 1) n = merge_duplicates(r->stack + base, n);
+    if (n > 1) {
+        /* a repeated key keeps its first place and its last value, as in Python */
+        pending *member = r->stack + base;
+        size_t slots = 4, kept = 0;
+        while (slots < n * 2) slots *= 2; /* at most half full, so that probes stay short */
+        /* slots hold a place in member + 1; 0 is free. A small table lies on the stack */
+        uint32_t few[64] = { 0 }, *table = slots <= (size_t)ARES_COUNT(few)
+                                               ? few
+                                               : ares_calloc(slots, sizeof *table);
+        for (size_t i = 0; i < n; i++) {
+            size_t at = core_hash(member[i].key.data, member[i].key.len) & (slots - 1);
+            while (table[at] && !ares_view_eq(member[table[at] - 1].key, member[i].key))
+                at = (at + 1) & (slots - 1);
+            if (table[at]) {
+                member[table[at] - 1].value = member[i].value;
+            } else {
+                member[kept++] = member[i];
+                table[at] = (uint32_t)kept;
+            }
+        }
+        if (table != few) ares_free(table);
+        n = kept;
+    }
     ares_json *values = ares_arena_alloc(r->arena, n * sizeof *values);
     ares_json_member *members = ares_arena_alloc(r->arena, n * sizeof *members);
     for (size_t i = 0; i < n; i++) {

@@ -199,32 +199,6 @@ static int write_event(ares_tracker *t, int64_t step, int field, ares_view paylo
 }
 
 /* ---------------------------------------------------------------- opening */
-/* Opens a new event file; a run that is resumed at from_step tells readers to forget the rest. */
-static int open_events(ares_tracker *t, const char *run_dir, int64_t from_step)
-{
-    char name[300], host[128] = "host";
-    ares_str path = { 0 }, start = { 0 };
-    gethostname(host, sizeof host - 1);
-    /* counts up, because a run that is resumed within a second would get the same name */
-    for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) {
-        snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d", (long long)wall_time(),
-                 host, (long)getpid(), again);
-        ares_path_join(&path, run_dir, name);
-        t->events = open(path.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    }
-    int rc =
-        t->events < 0 ? ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno)) : ARES_OK;
-    t->events_path = ares_str_take(&path);
-    if (rc == ARES_OK) rc = write_event(t, 0, 3, ARES_VIEW("brain.Event:2"));
-    /* SessionLog {status 1 = START}: readers forget the steps from here on */
-    if (rc == ARES_OK && from_step > 0) {
-        put_key(&start, 1, 0);
-        put_varint(&start, 1);
-        rc = write_event(t, from_step, 7, ares_str_view(&start));
-        ares_str_fini(&start);
-    }
-    return rc;
-}
 
 int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out)
 {
@@ -247,7 +221,29 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
         ares_error_clear();
     }
     if (rc == ARES_OK) rc = jsonl_create(path.data, keep, &t->metrics);
-    if (rc == ARES_OK && tensorboard) rc = open_events(t, run_dir, from_step);
+    if (rc == ARES_OK && tensorboard) {
+        /* a new event file; after a resume it tells readers to forget the rest */
+        char name[300], host[128] = "host";
+        ares_str events = { 0 }, start = { 0 };
+        gethostname(host, sizeof host - 1);
+        /* counts up, because a run that is resumed within a second would get the same name */
+        for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) {
+            snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d",
+                     (long long)wall_time(), host, (long)getpid(), again);
+            ares_path_join(&events, run_dir, name);
+            t->events = open(events.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        }
+        if (t->events < 0) rc = ares_fail(ARES_EIO, "io: %s: %s", events.data, strerror(errno));
+        t->events_path = ares_str_take(&events);
+        if (rc == ARES_OK) rc = write_event(t, 0, 3, ARES_VIEW("brain.Event:2"));
+        /* SessionLog {status 1 = START}: readers forget the steps from here on */
+        if (rc == ARES_OK && from_step > 0) {
+            put_key(&start, 1, 0);
+            put_varint(&start, 1);
+            rc = write_event(t, from_step, 7, ares_str_view(&start));
+            ares_str_fini(&start);
+        }
+    }
     ares_str_fini(&path);
     if (rc != ARES_OK) {
         ares_tracker_close(t);

@@ -391,25 +391,6 @@ static int put_decimal(walk *w, const char *format, const void *data, int64_t at
     return ARES_OK;
 }
 
-/* +l and +L: lists, +m: maps, +w:N: lists of N values. */
-static int put_list(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
-                    int64_t at)
-{
-    int64_t from, to;
-    if (schema->format[1] == 'w') {
-        int64_t size = strtoll(schema->format + 3, NULL, 10);
-        from = at * size;
-        to = from + size;
-    } else bounds_of(schema->format[1] == 'L', a->buffers[1], at, &from, &to);
-    ares_json_begin(w->out, '[');
-    w->depth++;
-    for (int64_t k = from; k < to; k++)
-        ARES_TRY(put_value(w, schema->children[0], a->children[0], k));
-    w->depth--;
-    ares_json_end(w->out, ']');
-    return ARES_OK;
-}
-
 /* u, U: text; z, Z, w:N: bytes; vu, vz: views of them. */
 static int put_text(walk *w, const char *format, const struct ArrowArray *a, int64_t at)
 {
@@ -472,7 +453,22 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
         return put_value(w, schema->dictionary, a->dictionary, entry);
     }
     if (!strcmp(f, "+s")) return put_struct(w, schema, a, at);
-    if (*f == '+' && f[1] && strchr("lLmw", f[1])) return put_list(w, schema, a, at);
+    if (*f == '+' && f[1] && strchr("lLmw", f[1])) {
+        /* +l and +L: lists; +m: maps; +w:N: lists of N values */
+        int64_t from, to;
+        if (schema->format[1] == 'w') {
+            int64_t size = strtoll(schema->format + 3, NULL, 10);
+            from = at * size;
+            to = from + size;
+        } else bounds_of(schema->format[1] == 'L', a->buffers[1], at, &from, &to);
+        ares_json_begin(w->out, '[');
+        w->depth++;
+        for (int64_t k = from; k < to; k++)
+            ARES_TRY(put_value(w, schema->children[0], a->children[0], k));
+        w->depth--;
+        ares_json_end(w->out, ']');
+        return ARES_OK;
+    }
     if (*f == 't') return put_time(w, f, data, at);
     if (*f == 'd') return put_decimal(w, f, data, at);
     if (*f == 'w' || !strcmp(f, "vu") || !strcmp(f, "vz")) return put_text(w, f, a, at);

@@ -121,33 +121,6 @@ int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *o
     ares_str_add_view(out, text);
     return ARES_OK;
 }
-/* Puts the answer after the text of the last message. */
-static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view answer,
-                       ares_arena *arena)
-{
-    ares_json *message = (ares_json *)&list->items[list->count - 1],
-              *joined = ares_arena_calloc(arena, 1, sizeof *joined);
-    const ares_json *content = ares_json_get(message, "content");
-    if (!content || content->type != ARES_JSON_STRING)
-        return ares_fail(ARES_EFORMAT,
-                         "the last message of '%s' is the assistant's and has no text that the "
-                         "response could continue; end the prompt with a message of the user",
-                         e->cfg->prompt_key);
-    size_t before = content->text.len;
-    char *text = ares_arena_alloc(arena, before + answer.len + 1);
-    if (before) memcpy(text, content->text.data, before);
-    if (answer.len) memcpy(text + before, answer.data, answer.len);
-    text[before + answer.len] = 0;
-    *joined = (ares_json){ .type = ARES_JSON_STRING, .text = { text, before + answer.len } };
-    /* members may be shared with the row, which other answers read: they are copied */
-    ares_json_member *members = ares_arena_alloc(arena, (size_t)message->count * sizeof *members);
-    for (int64_t i = 0; i < message->count; i++) {
-        members[i] = message->members[i];
-        if (ares_view_is(members[i].key, "content")) members[i].value = joined;
-    }
-    message->members = members;
-    return ARES_OK;
-}
 
 const ares_json *ares_prompt_variables(const ares_json *row, const ares_json *messages,
                                        ares_view ready, ares_arena *arena)
@@ -198,9 +171,32 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
     }
     /* where the last message is the assistant's, the answer continues it */
     ares_view ready = ares_chat_prompt_variable(messages);
-    if (answer && ares_view_is(ready, "continue_final_message"))
-        ARES_TRY(extend_last(e, messages, *answer, arena));
-    else if (answer) row_add_message(messages, "assistant", *answer, arena);
+    if (answer && ares_view_is(ready, "continue_final_message")) {
+        /* the answer after the text of the last message */
+        ares_view added = *answer;
+        ares_json *message = (ares_json *)&messages->items[messages->count - 1],
+                  *joined = ares_arena_calloc(arena, 1, sizeof *joined);
+        const ares_json *content = ares_json_get(message, "content");
+        if (!content || content->type != ARES_JSON_STRING)
+            return ares_fail(ARES_EFORMAT,
+                             "the last message of '%s' is the assistant's and has no text that the "
+                             "response could continue; end the prompt with a message of the user",
+                             e->cfg->prompt_key);
+        size_t before = content->text.len;
+        char *text = ares_arena_alloc(arena, before + added.len + 1);
+        if (before) memcpy(text, content->text.data, before);
+        if (added.len) memcpy(text + before, added.data, added.len);
+        text[before + added.len] = 0;
+        *joined = (ares_json){ .type = ARES_JSON_STRING, .text = { text, before + added.len } };
+        /* members may be shared with the row, which other answers read: they are copied */
+        ares_json_member *members =
+            ares_arena_alloc(arena, (size_t)message->count * sizeof *members);
+        for (int64_t i = 0; i < message->count; i++) {
+            members[i] = message->members[i];
+            if (ares_view_is(members[i].key, "content")) members[i].value = joined;
+        }
+        message->members = members;
+    } else if (answer) row_add_message(messages, "assistant", *answer, arena);
     *variables =
         ares_prompt_variables(row, messages, answer ? (ares_view){ NULL, 0 } : ready, arena);
     return ARES_OK;

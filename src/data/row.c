@@ -157,33 +157,6 @@ static bool is_of_sharegpt(const ares_json *message)
     return string_of(message, "from").data && !ares_json_get(message, "role");
 }
 
-/* Appends `role` and `content` to the members of a ShareGPT message, which have room for them. */
-static int add_role(const ares_json *message, const char *key, int64_t i, ares_arena *arena,
-                    ares_json_member *members)
-{
-    static const struct {
-        const char *from, *role;
-    } roles[] = { { "human", "user" },          { "user", "user" },     { "gpt", "assistant" },
-                  { "assistant", "assistant" }, { "system", "system" }, { "tool", "tool" },
-                  { "observation", "tool" } };
-    ares_view from = string_of(message, "from");
-    const ares_json *value = ares_json_get(message, "value");
-    int k = 0;
-    /* unknown speakers are refused: a guess would turn an answer into part of a prompt */
-    while (k < ARES_COUNT(roles) && !ares_view_is(from, roles[k].from)) k++;
-    if (k == ARES_COUNT(roles) || !value)
-        return ares_fail(ARES_EFORMAT,
-                         "'%s'[%lld]: from = '%.*s'%s; write human, gpt, system or tool with a "
-                         "'value', or messages of 'role' and 'content'",
-                         key, (long long)i, (int)ARES_MIN(from.len, 60), from.data,
-                         value ? " is no role" : " has no 'value'");
-    ares_json *role = ares_arena_calloc(arena, 1, sizeof *role);
-    *role = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(roles[k].role) };
-    members[message->count] = (ares_json_member){ ARES_VIEW("role"), role };
-    members[message->count + 1] = (ares_json_member){ ARES_VIEW("content"), value };
-    return ARES_OK;
-}
-
 int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
                       const ares_json **out)
 {
@@ -197,7 +170,28 @@ int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
         if (!is_of_sharegpt(&items[i])) continue;
         ares_json_member *m = ares_arena_alloc(arena, (size_t)(items[i].count + 2) * sizeof *m);
         memcpy(m, items[i].members, (size_t)items[i].count * sizeof *m);
-        ARES_TRY(add_role(&items[i], key, i, arena, m));
+        /* `role` and `content`, for which the members have room */
+        const ares_json *message = &items[i];
+        static const struct {
+            const char *from, *role;
+        } roles[] = { { "human", "user" },          { "user", "user" },     { "gpt", "assistant" },
+                      { "assistant", "assistant" }, { "system", "system" }, { "tool", "tool" },
+                      { "observation", "tool" } };
+        ares_view from = string_of(message, "from");
+        const ares_json *value = ares_json_get(message, "value");
+        int k = 0;
+        /* unknown speakers are refused: a guess would turn an answer into part of a prompt */
+        while (k < ARES_COUNT(roles) && !ares_view_is(from, roles[k].from)) k++;
+        if (k == ARES_COUNT(roles) || !value)
+            return ares_fail(ARES_EFORMAT,
+                             "'%s'[%lld]: from = '%.*s'%s; write human, gpt, system or tool with a "
+                             "'value', or messages of 'role' and 'content'",
+                             key, (long long)i, (int)ARES_MIN(from.len, 60), from.data,
+                             value ? " is no role" : " has no 'value'");
+        ares_json *role = ares_arena_calloc(arena, 1, sizeof *role);
+        *role = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(roles[k].role) };
+        m[message->count] = (ares_json_member){ ARES_VIEW("role"), role };
+        m[message->count + 1] = (ares_json_member){ ARES_VIEW("content"), value };
         items[i].count += 2;
         items[i].members = m;
     }

@@ -327,30 +327,6 @@ static int64_t find_mark(ares_view text, size_t at, const ares_prompt_media *m,
 }
 
 /* "<image>How many?" -> [{"type": "image"}, {"type": "text", "text": "How many?"}] */
-/* The text with each mark turned to a part of its own, and the texts between them to others. */
-static const ares_json *parts_of(ares_view text, const ares_prompt_media *m, ares_arena *arena)
-{
-    ares_json *list = NULL, *part;
-    const part_kind *k = NULL;
-    size_t at = 0;
-    for (bool more = true; more;) {
-        int64_t mark = find_mark(text, at, m, &k);
-        size_t end = mark < 0 ? text.len : (size_t)mark;
-        more = mark >= 0;
-        if (end > at) {
-            part = object(arena, 2);
-            member(arena, part, "type", ARES_VIEW("text"));
-            member(arena, part, "text", (ares_view){ text.data + at, end - at });
-            append(arena, &list, part);
-        }
-        if (!more) break;
-        part = object(arena, 1);
-        member(arena, part, "type", ares_view_of(k->name));
-        append(arena, &list, part);
-        at = end + strlen(k->mark);
-    }
-    return list;
-}
 
 /* A message whose text holds places of media, as parts. The assistant's stay as they are. */
 static ares_json with_parts(const ares_json *message, const ares_prompt_media *m, ares_arena *arena)
@@ -366,8 +342,29 @@ static ares_json with_parts(const ares_json *message, const ares_prompt_media *m
     ares_json_member *members = ares_arena_alloc(arena, (size_t)out.count * sizeof *members);
     for (int64_t i = 0; i < out.count; i++) {
         members[i] = message->members[i];
-        if (ares_view_is(members[i].key, "content"))
-            members[i].value = parts_of(content->text, m, arena);
+        if (ares_view_is(members[i].key, "content")) {
+            /* each mark becomes a part of its own, and so do the texts between them */
+            ares_json *list = NULL, *part;
+            const part_kind *kind = NULL;
+            size_t at = 0;
+            for (bool more = true; more;) {
+                int64_t mark = find_mark(content->text, at, m, &kind);
+                size_t end = mark < 0 ? content->text.len : (size_t)mark;
+                more = mark >= 0;
+                if (end > at) {
+                    part = object(arena, 2);
+                    member(arena, part, "type", ARES_VIEW("text"));
+                    member(arena, part, "text", (ares_view){ content->text.data + at, end - at });
+                    append(arena, &list, part);
+                }
+                if (!more) break;
+                part = object(arena, 1);
+                member(arena, part, "type", ares_view_of(kind->name));
+                append(arena, &list, part);
+                at = end + strlen(kind->mark);
+            }
+            members[i].value = list;
+        }
     }
     out.members = members;
     return out;

@@ -250,31 +250,6 @@ void ares_source_snapshot_fini(ares_source_snapshot *p)
     ares_str_fini(&p->begins);
     *p = (ares_source_snapshot){ 0 };
 }
-/*
- * Gives a loaded prompt its present row. Its answers' bytes are written again where that is another
- * one, because they name the row.
- */
-static int move_partial(const ares_source *s, returned_prompt *p, int64_t row, bool any_number)
-{
-    ares_arena arena = { 0 };
-    ares_group *g;
-    int rc = read_partial(s, p, row, &arena, &g);
-    if (rc == ARES_OK && s->answers && g->n != s->answers && !any_number)
-        rc = ares_fail(ARES_ESTATE,
-                       "it has %d answers, and worker.rollout.n is %lld now; set that to %d, or "
-                       "pass --force to go on with as many as each has",
-                       g->n, (long long)s->answers, g->n);
-    if (rc == ARES_OK && row != p->id) {
-        ares_str bytes = { 0 };
-        ares_group_write(g, &bytes);
-        answers_drop(p->partial);
-        p->partial = answers_new(ares_str_view(&bytes));
-        ares_str_fini(&bytes);
-    }
-    p->id = row;
-    ares_arena_fini(&arena);
-    return rc;
-}
 
 /* Reads a prompt that was given back. Its answers are decoded once, to check them. */
 static int load_returned(const ares_json *state, const ares_json *json, bool other_rows,
@@ -303,7 +278,26 @@ static int load_returned(const ares_json *state, const ares_json *json, bool oth
         rc = ares_fail(ARES_EFORMAT, "its answers are no pairs of hexadecimal digits; the "
                                      "checkpoint is damaged");
     ares_str_fini(&bytes);
-    if (rc == ARES_OK && p->partial) rc = move_partial(into, p, id, other_rows);
+    if (rc == ARES_OK && p->partial) {
+        /* the answers' bytes name the row: where that is another one they are written again */
+        ares_arena arena = { 0 };
+        ares_group *g;
+        rc = read_partial(into, p, id, &arena, &g);
+        if (rc == ARES_OK && into->answers && g->n != into->answers && !other_rows)
+            rc =
+                ares_fail(ARES_ESTATE,
+                          "it has %d answers, and worker.rollout.n is %lld now; set that to %d, or "
+                          "pass --force to go on with as many as each has",
+                          g->n, (long long)into->answers, g->n);
+        if (rc == ARES_OK && id != p->id) {
+            ares_str again = { 0 };
+            ares_group_write(g, &again);
+            answers_drop(p->partial);
+            p->partial = answers_new(ares_str_view(&again));
+            ares_str_fini(&again);
+        }
+        ares_arena_fini(&arena);
+    }
     p->id = id;
     return rc == ARES_OK ? rc : ares_fail_in(rc, "'given_back': draw %lld", (long long)p->draw);
 }

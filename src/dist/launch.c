@@ -140,48 +140,41 @@ static bool has_ended(pid_t child, int *status)
     return ended;
 }
 
-/*
- * Waits for a signal, a rank's answer or the end of a child, at most until that time; 0: for ever.
- * Returns the signal, or 0.
- */
-static int wait_for_news(roll_call *r, int signals, double until, outcome *o)
-{
-    struct pollfd wait[] = { { .fd = signals, .events = POLLIN },
-                             { .fd = r->socket, .events = POLLIN } };
-    double left_ms = 1000 * (until - ares_now_s());
-    poll(wait, ARES_COUNT(wait), until > 0 ? (int)ARES_MAX(left_ms, 0) + 1 : -1);
-    for (;;) { /* the ranks that have answered since */
-        char byte, space[CMSG_SPACE(sizeof(struct ucred))];
-        struct iovec into = { &byte, 1 };
-        struct msghdr m = {
-            .msg_iov = &into, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space
-        };
-        struct ucred from = { 0 };
-        if (recvmsg(r->socket, &m, 0) < 0) break;
-        const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        if (c && c->cmsg_type == SCM_CREDENTIALS) memcpy(&from, CMSG_DATA(c), sizeof from);
-        if (from.pid > 0 && from.uid == getuid() && r->there < r->ranks)
-            r->pids[r->there++] = from.pid;
-    }
-    int signal = 0;
-    for (struct signalfd_siginfo s; read(signals, &s, sizeof s) == (ssize_t)sizeof s;) {
-        if (s.ssi_signo == SIGCHLD) continue;
-        if (s.ssi_signo == SIGHUP && o->received) continue; /* a terminal that closes sends two */
-        signal = (int)s.ssi_signo;
-        o->received++;
-    }
-    if (signal) o->last = signal;
-    if (signal == SIGHUP) ares_signal_lose_readers();
-    return signal;
-}
-
 /* Passes signals on, once all ranks are there, until the child has ended. */
 static void attend(pid_t child, roll_call *r, int signals, outcome *o)
 {
     int held = 0;
     double until = 0; /* when processes are ended by force; 0: nothing is due */
     while (!has_ended(child, &o->status)) {
-        int signal = wait_for_news(r, signals, until, o);
+        /* until a signal, a rank's answer or the end of a child; `until` 0: for ever */
+        struct pollfd wait[] = { { .fd = signals, .events = POLLIN },
+                                 { .fd = r->socket, .events = POLLIN } };
+        double left_ms = 1000 * (until - ares_now_s());
+        poll(wait, ARES_COUNT(wait), until > 0 ? (int)ARES_MAX(left_ms, 0) + 1 : -1);
+        for (;;) { /* the ranks that have answered since */
+            char byte, space[CMSG_SPACE(sizeof(struct ucred))];
+            struct iovec into = { &byte, 1 };
+            struct msghdr m = { .msg_iov = &into,
+                                .msg_iovlen = 1,
+                                .msg_control = space,
+                                .msg_controllen = sizeof space };
+            struct ucred from = { 0 };
+            if (recvmsg(r->socket, &m, 0) < 0) break;
+            const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+            if (c && c->cmsg_type == SCM_CREDENTIALS) memcpy(&from, CMSG_DATA(c), sizeof from);
+            if (from.pid > 0 && from.uid == getuid() && r->there < r->ranks)
+                r->pids[r->there++] = from.pid;
+        }
+        int signal = 0;
+        for (struct signalfd_siginfo s; read(signals, &s, sizeof s) == (ssize_t)sizeof s;) {
+            if (s.ssi_signo == SIGCHLD) continue;
+            if (s.ssi_signo == SIGHUP && o->received)
+                continue; /* a terminal that closes sends two */
+            signal = (int)s.ssi_signo;
+            o->received++;
+        }
+        if (signal) o->last = signal;
+        if (signal == SIGHUP) ares_signal_lose_readers();
         double now = ares_now_s();
         bool all = r->there == r->ranks;
         /* a signal waits until all ranks can take it */
@@ -327,9 +320,9 @@ static bool goes_on(const ares_launch_plan *p, int again, const outcome *o, int 
     return go;
 }
 
-/* Whether this process may launch ranks at all. */
-static int check(const ares_launch_plan *p)
+int ares_launch(const ares_launch_plan *p, int argc, char *const *argv, int *exit_code)
 {
+    /* whether this process may launch ranks at all */
     if (p->ranks < 1)
         return ares_fail(ARES_EUSE, "dist: --ranks = %d: must be 1 or more", p->ranks);
     if (dist_transport_size() > 1)
@@ -344,12 +337,6 @@ static int check(const ares_launch_plan *p)
             ARES_EUNSUPPORTED,
             "dist: --ranks = %d: this build has no MPI; configure it with -DARES_MPI=ON", p->ranks);
 #endif
-    return ARES_OK;
-}
-
-int ares_launch(const ares_launch_plan *p, int argc, char *const *argv, int *exit_code)
-{
-    ARES_TRY(check(p));
     char self[4096], count[16];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len < 0) return ares_fail(ARES_EIO, "dist: cannot find this program: %s", strerror(errno));

@@ -199,29 +199,6 @@ static int halted(const dist_rank_status *s, int n, int me, const char **state)
     return me;
 }
 
-/*
- * What a message says where no rank of this machine is behind rank me: all have begun the same
- * collective, or have queued it for their cards. state: what rank me's process does, or NULL.
- */
-static void describe_others(const dist_rank_status *s, int n, int world, int me, const char *state,
-                            ares_str *out)
-{
-    bool same = true;
-    for (int i = 0; i < n; i++)
-        if (takes_part(&s[me], &s[i]) &&
-            (compare(&s[i], &s[me]) != 0 || s[i].kind != s[me].kind || s[i].size != s[me].size)) {
-            ares_str_addf(out, ", rank %d %s ", s[i].rank, s[i].inside ? "at" : "behind");
-            add_name(&s[i], out);
-            same = same && compare(&s[i], &s[me]) == 0;
-        }
-    if (world > n)
-        ares_str_add_z(out, ", and so do all ranks of this machine; a rank of another machine does "
-                            "not come: is it alive?");
-    else if (same) ares_str_add_z(out, ", and so do all ranks");
-    if (state) ares_str_addf(out, "; process %d of rank %d %s", s[me].pid, s[me].rank, state);
-    else if (world == n) ares_str_add_z(out, ", but it does not end");
-}
-
 /* Of the ranks that take part in my collective, the first of those that have come least far. */
 static int slowest(const dist_rank_status *s, int n, int me)
 {
@@ -247,7 +224,26 @@ void dist_watch_describe(const dist_rank_status *s, int n, int world, int me, do
     add_name(slow, out);
     ares_str_addf(out, " for %.0f s", now - slow->since);
     if (here) {
-        describe_others(s, n, world, (int)(slow - s), state, out);
+        /*
+         * no rank of this machine is behind: all have begun the same collective, or have queued it
+         * for their cards. state: what the process of rank `at` does, or NULL
+         */
+        int at = (int)(slow - s);
+        bool same = true;
+        for (int i = 0; i < n; i++)
+            if (takes_part(&s[at], &s[i]) && (compare(&s[i], &s[at]) != 0 ||
+                                              s[i].kind != s[at].kind || s[i].size != s[at].size)) {
+                ares_str_addf(out, ", rank %d %s ", s[i].rank, s[i].inside ? "at" : "behind");
+                add_name(&s[i], out);
+                same = same && compare(&s[i], &s[at]) == 0;
+            }
+        if (world > n)
+            ares_str_add_z(out,
+                           ", and so do all ranks of this machine; a rank of another machine does "
+                           "not come: is it alive?");
+        else if (same) ares_str_add_z(out, ", and so do all ranks");
+        if (state) ares_str_addf(out, "; process %d of rank %d %s", s[at].pid, s[at].rank, state);
+        else if (world == n) ares_str_add_z(out, ", but it does not end");
         return;
     }
     ares_str_add_z(out, ", ");

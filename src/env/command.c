@@ -287,30 +287,6 @@ static bool prepare(process *p, seat *s, bool begins)
     return true;
 }
 
-/* Sends the question and waits; reads for all callers where no other one does. */
-static void wait_for_answer(process *p, seat *s, ares_view question)
-{
-    ares_str_add_view(&p->out, question);
-    ares_str_add_char(&p->out, '\n');
-    s->asked = ares_now_s();
-    if (!p->open) p->heard = s->asked;
-    s->ahead = ++p->open;
-    s->waiting = true;
-    if (p->led) eventfd_write(p->wake, 1);
-    while (s->waiting) {
-        if (p->led) {
-            pthread_cond_wait(&s->told, &p->lock);
-            continue;
-        }
-        p->led = true; /* this caller reads for all until its own answer is there */
-        while (s->waiting) serve_once(p);
-        p->led = false;
-        int64_t next = 0; /* another one that waits takes over */
-        while (next < p->all->o.seats && !(p->seats[next] && p->seats[next]->waiting)) next++;
-        if (next < p->all->o.seats) pthread_cond_signal(&p->seats[next]->told);
-    }
-}
-
 /*
  * Asks one question, a line without its newline, and waits for the answer. begins: the question
  * begins an episode, and starts the process where none runs. Any other question fails when the
@@ -325,8 +301,29 @@ static void seat_ask(seat *s, ares_view question, bool begins, reply *r)
     for (bool again = true; again;) {
         int64_t life = p->life;
         *r = (reply){ 0 };
-        if (prepare(p, s, begins)) wait_for_answer(p, s, question);
-        else fail_seat(p, s);
+        if (prepare(p, s, begins)) {
+            /* sends the question and waits; reads for all callers where no other one does */
+            ares_str_add_view(&p->out, question);
+            ares_str_add_char(&p->out, '\n');
+            s->asked = ares_now_s();
+            if (!p->open) p->heard = s->asked;
+            s->ahead = ++p->open;
+            s->waiting = true;
+            if (p->led) eventfd_write(p->wake, 1);
+            while (s->waiting) {
+                if (p->led) {
+                    pthread_cond_wait(&s->told, &p->lock);
+                    continue;
+                }
+                p->led = true; /* this caller reads for all until its own answer is there */
+                while (s->waiting) serve_once(p);
+                p->led = false;
+                int64_t next = 0; /* another one that waits takes over */
+                while (next < p->all->o.seats && !(p->seats[next] && p->seats[next]->waiting))
+                    next++;
+                if (next < p->all->o.seats) pthread_cond_signal(&p->seats[next]->told);
+            }
+        } else fail_seat(p, s);
         unasked += p->unasked;
         p->unasked = 0;
         /* a program that exits after each episode may not have done so yet: ask the next one */

@@ -262,40 +262,6 @@ static void check(const void *options, ares_config *cfg, const char *path)
     ares_template_free(observation);
 }
 
-/* Reads the schema of actions; a server that may be starting is tried until connect_timeout_s. */
-static int fetch_schema(const openenv_options *o, const openenv_address *a, server *s)
-{
-    char path[600], quote[160];
-    /* of all tries together */
-    const double end = ares_now_s() + o->connect_timeout_s;
-    connection *c = connection_new(s->sockets);
-    ares_arena arena = { 0 };
-    const ares_json *v;
-    socket_reply r;
-    char why[sizeof r.why] = "";
-    int rc;
-    snprintf(path, sizeof path, "%s/schema", a->base);
-    for (;;) {
-        connection_get(c, path, ARES_MAX(end - ares_now_s(), 0.001), &r);
-        if (!r.by_clock || !why[0]) strcpy(why, r.why); /* the last try may be cut short */
-        if (!r.failed || ares_now_s() + 0.1 > end) break;
-        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
-    }
-    if (r.failed)
-        rc = ares_fail(ARES_EIO, "the server %s; start it first, or raise connect_timeout_s", why);
-    else if (r.status != 200)
-        rc = ares_fail(ARES_EIO, "GET %s answered %d: is this the address of an environment?", path,
-                       r.status);
-    else if (ares_json_parse(&arena, r.text, "schema", &v) != ARES_OK ||
-             !ares_json_get(v, "action"))
-        rc = ares_fail(ARES_EIO, "GET %s answered '%s'; expected the schema of an environment",
-                       path, foreign_quote(r.text, quote));
-    else rc = openenv_form_read(&s->form, ares_json_get(v, "action"), o->action_field, o->action);
-    ares_arena_fini(&arena);
-    connection_free(c);
-    return rc;
-}
-
 static void unload(void *shared)
 {
     server *s = shared;
@@ -318,7 +284,38 @@ static int load(const void *options, void **shared)
     if (o->observation)
         rc = ares_template_new("observation", ares_view_of(o->observation), &s->observation);
     if (rc == ARES_OK) rc = sockets_new(a.host, a.port, FOREIGN_ANSWER_BYTES, &s->sockets);
-    if (rc == ARES_OK) rc = fetch_schema(o, &a, s);
+    if (rc == ARES_OK) {
+        /* the schema of actions; a server that may be starting is tried until connect_timeout_s */
+        char path[600], quote[160];
+        const double end = ares_now_s() + o->connect_timeout_s; /* of all tries together */
+        connection *c = connection_new(s->sockets);
+        ares_arena arena = { 0 };
+        const ares_json *v;
+        socket_reply r;
+        char why[sizeof r.why] = "";
+        snprintf(path, sizeof path, "%s/schema", a.base);
+        for (;;) {
+            connection_get(c, path, ARES_MAX(end - ares_now_s(), 0.001), &r);
+            if (!r.by_clock || !why[0]) strcpy(why, r.why); /* the last try may be cut short */
+            if (!r.failed || ares_now_s() + 0.1 > end) break;
+            nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+        }
+        if (r.failed)
+            rc = ares_fail(ARES_EIO, "the server %s; start it first, or raise connect_timeout_s",
+                           why);
+        else if (r.status != 200)
+            rc = ares_fail(ARES_EIO, "GET %s answered %d: is this the address of an environment?",
+                           path, r.status);
+        else if (ares_json_parse(&arena, r.text, "schema", &v) != ARES_OK ||
+                 !ares_json_get(v, "action"))
+            rc = ares_fail(ARES_EIO, "GET %s answered '%s'; expected the schema of an environment",
+                           path, foreign_quote(r.text, quote));
+        else
+            rc =
+                openenv_form_read(&s->form, ares_json_get(v, "action"), o->action_field, o->action);
+        ares_arena_fini(&arena);
+        connection_free(c);
+    }
     *shared = rc == ARES_OK ? s : NULL;
     if (rc == ARES_OK) return ARES_OK;
     unload(s);

@@ -35,31 +35,6 @@ int sokoban_beside(int cols, int cell, int direction)
 }
 
 /* ---------------- the floor */
-/*
- * Carves floor out of walls: a random walk that stamps a mask of 3 x 3 at each step and keeps to
- * the inside of the rim.
- */
-static void carve(const sokoban_size *z, ares_mt19937 *py, uint8_t *room)
-{
-    static const char masks[5][10] = { "000111000", "010010010", "000110010", "000110110",
-                                       "000011010" };
-    static const int direction[4][2] = { { 1, 0 }, { 0, 1 }, { -1, 0 }, { 0, -1 } };
-    memset(room, SOKOBAN_WALL, (size_t)(z->rows * z->cols));
-    uint64_t d = ares_py_below(py, 4);
-    int row = (int)ares_py_randint(py, 1, z->rows - 1);
-    int col = (int)ares_py_randint(py, 1, z->cols - 1);
-    for (int step = 17 * (z->rows + z->cols) / 10; step; step--) { /* 1.7 (rows + cols) */
-        if (ares_py_random(py) < 0.35) d = ares_py_below(py, 4);
-        row = ARES_MIN(ARES_MAX(row + direction[d][0], 1), z->rows - 2);
-        col = ARES_MIN(ARES_MAX(col + direction[d][1], 1), z->cols - 2);
-        const char *mask = masks[ares_py_below(py, 5)];
-        for (int i = 0; i < 9; i++) {
-            int r = row - 1 + i / 3, c = col - 1 + i % 3;
-            bool rim = r == 0 || c == 0 || r == z->rows - 1 || c == z->cols - 1;
-            if (mask[i] == '1' && !rim) room[r * z->cols + c] = SOKOBAN_FLOOR;
-        }
-    }
-}
 
 /* Lists the cells of floor in reading order; returns how many. */
 static int floor_cells(const uint8_t *room, int cells, int *list)
@@ -290,7 +265,25 @@ bool sokoban_room_make(uint64_t seed, const sokoban_size *z, sokoban_room *room)
     room->work = 0;
     for (room->tries = 0; room->displacement == 0; room->tries++) {
         if (room->tries == TRIES) return false;
-        carve(z, &py, room->state);
+        /* floor in walls: a random walk inside the rim stamps a mask of 3 x 3 at each step */
+        static const char masks[5][10] = { "000111000", "010010010", "000110010", "000110110",
+                                           "000011010" };
+        static const int direction[4][2] = { { 1, 0 }, { 0, 1 }, { -1, 0 }, { 0, -1 } };
+        memset(room->state, SOKOBAN_WALL, (size_t)(z->rows * z->cols));
+        uint64_t d = ares_py_below(&py, 4);
+        int row = (int)ares_py_randint(&py, 1, z->rows - 1);
+        int col = (int)ares_py_randint(&py, 1, z->cols - 1);
+        for (int step = 17 * (z->rows + z->cols) / 10; step; step--) { /* 1.7 (rows + cols) */
+            if (ares_py_random(&py) < 0.35) d = ares_py_below(&py, 4);
+            row = ARES_MIN(ARES_MAX(row + direction[d][0], 1), z->rows - 2);
+            col = ARES_MIN(ARES_MAX(col + direction[d][1], 1), z->cols - 2);
+            const char *mask = masks[ares_py_below(&py, 5)];
+            for (int i = 0; i < 9; i++) {
+                int r = row - 1 + i / 3, c = col - 1 + i % 3;
+                bool rim = r == 0 || c == 0 || r == z->rows - 1 || c == z->cols - 1;
+                if (mask[i] == '1' && !rim) room->state[r * z->cols + c] = SOKOBAN_FLOOR;
+            }
+        }
         /* the player and the targets, each on any cell of floor alike */
         int list[SOKOBAN_CELLS], n = floor_cells(room->state, (int)cells, list);
         if (n <= z->boxes + 1) return false; /* too little floor */

@@ -282,16 +282,6 @@ static void watch_scans(j_common_ptr jpeg)
     longjmp(r->jump, 1);
 }
 
-/* Four inks, stored inverted as Adobe's programs do (and as Pillow takes every one of these). */
-static void inks_to_rgb(const uint8_t *in, int32_t w, uint8_t *rgb)
-{
-    for (int32_t x = 0; x < w; x++, in += 4, rgb += 3)
-        for (int c = 0; c < 3; c++) {
-            int t = (255 - in[c]) * in[3] + 128; /* a product / 255, rounded as Pillow does */
-            rgb[c] = (uint8_t)(in[3] - (((t >> 8) + t) >> 8));
-        }
-}
-
 /* false: libjpeg has jumped here, and r->message says why */
 static bool jpeg_read_picture(struct jpeg_decompress_struct *jpeg, jpeg_reader *r,
                               const uint8_t *data, size_t size, media_size want, uint8_t *rgb)
@@ -314,7 +304,16 @@ static bool jpeg_read_picture(struct jpeg_decompress_struct *jpeg, jpeg_reader *
     while (jpeg->output_scanline < jpeg->output_height) {
         uint8_t *to = rgb + (int64_t)jpeg->output_scanline * want.w * 3, *row = inks ? r->row : to;
         jpeg_read_scanlines(jpeg, &row, 1);
-        if (inks) inks_to_rgb(row, want.w, to);
+        if (inks) {
+            /* four inks, inverted as Adobe's programs store them (Pillow takes every one so) */
+            const uint8_t *in = row;
+            for (int32_t x = 0; x < want.w; x++, in += 4, to += 3)
+                for (int c = 0; c < 3; c++) {
+                    /* a product / 255, rounded as Pillow does */
+                    int t = (255 - in[c]) * in[3] + 128;
+                    to[c] = (uint8_t)(in[3] - (((t >> 8) + t) >> 8));
+                }
+        }
     }
     jpeg_finish_decompress(jpeg);
     return true;

@@ -465,33 +465,6 @@ static int open_frames(const opener *a, const ares_json *list, double fps, const
     return rc == ARES_OK ? rc : ares_fail_in(rc, "media: %s", where);
 }
 
-/* A video's file is decoded once to count its frames: what its header says need not be true. */
-static int open_file(const opener *a, const ares_json *entry, const char *where, media_source *s,
-                     ares_medium *m)
-{
-    media_video_count_fn *count;
-    media_video_facts facts = { 0 };
-    media_input in;
-    char why[256] = "";
-    media_entry *e = ares_arena_calloc(a->arena, 1, sizeof *e);
-    ARES_TRY(media_entry_read(entry, where, a->o->image_dir, a->arena, e));
-    *s = (media_source){ .entries = e, .n = 1, .file = true };
-    int rc = open_input(e, &in);
-    if (rc == ARES_OK) {
-        rc = find("ares_video_count", (void **)&count);
-        if (rc == ARES_OK) rc = media_container_check(&in);
-        if (rc == ARES_OK && count(&in, MEDIA_MOST_PIXELS, &facts, why, sizeof why) != 0)
-            rc = ares_fail(ARES_EFORMAT, "%s", why);
-        media_input_close(&in);
-    }
-    s->size = (media_size){ facts.w, facts.h };
-    if (rc == ARES_OK)
-        rc = media_video_frames(facts.frames, facts.rate, a->o->video_fps, a->arena, &s->chosen);
-    if (rc == ARES_OK) rc = size_video(a, s, s->chosen.n, m);
-    if (rc == ARES_OK) rc = set_seconds(a, s->chosen.sample_fps, m);
-    return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", e->place);
-}
-
 /* [frames], {"frames": [..], "sample_fps": 2}, or a file in any form of read_entry. */
 static int open_video(const opener *a, const ares_json *entry, int64_t i, ares_medium *m)
 {
@@ -503,7 +476,31 @@ static int open_video(const opener *a, const ares_json *entry, int64_t i, ares_m
     m->video = true;
     /* a bare list of pictures has 2 per second */
     if (entry->type == ARES_JSON_ARRAY) return open_frames(a, entry, fps, where, s, m);
-    if (!frames) return open_file(a, entry, where, s, m);
+    if (!frames) {
+        /* the file is decoded once to count its frames: what its header says need not be true */
+        media_video_count_fn *count;
+        media_video_facts facts = { 0 };
+        media_input in;
+        char why[256] = "";
+        media_entry *e = ares_arena_calloc(a->arena, 1, sizeof *e);
+        ARES_TRY(media_entry_read(entry, where, a->o->image_dir, a->arena, e));
+        *s = (media_source){ .entries = e, .n = 1, .file = true };
+        int rc = open_input(e, &in);
+        if (rc == ARES_OK) {
+            rc = find("ares_video_count", (void **)&count);
+            if (rc == ARES_OK) rc = media_container_check(&in);
+            if (rc == ARES_OK && count(&in, MEDIA_MOST_PIXELS, &facts, why, sizeof why) != 0)
+                rc = ares_fail(ARES_EFORMAT, "%s", why);
+            media_input_close(&in);
+        }
+        s->size = (media_size){ facts.w, facts.h };
+        if (rc == ARES_OK)
+            rc =
+                media_video_frames(facts.frames, facts.rate, a->o->video_fps, a->arena, &s->chosen);
+        if (rc == ARES_OK) rc = size_video(a, s, s->chosen.n, m);
+        if (rc == ARES_OK) rc = set_seconds(a, s->chosen.sample_fps, m);
+        return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", e->place);
+    }
     if (frames->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "media: %s: 'frames' is not a list", where);
     int rc = ares_json_get_double(entry, "sample_fps", fps, &fps);

@@ -147,19 +147,6 @@ void media_column_plain(const axis *a, int32_t i, const uint8_t *in, int64_t byt
     }
 }
 
-/* LANES rows of pixels side by side: in [pixels][3][LANES], out [n_out][3][LANES] */
-static void sum_pixels(const uint8_t *in, const axis *a, uint8_t *out)
-{
-    for (int32_t i = 0; i < a->n_out; i++, out += 3 * LANES) {
-        const int32_t *q = a->q + (int64_t)i * a->taps;
-        const uint8_t *at = in + (int64_t)a->first[i] * 3 * LANES;
-        int32_t acc[3 * LANES];
-        for (int j = 0; j < 3 * LANES; j++) acc[j] = 1 << (a->bits - 1);
-        for (int32_t k = 0; k < a->n[i]; k++, at += 3 * LANES)
-            for (int j = 0; j < 3 * LANES; j++) acc[j] += q[k] * at[j];
-        for (int j = 0; j < 3 * LANES; j++) out[j] = clamp(acc[j] >> a->bits);
-    }
-}
 void media_rows_plain(const axis *a, const uint8_t *in, media_size from, uint8_t *out)
 {
     int64_t in_bytes = (int64_t)from.w * 3, out_bytes = (int64_t)a->n_out * 3;
@@ -171,7 +158,17 @@ void media_rows_plain(const axis *a, const uint8_t *in, media_size from, uint8_t
         for (int64_t c = 0; c < in_bytes; c++)
             for (int r = 0; r < LANES; r++)
                 lanes[c * LANES + r] = in[(y + ARES_MIN(r, rows - 1)) * in_bytes + c];
-        sum_pixels(lanes, a, summed);
+        /* LANES rows side by side: lanes [pixels][3][LANES], summed [n_out][3][LANES] */
+        uint8_t *to = summed;
+        for (int32_t i = 0; i < a->n_out; i++, to += 3 * LANES) {
+            const int32_t *q = a->q + (int64_t)i * a->taps;
+            const uint8_t *at = lanes + (int64_t)a->first[i] * 3 * LANES;
+            int32_t acc[3 * LANES];
+            for (int j = 0; j < 3 * LANES; j++) acc[j] = 1 << (a->bits - 1);
+            for (int32_t k = 0; k < a->n[i]; k++, at += 3 * LANES)
+                for (int j = 0; j < 3 * LANES; j++) acc[j] += q[k] * at[j];
+            for (int j = 0; j < 3 * LANES; j++) to[j] = clamp(acc[j] >> a->bits);
+        }
         for (int32_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < out_bytes; c++)
                 out[(y + r) * out_bytes + c] = summed[c * LANES + r];

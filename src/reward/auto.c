@@ -199,9 +199,18 @@ static void open_judge(auto_options *o, const ares_verifier *verifier, bool boxe
     ares_str_fini(&where);
 }
 
-/* Every name in `types`, `rm_type` and `sources` must stand for a verifier. */
-static void check_names(const auto_options *o, ares_config *cfg, const char *path)
+/* Opens every verifier twice, plain and boxed, before any row is seen. */
+static void open_all(void *options, ares_config *cfg, const char *path)
 {
+    auto_options *o = options;
+    close_all(o);
+    o->set.names = ares_map_new();
+    o->set.judges = ares_calloc(2 * ARES_COUNT(verifiers), sizeof *o->set.judges);
+    for (int i = 0; i < ARES_COUNT(verifiers); i++) {
+        open_judge(o, verifiers[i], false, cfg, path);
+        open_judge(o, verifiers[i], true, cfg, path);
+    }
+    /* every name in `types`, `rm_type` and `sources` must stand for a verifier */
     const judge_set *set = &o->set;
     ares_str where = { 0 };
     for (int64_t k = 0; k < o->types->count && o->types->type == ARES_JSON_OBJECT; k++) {
@@ -224,20 +233,6 @@ static void check_names(const auto_options *o, ares_config *cfg, const char *pat
             (int)ARES_MIN(o->sources->members[k].key.len, 60), o->sources->members[k].key.data);
     }
     ares_str_fini(&where);
-}
-
-/* Opens every verifier twice, plain and boxed, before any row is seen. */
-static void open_all(void *options, ares_config *cfg, const char *path)
-{
-    auto_options *o = options;
-    close_all(o);
-    o->set.names = ares_map_new();
-    o->set.judges = ares_calloc(2 * ARES_COUNT(verifiers), sizeof *o->set.judges);
-    for (int i = 0; i < ARES_COUNT(verifiers); i++) {
-        open_judge(o, verifiers[i], false, cfg, path);
-        open_judge(o, verifiers[i], true, cfg, path);
-    }
-    check_names(o, cfg, path);
 }
 
 const ares_verifier ares_verifier_auto = {

@@ -371,13 +371,19 @@ static void quote_answer(char *why, size_t size, ares_view text, const char *wro
     snprintf(why, size, "answered '%.*s'; %s", (int)ARES_MIN(text.len, 60), text.data, wrong);
 }
 
-/*
- * The answers to the questions of the head. false: they make no sense, *why says how; the process
- * ends, because its next ones may no longer match the lines.
- */
-static bool read_line(const call *k, bool batch, ares_view line, reward_call *results, char *why,
-                      size_t size)
+/* Takes an answer to the call at the head; false: it makes no sense, and the process has ended. */
+static bool take_answer(worker *w, ares_view line)
 {
+    char why[400];
+    if (w->head >= w->sent) { /* a line that was not sent whole cannot have been read */
+        fail_head(w, "wrote more answers than lines were sent");
+        return false;
+    }
+    const call *k = &w->calls[w->head];
+    reward_call *results = ares_calloc((size_t)k->n, sizeof *results);
+    /* the answers to the questions of the head; where they make no sense the process ends */
+    bool batch = w->of->o.batch;
+    size_t size = sizeof why;
     ares_arena arena = { 0 };
     const ares_json *v;
     const char *wrong = NULL;
@@ -401,20 +407,7 @@ static bool read_line(const call *k, bool batch, ares_view line, reward_call *re
     if (wrong) quote_answer(why, size, line, wrong);
     ares_arena_fini(&arena);
     ares_error_clear();
-    return !wrong;
-}
-
-/* Takes an answer to the call at the head; false: it makes no sense, and the process has ended. */
-static bool take_answer(worker *w, ares_view line)
-{
-    char why[400];
-    if (w->head >= w->sent) { /* a line that was not sent whole cannot have been read */
-        fail_head(w, "wrote more answers than lines were sent");
-        return false;
-    }
-    const call *k = &w->calls[w->head];
-    reward_call *results = ares_calloc((size_t)k->n, sizeof *results);
-    bool good = read_line(k, w->of->o.batch, line, results, why, sizeof why), failed = true;
+    bool good = (!wrong), failed = true;
     for (int64_t i = 0; i < k->n; i++) failed = failed && results[i].failed;
     if (good) {
         w->answered = true;

@@ -740,31 +740,6 @@ static char *function_name(ares_config *cfg, const char *path, const ares_reward
     }
 }
 
-/*
- * An option of processes is a fault in a verifier's entry, unless it has its default, as in a
- * configuration that was printed.
- */
-static void refuse_process_options(ares_config *cfg, const char *path,
-                                   const reward_entry_options *o)
-{
-    reward_entry_options usual;
-    ares_config *defaults = ares_config_new();
-    ares_config_add_options(defaults, "", entry_table, &usual);
-    ares_config_resolve(defaults);
-    const char *option = o->timeout_s != usual.timeout_s               ? "timeout_s"
-                         : o->start_timeout_s != usual.start_timeout_s ? "start_timeout_s"
-                         : o->processes != usual.processes             ? "processes"
-                         : o->batch != usual.batch                     ? "batch"
-                         : o->memory_mb != usual.memory_mb             ? "memory_mb"
-                                                                       : NULL;
-    ares_config_free(defaults);
-    if (option)
-        ares_config_fault(cfg, path,
-                          "%s: has no effect: a verifier runs in this process, and only function "
-                          "and command start another; leave it out",
-                          option);
-}
-
 /* An entry of worker.reward.rewards: a verifier, a C or Python function, or a command. */
 static void open_entry(ares_config *cfg, const char *path, ares_reward *r, reward_entry *e)
 {
@@ -787,7 +762,24 @@ static void open_entry(ares_config *cfg, const char *path, ares_reward *r, rewar
     } else if (user) open_child(cfg, path, e);
     else {
         open_verifier(cfg, path, e);
-        refuse_process_options(cfg, path, &e->o);
+        /* a printed configuration has these options with their defaults: they are no fault */
+        reward_entry_options usual;
+        ares_config *defaults = ares_config_new();
+        ares_config_add_options(defaults, "", entry_table, &usual);
+        ares_config_resolve(defaults);
+        const char *option = e->o.timeout_s != usual.timeout_s               ? "timeout_s"
+                             : e->o.start_timeout_s != usual.start_timeout_s ? "start_timeout_s"
+                             : e->o.processes != usual.processes             ? "processes"
+                             : e->o.batch != usual.batch                     ? "batch"
+                             : e->o.memory_mb != usual.memory_mb             ? "memory_mb"
+                                                                             : NULL;
+        ares_config_free(defaults);
+        if (option)
+            ares_config_fault(
+                cfg, path,
+                "%s: has no effect: a verifier runs in this process, and only function "
+                "and command start another; leave it out",
+                option);
     }
     if (!python && (e->o.kwargs->count || strcmp(e->o.form, "auto") != 0))
         ares_config_fault(cfg, path, "kwargs and form are of Python functions; leave them out");
@@ -1001,29 +993,6 @@ static void reward_open_entries(ares_config *cfg, ares_reward *r)
 
 ARES_OPTION_TABLE(ares_reward_options, ares_reward_config, ARES_REWARD_OPTIONS);
 
-/* Several options can set the limit of length; two that differ are a fault. */
-static void find_limit(ares_config *cfg, ares_reward *r)
-{
-    char path[64], first[64] = "worker.reward.max_length";
-    int64_t limit;
-    double penalty;
-    r->max_length = r->cfg.max_length;
-    for (int i = 0; i < r->n; i++) {
-        if (!r->entries[i].judge || !judge_limit(r->entries[i].judge, &limit, &penalty)) continue;
-        if (r->cfg.reward_function)
-            snprintf(path, sizeof path, "worker.reward.reward_function_kwargs");
-        else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
-        /* the first entry with a limit sets it; a later one must have the same */
-        if (r->max_length == ARES_NULL_I64) memcpy(first, path, sizeof first);
-        else if (r->max_length != limit)
-            ares_config_fault(cfg, path,
-                              "ends at %lld tokens, and %s at %lld; there is one limit of length, "
-                              "so give both the same",
-                              (long long)limit, first, (long long)r->max_length);
-        if (r->max_length == ARES_NULL_I64) r->max_length = limit;
-    }
-}
-
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool,
                      ares_reward **out)
 {
@@ -1045,7 +1014,29 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
                                                        &r->accuracy_judge) == ARES_OK)
             judge_use_defaults(r->accuracy_judge);
     }
-    if (ares_config_fault_count(cfg) == before) find_limit(cfg, r);
+    if (ares_config_fault_count(cfg) == before) {
+        /* several options can set the limit of length; two that differ are a fault */
+        char path[64], first[64] = "worker.reward.max_length";
+        int64_t limit;
+        double penalty;
+        r->max_length = r->cfg.max_length;
+        for (int i = 0; i < r->n; i++) {
+            if (!r->entries[i].judge || !judge_limit(r->entries[i].judge, &limit, &penalty))
+                continue;
+            if (r->cfg.reward_function)
+                snprintf(path, sizeof path, "worker.reward.reward_function_kwargs");
+            else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
+            /* the first entry with a limit sets it; a later one must have the same */
+            if (r->max_length == ARES_NULL_I64) memcpy(first, path, sizeof first);
+            else if (r->max_length != limit)
+                ares_config_fault(
+                    cfg, path,
+                    "ends at %lld tokens, and %s at %lld; there is one limit of length, "
+                    "so give both the same",
+                    (long long)limit, first, (long long)r->max_length);
+            if (r->max_length == ARES_NULL_I64) r->max_length = limit;
+        }
+    }
     int failed = ares_config_finish(cfg);
     if (ares_config_fault_count(cfg) > before) {
         ares_reward_close(r);

@@ -184,34 +184,6 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
 }
 
 /* ---- a word */
-/* The bytes of a word as symbols, with the rank of each pair. *plain: every byte has a token. */
-static size_t symbols_of(const bpe *m, bpe_symbol *symbols, const unsigned char *word, size_t len,
-                         bool *plain)
-{
-    size_t n = 0;
-    bool in_unk = false;
-    *plain = true;
-    for (size_t i = 0; i < len; i++) {
-        uint32_t mapped = unicode_of_byte[word[i]] < 0x80 ? 1 : 2;
-        int32_t id = m->config.byte_id[word[i]];
-        bool unknown = id < 0;
-        /* without an unknown token the byte is left out */
-        if (unknown) {
-            *plain = false;
-            if ((id = m->config.unk_id) < 0) continue;
-            if (in_unk && m->config.fuse_unk) {
-                symbols[n - 1].len++;
-                symbols[n - 1].mapped_len += mapped;
-                continue;
-            }
-        }
-        symbols[n++] = (bpe_symbol){ .id = id, .len = 1, .mapped_len = mapped };
-        in_unk = unknown;
-    }
-    for (size_t i = 0; i < n; i++)
-        symbols[i].rank = i + 1 < n ? rank_of(m, symbols[i].id, symbols[i + 1].id) : NO_RANK;
-    return n;
-}
 
 /* Eight bytes at a time, with a multiplier of MurmurHash3. */
 static uint32_t hash_of(const unsigned char *word, size_t len)
@@ -285,7 +257,30 @@ bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, siz
         ids[0] = (int32_t)whole;
         n = 1;
     } else {
-        n = symbols_of(m, symbols, word, len, &plain);
+        /* the bytes as symbols, with the rank of each pair; plain: every byte has a token */
+        n = 0;
+        bool in_unk = false;
+        plain = true;
+        for (size_t i = 0; i < len; i++) {
+            uint32_t mapped = unicode_of_byte[word[i]] < 0x80 ? 1 : 2;
+            int32_t id = m->config.byte_id[word[i]];
+            bool unknown = id < 0;
+            /* without an unknown token the byte is left out */
+            if (unknown) {
+                plain = false;
+                if ((id = m->config.unk_id) < 0) continue;
+                if (in_unk && m->config.fuse_unk) {
+                    symbols[n - 1].len++;
+                    symbols[n - 1].mapped_len += mapped;
+                    continue;
+                }
+            }
+            symbols[n++] = (bpe_symbol){ .id = id, .len = 1, .mapped_len = mapped };
+            in_unk = unknown;
+        }
+        for (size_t i = 0; i < n; i++)
+            symbols[i].rank = i + 1 < n ? rank_of(m, symbols[i].id, symbols[i + 1].id) : NO_RANK;
+
         n = n <= SHORT_WORD ? merge_short(m, symbols, n) : merge_long(m, s, n);
         for (size_t i = 0; i < n; i++) ids[i] = symbols[i].id;
     }

@@ -97,41 +97,6 @@ static ares_json *with_item(const ares_json *array, int64_t i, ares_json item, a
     return out;
 }
 
-/* *marked: the messages with the mark after the text of the final one; *content: that text. */
-static int chat_continue_mark(const ares_json *messages, ares_view key, ares_arena *arena,
-                              const ares_json **marked, ares_view *content)
-{
-    int64_t last = messages->count - 1;
-    if (last < 0)
-        return ares_fail(ARES_EFORMAT,
-                         "template: 'messages' is empty: there is no final message to continue");
-    const ares_json *message = &messages->items[last], *all = ares_json_find(message, key),
-                    *inner = NULL;
-    if (all && all->type == ARES_JSON_STRING) {
-        *content = all->text;
-        inner = marked_text(all, arena);
-    }
-    /* of a content that is a list of parts, the last part with a text is marked */
-    for (int64_t i = all && all->type == ARES_JSON_ARRAY ? all->count - 1 : -1; i >= 0 && !inner;
-         i--) {
-        const ares_json *part = &all->items[i], *text = ares_json_get(part, "text");
-        if (part->type == ARES_JSON_STRING && ares_view_find(part->text, ARES_VIEW("text"), 0) < 0)
-            continue;
-        if (part->type == ARES_JSON_OBJECT && !text) continue;
-        if (!text || text->type != ARES_JSON_STRING) break;
-        *content = text->text;
-        inner = with_item(
-            all, i, with_member(part, ARES_VIEW("text"), marked_text(text, arena), arena), arena);
-    }
-    if (!inner)
-        return ares_fail(ARES_EFORMAT,
-                         "template: messages[%lld].%.*s: holds no text that "
-                         "continue_final_message could continue",
-                         (long long)last, (int)ARES_MIN(key.len, 60), key.data);
-    *marked = with_item(messages, last, with_member(message, key, inner, arena), arena);
-    return ARES_OK;
-}
-
 /* Cuts the text at the mark, and the white space before it where the template trims the content. */
 static int chat_continue_cut(ares_str *text, ares_view content)
 {
@@ -502,7 +467,36 @@ static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *v
     const ares_json *marked = NULL;
     ares_view content;
     ares_str text = { 0 };
-    ARES_TRY(chat_continue_mark(messages, key, arena, &marked, &content));
+    /* marked: the messages with the mark after the text of the final one, which is `content` */
+    int64_t last = messages->count - 1;
+    if (last < 0)
+        return ares_fail(ARES_EFORMAT,
+                         "template: 'messages' is empty: there is no final message to continue");
+    const ares_json *message = &messages->items[last], *all = ares_json_find(message, key),
+                    *inner = NULL;
+    if (all && all->type == ARES_JSON_STRING) {
+        content = all->text;
+        inner = marked_text(all, arena);
+    }
+    /* of a content that is a list of parts, the last part with a text is marked */
+    for (int64_t i = all && all->type == ARES_JSON_ARRAY ? all->count - 1 : -1; i >= 0 && !inner;
+         i--) {
+        const ares_json *part = &all->items[i], *part_text = ares_json_get(part, "text");
+        if (part->type == ARES_JSON_STRING && ares_view_find(part->text, ARES_VIEW("text"), 0) < 0)
+            continue;
+        if (part->type == ARES_JSON_OBJECT && !part_text) continue;
+        if (!part_text || part_text->type != ARES_JSON_STRING) break;
+        content = part_text->text;
+        inner = with_item(
+            all, i, with_member(part, ARES_VIEW("text"), marked_text(part_text, arena), arena),
+            arena);
+    }
+    if (!inner)
+        return ares_fail(ARES_EFORMAT,
+                         "template: messages[%lld].%.*s: holds no text that "
+                         "continue_final_message could continue",
+                         (long long)last, (int)ARES_MIN(key.len, 60), key.data);
+    marked = with_item(messages, last, with_member(message, key, inner, arena), arena);
     if (ares_view_find(c->source, key, 0) < 0)
         return ares_fail(
             ARES_EFORMAT,

@@ -239,46 +239,6 @@ static int group_open(translation *t)
                   "this group is not supported (choices: (?: (?= (?! (?<= (?<! (?> (?i:)");
 }
 
-/*
- * Inside (?i:..) only letters that fold to one character each: in Oniguruma ss, ff, fi, fl and st
- * match U+00DF, U+FB00 ... too.
- */
-static int caseless_char(translation *t, int c)
-{
-    if (c >= 0x80)
-        return refuse(t, t->at, "characters beyond ASCII inside (?i:..) are not supported");
-    /* in lower case: this letter and the next */
-    int a = c | 0x20, b = peek(t, 1) > 0 ? peek(t, 1) | 0x20 : 0;
-    if ((a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l')))
-        return refuse(t, t->at,
-                      "these letters fold to one ligature inside (?i:..), which is not supported");
-    return ARES_OK;
-}
-
-/*
- * {n}, {n,} or {n,m} and a ? after the last two. Oniguruma reads {,m} and {n}? in its own way:
- * refused.
- */
-static int interval(translation *t)
-{
-    size_t begin = t->at, end = begin + 1;
-    bool comma = false, low = false;
-    for (; end < t->source.len && t->source.data[end] != '}'; end++) {
-        char c = t->source.data[end];
-        if (c == ',' && !comma) comma = true;
-        else if (c >= '0' && c <= '9') low |= !comma;
-        else return refuse(t, begin, "{ that begins no repeat count; write \\{");
-    }
-    if (end == t->source.len || !low)
-        return refuse(t, begin, "{ that begins no repeat count; write \\{, or {0,n}");
-    t->at = end + 1;
-    int next = peek(t, 0);
-    if (next == '+' || (next == '?' && !comma))
-        return refuse(t, begin, "a repeat count followed by + or ? is not supported");
-    ares_str_add(t->out, t->source.data + begin, t->at - begin);
-    return ARES_OK;
-}
-
 /* Appends the pattern in PCRE2's syntax. */
 static int pattern_translate(const char *where, ares_view source, ares_str *out)
 {
@@ -297,7 +257,22 @@ static int pattern_translate(const char *where, ares_view source, ares_str *out)
         } else if (c == '(') {
             ARES_TRY(group_open(&t));
         } else if (c == '{') {
-            ARES_TRY(interval(&t));
+            /* {n}, {n,} or {n,m}, and a ? after the last two; others Oniguruma reads in its way */
+            size_t begin = t.at, end = begin + 1;
+            bool comma = false, low = false;
+            for (; end < t.source.len && t.source.data[end] != '}'; end++) {
+                char digit = t.source.data[end];
+                if (digit == ',' && !comma) comma = true;
+                else if (digit >= '0' && digit <= '9') low |= !comma;
+                else return refuse(&t, begin, "{ that begins no repeat count; write \\{");
+            }
+            if (end == t.source.len || !low)
+                return refuse(&t, begin, "{ that begins no repeat count; write \\{, or {0,n}");
+            t.at = end + 1;
+            int next = peek(&t, 0);
+            if (next == '+' || (next == '?' && !comma))
+                return refuse(&t, begin, "a repeat count followed by + or ? is not supported");
+            ares_str_add(t.out, t.source.data + begin, t.at - begin);
         } else if (c == '^' || c == '$') {
             return refuse(&t, t.at, "line anchors are not supported; write \\A or \\z");
         } else if (c == 0) {
@@ -308,7 +283,20 @@ static int pattern_translate(const char *where, ares_view source, ares_str *out)
                 /* the group that closes is the (?i:..) */
                 if (t.depth-- == t.caseless_depth) t.caseless_depth = 0;
             } else if (t.caseless_depth) {
-                ARES_TRY(caseless_char(&t, c));
+                /*
+                 * Inside (?i:..) only letters that fold to one character each: in Oniguruma ss, ff,
+                 * fi, fl and st match U+00DF, U+FB00 ... too.
+                 */
+                if (c >= 0x80)
+                    return refuse(&t, t.at,
+                                  "characters beyond ASCII inside (?i:..) are not supported");
+                /* in lower case: this letter and the next */
+                int a = c | 0x20, b = peek(&t, 1) > 0 ? peek(&t, 1) | 0x20 : 0;
+                if ((a == 's' && (b == 's' || b == 't')) ||
+                    (a == 'f' && (b == 'f' || b == 'i' || b == 'l')))
+                    return refuse(&t, t.at,
+                                  "these letters fold to one ligature inside (?i:..), which is not "
+                                  "supported");
             }
             ares_str_add_char(out, (char)c);
             t.at++;

@@ -434,32 +434,6 @@ static int read_post_processor(const tokenizer_loader *l, const ares_json *json,
 }
 
 /*
- * vocab.json and merges.txt do not say how text is split; tokenizer_class decides it. Two families
- * of models are published in this form; others have a tokenizer.json or can be saved with one.
- */
-static int tokenizer_read_class(tokenizer_loader *l, const char *dir)
-{
-    ares_tokenizer *t = l->t;
-    ares_view class = { NULL, 0 };
-    bool prefix = false;
-    ARES_TRY(ares_json_get_string(t->config, "tokenizer_class", "", &class));
-    ARES_TRY(ares_json_get_bool(t->config, "add_prefix_space", false, &prefix));
-    /* the fast variants, "Qwen2TokenizerFast", begin with these names */
-    bool qwen2 = ares_view_starts(class, ARES_VIEW("Qwen2Tokenizer"));
-    if (!qwen2 && !ares_view_starts(class, ARES_VIEW("GPT2Tokenizer")))
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "text: %s/tokenizer_config.json: tokenizer_class = '%.*s': vocab.json and "
-                         "merges.txt do not say how text is split; save the tokenizer as "
-                         "tokenizer.json (choices without it: Qwen2Tokenizer, GPT2Tokenizer)",
-                         dir, (int)class.len, class.data ? class.data : "");
-    if (!qwen2) return add_byte_level(l, prefix, GPT2_PATTERN);
-    /* as the class does it in transformers: NFC, its pattern, no GPT-2 pattern */
-    t->forms[t->form_count++] = UNICODE_NFC;
-    ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
-    return add_byte_level(l, prefix, NULL);
-}
-
-/*
  * The files beside tokenizer.json: roles of tokens, added tokens and the chat template. A token may
  * be named in seven places; transformers 5 adds those that tokenizer.json lacks, in the order
  * below, and so do we, since the order gives new tokens their ids
@@ -563,26 +537,6 @@ static bool reads_list_alone(const ares_json *config)
     return is_class(config, "Qwen2Tokenizer") || is_class(config, "GPT2Tokenizer");
 }
 
-/*
- * transformers 5 takes Qwen2Tokenizer for any model of model_type qwen2, and where no class is
- * named for the others of that family. Two classes have tokens of their own for keys that are
- * missing; null is none.
- */
-static void add_class_defaults(ares_arena *arena, const ares_json *model, ares_json *o)
-{
-    static const char *const family[] = { "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl" };
-    ares_view type = tokenizer_token_text(ares_json_get(model, "model_type"));
-    for (int i = 0; i < ARES_COUNT(family); i++)
-        if (type.data && ares_view_is(type, family[i]) &&
-            (i == 0 || !is_filled(o, "tokenizer_class")))
-            set(o, ARES_VIEW("tokenizer_class"), new_text(arena, "Qwen2Tokenizer"));
-    bool qwen2 = is_class(o, "Qwen2Tokenizer"), gpt2 = is_class(o, "GPT2Tokenizer");
-    const char *keys[] = { "unk_token", "eos_token", qwen2 ? "pad_token" : "bos_token" };
-    for (int i = 0; i < ARES_COUNT(keys) && (qwen2 || gpt2); i++)
-        if (!ares_json_get(o, keys[i]))
-            set(o, ares_view_of(keys[i]), new_text(arena, "<|endoftext|>"));
-}
-
 /* tokenizer_config.json, completed by special_tokens_map.json and by defaults of the class. */
 int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const ares_json **out)
 {
@@ -625,7 +579,22 @@ int tokenizer_config_read(const char *dir, ares_arena *arena, bool tell, const a
         if (!whole && !(lists && ares_view_is(key, "additional_special_tokens")))
             set(o, key, value);
     }
-    add_class_defaults(arena, model, o);
+    /*
+     * transformers 5 takes Qwen2Tokenizer for any model of model_type qwen2, and where no class is
+     * named for the others of that family. Two classes have tokens of their own for keys that are
+     * missing; null is none.
+     */
+    static const char *const family[] = { "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl" };
+    ares_view type = tokenizer_token_text(ares_json_get(model, "model_type"));
+    for (int i = 0; i < ARES_COUNT(family); i++)
+        if (type.data && ares_view_is(type, family[i]) &&
+            (i == 0 || !is_filled(o, "tokenizer_class")))
+            set(o, ARES_VIEW("tokenizer_class"), new_text(arena, "Qwen2Tokenizer"));
+    bool qwen2 = is_class(o, "Qwen2Tokenizer"), gpt2 = is_class(o, "GPT2Tokenizer");
+    const char *keys[] = { "unk_token", "eos_token", qwen2 ? "pad_token" : "bos_token" };
+    for (int i = 0; i < ARES_COUNT(keys) && (qwen2 || gpt2); i++)
+        if (!ares_json_get(o, keys[i]))
+            set(o, ares_view_of(keys[i]), new_text(arena, "<|endoftext|>"));
     *out = o;
     return ARES_OK;
 }
@@ -728,26 +697,6 @@ static int add_listed(ares_tokenizer *t, const char *path, const ares_json *list
     }
     ares_free(tokens);
     return rc;
-}
-
-/* Warns of tokens of tokenizer.json that the class does not take from there. */
-static void tell_unlisted(const ares_tokenizer *t, const char *dir)
-{
-    const ares_json *decoder = ares_json_get(t->config, "added_tokens_decoder");
-    for (int64_t i = 0; i < t->added_count; i++) {
-        ares_view content = t->added_tokens[i].content;
-        bool known = false;
-        for (int64_t k = 0; !known && k < decoder->count; k++) {
-            ares_view text = tokenizer_token_text(decoder->members[k].value);
-            known = text.data && ares_view_eq(text, content);
-        }
-        if (!known)
-            ares_warn(
-                "text: %s: '%.*s' is a token of tokenizer.json (id %d), but not of "
-                "added_tokens_decoder in tokenizer_config.json, from which alone transformers 5 "
-                "takes this class's tokens; add it there",
-                dir, (int)ARES_MIN(content.len, 60), content.data, t->added_tokens[i].id);
-    }
 }
 
 /*
@@ -859,7 +808,24 @@ static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
     bool decoder = is_filled(t->config, "added_tokens_decoder");
     ares_path_join(&path, dir, decoder ? "tokenizer_config.json" : "added_tokens.json");
     int rc = ARES_OK;
-    if (decoder && reads_list_alone(t->config)) tell_unlisted(t, dir);
+    if (decoder && reads_list_alone(t->config)) {
+        /* tokens of tokenizer.json that the class does not take from there */
+        const ares_json *listed = ares_json_get(t->config, "added_tokens_decoder");
+        for (int64_t i = 0; i < t->added_count; i++) {
+            ares_view content = t->added_tokens[i].content;
+            bool known = false;
+            for (int64_t k = 0; !known && k < listed->count; k++) {
+                ares_view text = tokenizer_token_text(listed->members[k].value);
+                known = text.data && ares_view_eq(text, content);
+            }
+            if (!known)
+                ares_warn("text: %s: '%.*s' is a token of tokenizer.json (id %d), but not of "
+                          "added_tokens_decoder in tokenizer_config.json, from which alone "
+                          "transformers 5 "
+                          "takes this class's tokens; add it there",
+                          dir, (int)ARES_MIN(content.len, 60), content.data, t->added_tokens[i].id);
+        }
+    }
     if (decoder) list = ares_json_get(t->config, "added_tokens_decoder");
     else rc = read_json(&t->arena, path.data, &list);
     if (rc == ARES_OK) rc = add_listed(t, path.data, list, decoder);
@@ -1024,22 +990,6 @@ static void make_model(ares_tokenizer *t, bpe_config *config)
     t->model = bpe_new(config);
 }
 
-/* Bytes -> id of the tokens whose characters are all of the byte alphabet. */
-static ares_map *words_of(const ares_tokenizer *t)
-{
-    ares_map *words = ares_map_new();
-    for (int64_t i = 0; i < ares_map_count(t->vocab); i++) {
-        ares_view text = ares_map_key(t->vocab, i);
-        bool in_alphabet = text.len > 0;
-        for (const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
-             p < end;)
-            in_alphabet &= unicode_byte_of(unicode_next(&p)) >= 0;
-        int64_t id = ares_map_value(t->vocab, i);
-        if (in_alphabet) ares_map_put(words, t->tokens[id].bytes, id);
-    }
-    return words;
-}
-
 /* An error unless the model is one that we run. */
 static int check_model(const tokenizer_loader *l, const ares_json *model)
 {
@@ -1098,7 +1048,20 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
     int rc = read_merges_json(l, ares_json_get(model, "merges"), &merges, &config.merge_count);
     if (rc == ARES_OK) {
         /* only then: the map costs memory */
-        if (ignore_merges) t->words = words_of(t);
+        if (ignore_merges) {
+            /* bytes -> id of the tokens whose characters are all of the byte alphabet */
+            ares_map *words = ares_map_new();
+            for (int64_t i = 0; i < ares_map_count(t->vocab); i++) {
+                ares_view text = ares_map_key(t->vocab, i);
+                bool in_alphabet = text.len > 0;
+                for (const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
+                     p < end;)
+                    in_alphabet &= unicode_byte_of(unicode_next(&p)) >= 0;
+                int64_t id = ares_map_value(t->vocab, i);
+                if (in_alphabet) ares_map_put(words, t->tokens[id].bytes, id);
+            }
+            t->words = words;
+        }
         config.whole_words = t->words;
         config.merges = merges;
         make_model(t, &config);
@@ -1172,7 +1135,28 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
     ares_free(merges);
     ARES_TRY(rc);
     ARES_TRY(tokenizer_read_config(t, dir)); /* it has the added tokens */
-    return tokenizer_read_class(l, dir);
+    /*
+     * vocab.json and merges.txt do not say how text is split; tokenizer_class decides it. Two
+     * families of models are published in this form; others have a tokenizer.json or can be saved
+     * with one.
+     */
+    ares_view class = { NULL, 0 };
+    bool prefix = false;
+    ARES_TRY(ares_json_get_string(t->config, "tokenizer_class", "", &class));
+    ARES_TRY(ares_json_get_bool(t->config, "add_prefix_space", false, &prefix));
+    /* the fast variants, "Qwen2TokenizerFast", begin with these names */
+    bool qwen2 = ares_view_starts(class, ARES_VIEW("Qwen2Tokenizer"));
+    if (!qwen2 && !ares_view_starts(class, ARES_VIEW("GPT2Tokenizer")))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s/tokenizer_config.json: tokenizer_class = '%.*s': vocab.json and "
+                         "merges.txt do not say how text is split; save the tokenizer as "
+                         "tokenizer.json (choices without it: Qwen2Tokenizer, GPT2Tokenizer)",
+                         dir, (int)class.len, class.data ? class.data : "");
+    if (!qwen2) return add_byte_level(l, prefix, GPT2_PATTERN);
+    /* as the class does it in transformers: NFC, its pattern, no GPT-2 pattern */
+    t->forms[t->form_count++] = UNICODE_NFC;
+    ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
+    return add_byte_level(l, prefix, NULL);
 }
 
 /* Once all tokens are known: the added tokens to find in a text, and the ids of the roles. */

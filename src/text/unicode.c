@@ -291,32 +291,6 @@ static void sort_marks(unicode_change *items, int64_t from, int64_t n, unicode_c
     }
 }
 
-/*
- * Composes in place: a mark joins its base unless a kept mark of the same or a higher class stands
- * between them. change of the base then counts the mark.
- */
-static void recompose(unicode_changes *out)
-{
-    unicode_change *items = out->items;
-    int64_t base = -1, kept = 0;
-    int last_class = -1; /* of the marks kept since the base; -1: none */
-    for (int64_t i = 0; i < out->n; i++) {
-        unicode_change x = items[i];
-        int class = class_of(x.c);
-        uint32_t joined =
-            base >= 0 && (last_class < 0 || last_class < class) ? compose(items[base].c, x.c) : 0;
-        if (joined) {
-            items[base].c = joined;
-            items[base].change += x.change - 1;
-            continue;
-        }
-        if (class == 0) base = kept, last_class = -1;
-        else if (base >= 0) last_class = class;
-        items[kept++] = x;
-    }
-    out->n = kept;
-}
-
 /* Decomposes all, sorts runs of marks, and for NFC and NFKC composes again. */
 void unicode_normalize(unicode_form form, const unsigned char *text, size_t len,
                        unicode_changes *out)
@@ -339,5 +313,29 @@ void unicode_normalize(unicode_form form, const unsigned char *text, size_t len,
     }
     sort_marks(out->items, marks, out->n, &scratch);
     ares_free(scratch.items);
-    if (form == UNICODE_NFC || form == UNICODE_NFKC) recompose(out);
+    if (form == UNICODE_NFC || form == UNICODE_NFKC) {
+        /*
+         * in place: a mark joins its base unless a kept mark of the same or a higher class stands
+         * between them; change of the base then counts the mark
+         */
+        unicode_change *items = out->items;
+        int64_t base = -1, kept = 0;
+        int last_class = -1; /* of the marks kept since the base; -1: none */
+        for (int64_t i = 0; i < out->n; i++) {
+            unicode_change x = items[i];
+            int class = class_of(x.c);
+            uint32_t joined = base >= 0 && (last_class < 0 || last_class < class)
+                                  ? compose(items[base].c, x.c)
+                                  : 0;
+            if (joined) {
+                items[base].c = joined;
+                items[base].change += x.change - 1;
+                continue;
+            }
+            if (class == 0) base = kept, last_class = -1;
+            else if (base >= 0) last_class = class;
+            items[kept++] = x;
+        }
+        out->n = kept;
+    }
 }

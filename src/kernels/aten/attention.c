@@ -235,28 +235,6 @@ static void attend_rows(ares_device *d, const ares_attention_args *a, int32_t i,
     aten_leave(d, s);
 }
 
-/* on the CPU */
-static void aten_attention_paged(ares_device *d, const ares_attention_args *a)
-{
-    aten_attend_pieces(d, a, gather_kv);
-    for (int32_t i = 0; i < a->seg.n;) {
-        /* how many segments from the i-th on have one row and fit together, padded to the longest
-         */
-        int64_t longest = 0;
-        int32_t count = 0;
-        for (; i + count < a->seg.n; count++) {
-            aten_seen g = aten_seen_by(a, i + count);
-            int64_t keys = ARES_MAX(longest, g.end - g.first);
-            if (g.rows != 1 ||
-                (count && (count + 1) * keys * a->n_kv_heads * a->head_dim > GATHERED))
-                break;
-            longest = keys;
-        }
-        if (count > 0) attend_rows(d, a, i, count, longest);
-        i += ARES_MAX(count, 1);
-    }
-}
-
 /*
  * Attention of packed segments and its gradients, one call for all segments, the same on the CPU
  * and on a card. A segment's keys must lie in consecutive rows: where segments share rows of
@@ -310,7 +288,22 @@ static at_tensor lse_of(const ares_device *d, const ares_attention_args *a)
 void aten_attention(ares_device *d, const ares_attention_args *a)
 {
     if (a->cache) {
-        aten_attention_paged(d, a);
+        aten_attend_pieces(d, a, gather_kv);
+        for (int32_t i = 0; i < a->seg.n;) {
+            /* as many segments of one row from the i-th on as fit, padded to the longest */
+            int64_t longest = 0;
+            int32_t count = 0;
+            for (; i + count < a->seg.n; count++) {
+                aten_seen g = aten_seen_by(a, i + count);
+                int64_t keys = ARES_MAX(longest, g.end - g.first);
+                if (g.rows != 1 ||
+                    (count && (count + 1) * keys * a->n_kv_heads * a->head_dim > GATHERED))
+                    break;
+                longest = keys;
+            }
+            if (count > 0) attend_rows(d, a, i, count, longest);
+            i += ARES_MAX(count, 1);
+        }
         return;
     }
     at_scope *s = a->seg.rows > 0 ? aten_enter(d, "attention") : NULL;

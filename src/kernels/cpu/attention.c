@@ -297,22 +297,6 @@ static void add_to_keys(float *c, const float (*a)[32], const float *b, int64_t 
         keys, dim);
 }
 
-/*
- * One row, from scores to probabilities and from their derivatives to those of the scores. seen: a
- * bit per key.
- */
-static void differentiate_row(float *p, float *ds, uint32_t seen, v16 lse, v16 delta, v16 scale)
-{
-    for (int half = 0; half < 2; half++, seen >>= 16) {
-        float *pp = p + 16 * half, *dd = ds + 16 * half;
-        v16 e = v16_exp(v16_sub(v16_mul(v16_load(pp), scale), lse));
-        e = v16_select(v16m_of(seen & 0xffff), e, v16_zero());
-        v16_store(pp, e);
-        /* ds = p (dp - delta) scale; p comes from the lse that the forward kept */
-        v16_store(dd, v16_mul(v16_mul(e, v16_sub(v16_load(dd), delta)), scale));
-    }
-}
-
 /* Rows [first, first + n) of segment s and query head `head` against one chunk. */
 static void rows_back(const ares_attention_args *a, const query_rows *x, int s, int head, int first,
                       int n, const chunk *c)
@@ -331,8 +315,17 @@ static void rows_back(const ares_attention_args *a, const query_rows *x, int s, 
             low = a->window > 0 ? position + 1 - a->window - c->first : 0;
         if (high > c->keys) high = c->keys;
         uint32_t seen = keys_between(ARES_MAX(low, 0), ARES_MAX(high, 0));
-        differentiate_row(p[r], ds[r], seen, v16_set1(a->lse[(row + r) * a->n_heads + head]),
-                          v16_set1(x->delta[first + r]), scale);
+        /* from scores to probabilities, and from their derivatives to those of the scores */
+        v16 lse = v16_set1(a->lse[(row + r) * a->n_heads + head]);
+        v16 delta = v16_set1(x->delta[first + r]);
+        for (int half = 0; half < 2; half++, seen >>= 16) {
+            float *pp = p[r] + 16 * half, *dd = ds[r] + 16 * half;
+            v16 e = v16_exp(v16_sub(v16_mul(v16_load(pp), scale), lse));
+            e = v16_select(v16m_of(seen & 0xffff), e, v16_zero());
+            v16_store(pp, e);
+            /* ds = p (dp - delta) scale; p comes from the lse that the forward kept */
+            v16_store(dd, v16_mul(v16_mul(e, v16_sub(v16_load(dd), delta)), scale));
+        }
     }
     /* dq += ds k; then dv += p^T d_out and dk += ds^T q */
     tile_product((tile_args){ .c = dq,

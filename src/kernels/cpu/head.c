@@ -101,30 +101,6 @@ static void forward_task(void *ctx, int64_t task, int worker)
     }
 }
 
-/*
- * KL = sum p (z - z_ref) - lse + lse_ref, merged in f64: the terms are as large as the logits, the
- * KL is not.
- */
-static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
-{
-    const ares_head_args *a = j->a;
-    const vocab_part *p = j->part + r * j->all;
-    const kl_part *k = j->kl_part + r * j->all;
-    double sum = 0, cross = 0, ref_max = -INFINITY, ref_sum = 0;
-    for (int64_t c = 0; c < j->all; c++) ref_max = ARES_MAX(ref_max, (double)k[c].ref.max);
-    for (int64_t c = 0; c < j->all; c++) {
-        double e = ares_f64_exp(ARES_MAX((double)p[c].max - (double)t->max, -700.0));
-        sum += e * (double)p[c].sum;
-        cross += e * (double)k[c].cross;
-        ref_sum +=
-            ares_f64_exp(ARES_MAX((double)k[c].ref.max - ref_max, -700.0)) * (double)k[c].ref.sum;
-    }
-    double lse_ref = ref_max + ares_f64_log(ref_sum),
-           kl = cross / sum - ((double)t->max + ares_f64_log(sum)) + lse_ref;
-    a->kl[j->row + r] = kl < 0 ? 0.0f : (float)kl; /* only rounding makes it negative */
-    a->ref_lse[j->row + r] = (float)lse_ref;
-}
-
 /* The results of some rows, from the statistics of all their chunks. */
 static void merge_task(void *ctx, int64_t task, int worker)
 {
@@ -137,49 +113,65 @@ static void merge_task(void *ctx, int64_t task, int worker)
         a->log_prob[row] = vocab_log_prob(&t, a->log_prob[row]);
         a->entropy[row] = t.entropy;
         a->lse[row] = t.max + t.log_sum;
-        if (j->kl_part) merge_kl(j, r, &t);
-    }
-}
-
-/* Every part gets what all parts know of the rows; each sends as much as the largest. */
-static void join_parts(head_job *j)
-{
-    const ares_vocab_parts *parts = j->a->parts;
-    int64_t each = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, 1)),
-            n = j->rows * each;
-    size_t bytes = (size_t)n * sizeof(vocab_part) + (size_t)j->rows * sizeof(float);
-    char *mine = ares_calloc(1, bytes), *all = ares_malloc(bytes * (size_t)parts->parts);
-    const ares_head_args *a = j->a;
-    vocab_part *part = (void *)mine;
-    float *target = (void *)(part + n); /* [rows]: the target's logit, where its chunk is here */
-    for (int64_t r = 0; r < j->rows; r++) {
-        int64_t at = a->target[j->row + r] / VOCAB_CHUNK - j->chunk;
-        memcpy(part + r * each, j->part + r * j->all + j->chunk, (size_t)j->chunks * sizeof *part);
-        if (at >= 0 && at < j->chunks) target[r] = a->log_prob[j->row + r];
-    }
-    /* [parts][rows][each] statistics, then [rows] logits of targets */
-    parts->gather(parts->ctx, mine, all, bytes);
-    for (int i = 0; i < parts->parts; i++) {
-        int64_t first = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i)),
-                end = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i + 1));
-        part = (void *)(all + (size_t)i * bytes);
-        target = (void *)(part + n);
-        for (int64_t r = 0; r < j->rows; r++) {
-            int64_t at = a->target[j->row + r] / VOCAB_CHUNK - first;
-            memcpy(j->part + r * j->all + first, part + r * each,
-                   (size_t)(end - first) * sizeof *part);
-            if (at >= 0 && at < end - first) a->log_prob[j->row + r] = target[r];
+        if (j->kl_part) {
+            /* in f64: the terms of KL = sum p (z - z_ref) - lse + lse_ref are as large as logits */
+            const vocab_part *p = j->part + r * j->all;
+            const kl_part *k = j->kl_part + r * j->all;
+            double sum = 0, cross = 0, ref_max = -INFINITY, ref_sum = 0;
+            for (int64_t c = 0; c < j->all; c++) ref_max = ARES_MAX(ref_max, (double)k[c].ref.max);
+            for (int64_t c = 0; c < j->all; c++) {
+                double e = ares_f64_exp(ARES_MAX((double)p[c].max - (double)t.max, -700.0));
+                sum += e * (double)p[c].sum;
+                cross += e * (double)k[c].cross;
+                ref_sum += ares_f64_exp(ARES_MAX((double)k[c].ref.max - ref_max, -700.0)) *
+                           (double)k[c].ref.sum;
+            }
+            double lse_ref = ref_max + ares_f64_log(ref_sum),
+                   kl = cross / sum - ((double)t.max + ares_f64_log(sum)) + lse_ref;
+            a->kl[row] = kl < 0 ? 0.0f : (float)kl; /* only rounding makes it negative */
+            a->ref_lse[row] = (float)lse_ref;
         }
     }
-    ares_free(mine);
-    ares_free(all);
 }
 
 /* Log-probs, entropies and lse of the job's rows. */
 static void forward(head_job *j)
 {
     if (j->chunks) run_tasks(j, work_us(j), forward_task);
-    if (j->a->parts) join_parts(j);
+    if (j->a->parts) {
+        /* every part gets what all parts know of the rows; each sends as much as the largest */
+        const ares_vocab_parts *parts = j->a->parts;
+        int64_t each = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, 1)),
+                n = j->rows * each;
+        size_t bytes = (size_t)n * sizeof(vocab_part) + (size_t)j->rows * sizeof(float);
+        char *mine = ares_calloc(1, bytes), *all = ares_malloc(bytes * (size_t)parts->parts);
+        const ares_head_args *a = j->a;
+        /* target [rows]: its logit, where its chunk is here */
+        vocab_part *part = (void *)mine;
+        float *target = (void *)(part + n);
+        for (int64_t r = 0; r < j->rows; r++) {
+            int64_t at = a->target[j->row + r] / VOCAB_CHUNK - j->chunk;
+            memcpy(part + r * each, j->part + r * j->all + j->chunk,
+                   (size_t)j->chunks * sizeof *part);
+            if (at >= 0 && at < j->chunks) target[r] = a->log_prob[j->row + r];
+        }
+        /* [parts][rows][each] statistics, then [rows] logits of targets */
+        parts->gather(parts->ctx, mine, all, bytes);
+        for (int i = 0; i < parts->parts; i++) {
+            int64_t first = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i)),
+                    end = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i + 1));
+            part = (void *)(all + (size_t)i * bytes);
+            target = (void *)(part + n);
+            for (int64_t r = 0; r < j->rows; r++) {
+                int64_t at = a->target[j->row + r] / VOCAB_CHUNK - first;
+                memcpy(j->part + r * j->all + first, part + r * each,
+                       (size_t)(end - first) * sizeof *part);
+                if (at >= 0 && at < end - first) a->log_prob[j->row + r] = target[r];
+            }
+        }
+        ares_free(mine);
+        ares_free(all);
+    }
     kernels_run(j->d, (double)(j->rows * j->all) / 100, (j->rows + VOCAB_ROWS - 1) / VOCAB_ROWS,
                 merge_task, j);
 }

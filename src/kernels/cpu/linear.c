@@ -417,30 +417,6 @@ static void dx_task(const backward *b, int64_t task, int worker)
     }
 }
 
-/*
- * Copies dy of some tokens and 32 columns, 0 beyond the last column, and adds it to the gradient of
- * their bias.
- */
-static void pack_dy(const ares_linear_backward_args *a, int64_t m, int64_t tokens, int64_t col,
-                    int64_t cols, bool bias, float *to)
-{
-    for (int half = 0; half < 32; half += 16) {
-        int n = (int)ARES_MIN(16, cols - half);
-        v16 sum = v16_zero();
-        if (n <= 0) {
-            for (int64_t t = 0; t < tokens; t++) v16_store(to + t * 32 + half, sum);
-            continue;
-        }
-        if (bias) sum = v16_load_first(a->dbias + col + half, n);
-        for (int64_t t = 0; t < tokens; t++) {
-            v16 v = v16_load_first((const float *)a->dy + (m + t) * a->lddy + col + half, n);
-            v16_store(to + t * 32 + half, v);
-            sum = v16_add(sum, v);
-        }
-        if (bias) v16_store_first(a->dbias + col + half, sum, n);
-    }
-}
-
 /* dw of some panels and a part of their inputs; the first part also adds dbias. */
 static void dw_task(const backward *b, int64_t task, int worker)
 {
@@ -453,7 +429,24 @@ static void dw_task(const backward *b, int64_t task, int worker)
         int64_t tokens = ARES_MIN(DW_TOKENS, a->m - m);
         for (int64_t col = first; col < end; col += 32) {
             int64_t cols = ARES_MIN(32, b->n - col);
-            pack_dy(a, m, tokens, col, cols, a->dbias && part == 0, dy);
+            /* dy of some tokens and 32 columns, 0 beyond the last; its sum for the bias */
+            bool bias = a->dbias && part == 0;
+            for (int half = 0; half < 32; half += 16) {
+                int n = (int)ARES_MIN(16, cols - half);
+                v16 sum = v16_zero();
+                if (n <= 0) {
+                    for (int64_t t = 0; t < tokens; t++) v16_store(dy + t * 32 + half, sum);
+                    continue;
+                }
+                if (bias) sum = v16_load_first(a->dbias + col + half, n);
+                for (int64_t t = 0; t < tokens; t++) {
+                    v16 v =
+                        v16_load_first((const float *)a->dy + (m + t) * a->lddy + col + half, n);
+                    v16_store(dy + t * 32 + half, v);
+                    sum = v16_add(sum, v);
+                }
+                if (bias) v16_store_first(a->dbias + col + half, sum, n);
+            }
             /* frozen weights with a bias that trains: dy is read for its sum alone */
             if (!a->dw) continue;
             float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);

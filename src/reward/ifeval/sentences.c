@@ -135,24 +135,6 @@ static bool is_abbreviation(ares_view v)
     return n && ifeval_set_find(&ifeval_abbreviations, type, n);
 }
 
-/* First pass: what the token alone tells. */
-static void token_init(token *t, ares_view text)
-{
-    char last = text.data[text.len - 1];
-    t->text = text;
-    t->breaks = t->abbreviation = t->ellipsis = false;
-    t->number = is_number(text);
-    if (t->number) t->type_len = strlen(strcpy(t->type, "##number##"));
-    else t->type_len = lower_into(t->type, text);
-    if (text.len == 1 && is_mark(last)) {
-        t->breaks = true;
-    } else if (last == '.') {
-        if (text.data[text.len - 2] == '.') t->ellipsis = true;
-        else if (is_abbreviation((ares_view){ text.data, text.len - 1 })) t->abbreviation = true;
-        else t->breaks = true;
-    }
-}
-
 /* The type without its final dot. */
 static ares_view bare_type(const token *t)
 {
@@ -233,7 +215,22 @@ static bool contains_break(ares_view context)
                 p = q;
                 continue;
             }
-            token_init(t, next_token(&p, line_end));
+            /* first pass: what the token alone tells */
+            ares_view text = next_token(&p, line_end);
+            char mark = text.data[text.len - 1];
+            t->text = text;
+            t->breaks = t->abbreviation = t->ellipsis = false;
+            t->number = is_number(text);
+            if (t->number) t->type_len = strlen(strcpy(t->type, "##number##"));
+            else t->type_len = lower_into(t->type, text);
+            if (text.len == 1 && is_mark(mark)) {
+                t->breaks = true;
+            } else if (mark == '.') {
+                if (text.data[text.len - 2] == '.') t->ellipsis = true;
+                else if (is_abbreviation((ares_view){ text.data, text.len - 1 }))
+                    t->abbreviation = true;
+                else t->breaks = true;
+            }
             if (last) {
                 judge(last, t);
                 if (last->breaks) return true;

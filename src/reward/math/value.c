@@ -319,36 +319,6 @@ value_status value_at(const value_program *p, const value_names *names, int tria
     return VALUE_DONE;
 }
 
-/*
- * Whether |a - b| <= 1e-24 max(1, |a|, |b|) at all points where both are valid, which must be at
- * least three (one without variables).
- */
-static bool same_at_trials(const value_program *a, const value_program *b, const value_names *names,
-                           math_budget *budget)
-{
-    int valid = 0, trials = names->count ? VALUE_TRIALS : 1; /* without variables all are one */
-    bool same = true;
-    value_float x, y, bound;
-    value_float_init(&x);
-    value_float_init(&y);
-    value_float_init(&bound);
-    for (int j = 0; j < trials && same; j++) {
-        if (value_at(a, names, j, budget, &x) != VALUE_DONE ||
-            value_at(b, names, j, budget, &y) != VALUE_DONE)
-            continue;
-        valid++;
-        mpfr_set_ui(bound.v, 1, RN);
-        if (mpfr_cmpabs(x.v, bound.v) > 0) mpfr_abs(bound.v, x.v, RN);
-        if (mpfr_cmpabs(y.v, bound.v) > 0) mpfr_abs(bound.v, y.v, RN);
-        mpfr_div_ui(bound.v, bound.v, 1000000000000, RN); /* 1e24 fits no unsigned long */
-        mpfr_div_ui(bound.v, bound.v, 1000000000000, RN);
-        mpfr_sub(x.v, x.v, y.v, RN);
-        same = mpfr_cmpabs(x.v, bound.v) <= 0;
-    }
-    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* a thread that ends would leak the cache */
-    return same && !budget->exhausted && valid >= (names->count ? 3 : 1);
-}
-
 bool value_same(const value_program *a, const value_program *b, int max_names, math_budget *budget)
 {
     value_names names = { .count = 0 };
@@ -367,7 +337,29 @@ bool value_same(const value_program *a, const value_program *b, int max_names, m
         mpq_clears(x, y, NULL);
         if (right != VALUE_INEXACT) return same && !budget->exhausted;
     }
-    return same_at_trials(a, b, &names, budget);
+    /* |a - b| <= 1e-24 max(1, |a|, |b|) at all points where both are valid, of which there must be
+     * three (one without variables) */
+    int valid = 0, trials = names.count ? VALUE_TRIALS : 1; /* without variables all are one */
+    bool same = true;
+    value_float x, y, bound;
+    value_float_init(&x);
+    value_float_init(&y);
+    value_float_init(&bound);
+    for (int j = 0; j < trials && same; j++) {
+        if (value_at(a, &names, j, budget, &x) != VALUE_DONE ||
+            value_at(b, &names, j, budget, &y) != VALUE_DONE)
+            continue;
+        valid++;
+        mpfr_set_ui(bound.v, 1, RN);
+        if (mpfr_cmpabs(x.v, bound.v) > 0) mpfr_abs(bound.v, x.v, RN);
+        if (mpfr_cmpabs(y.v, bound.v) > 0) mpfr_abs(bound.v, y.v, RN);
+        mpfr_div_ui(bound.v, bound.v, 1000000000000, RN); /* 1e24 fits no unsigned long */
+        mpfr_div_ui(bound.v, bound.v, 1000000000000, RN);
+        mpfr_sub(x.v, x.v, y.v, RN);
+        same = mpfr_cmpabs(x.v, bound.v) <= 0;
+    }
+    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* a thread that ends would leak the cache */
+    return same && !budget->exhausted && valid >= (names.count ? 3 : 1);
 }
 
 /*
@@ -805,36 +797,6 @@ static void round_literals(value_program *p, mpfr_ptr rounded)
     }
 }
 
-/*
- * Whether x and y round to the same float of as many digits as their literals have; *decided:
- * false when they are no rationals.
- */
-static bool same_rounded(value_program *x, value_program *y, math_budget *budget, bool *decided)
-{
-    int digits = ARES_MAX(x->decimal_digits, y->decimal_digits);
-    /* as sympy: a double up to 15 digits, beyond them as many bits as the digits need */
-    mpfr_prec_t precision =
-        digits <= 15 ? 53 : (mpfr_prec_t)((digits + 1) * 3.3219280948873626 + 0.5);
-    mpq_t a, b;
-    mpfr_t p, q;
-    mpq_inits(a, b, NULL);
-    mpfr_inits2(precision, p, q, (mpfr_ptr)0);
-    /* with roots or letters, decimals stay exact */
-    *decided = value_exact(x, budget, a) == VALUE_DONE && value_exact(y, budget, b) == VALUE_DONE;
-    if (*decided) {
-        round_literals(x, p);
-        round_literals(y, p);
-        *decided =
-            value_exact(x, budget, a) == VALUE_DONE && value_exact(y, budget, b) == VALUE_DONE;
-    }
-    mpfr_set_q(p, a, MPFR_RNDN);
-    mpfr_set_q(q, b, MPFR_RNDN);
-    bool same = *decided && mpfr_equal_p(p, q);
-    mpfr_clears(p, q, (mpfr_ptr)0);
-    mpq_clears(a, b, NULL);
-    return same;
-}
-
 bool math_same_value_reference(ares_view given, ares_view truth, math_budget *budget,
                                ares_arena *arena)
 {
@@ -852,7 +814,31 @@ bool math_same_value_reference(ares_view given, ares_view truth, math_budget *bu
     bool same = false;
     if (!x.failed && !y.failed) {
         bool decided = false;
-        if (x.decimals + y.decimals) same = same_rounded(&x, &y, budget, &decided);
+        if (x.decimals + y.decimals) {
+            /* whether x and y round to the same float of as many digits as their literals have */
+            int digits = ARES_MAX(x.decimal_digits, y.decimal_digits);
+            /* as sympy: a double up to 15 digits, beyond them as many bits as the digits need */
+            mpfr_prec_t precision =
+                digits <= 15 ? 53 : (mpfr_prec_t)((digits + 1) * 3.3219280948873626 + 0.5);
+            mpq_t a, b;
+            mpfr_t p, q;
+            mpq_inits(a, b, NULL);
+            mpfr_inits2(precision, p, q, (mpfr_ptr)0);
+            /* with roots or letters, decimals stay exact */
+            decided = value_exact(&x, budget, a) == VALUE_DONE &&
+                      value_exact(&y, budget, b) == VALUE_DONE;
+            if (decided) {
+                round_literals(&x, p);
+                round_literals(&y, p);
+                decided = value_exact(&x, budget, a) == VALUE_DONE &&
+                          value_exact(&y, budget, b) == VALUE_DONE;
+            }
+            mpfr_set_q(p, a, MPFR_RNDN);
+            mpfr_set_q(q, b, MPFR_RNDN);
+            same = decided && mpfr_equal_p(p, q);
+            mpfr_clears(p, q, (mpfr_ptr)0);
+            mpq_clears(a, b, NULL);
+        }
         if (!decided) same = value_same(&x, &y, VALUE_MAX_NAMES, budget);
     }
     value_free(&x);

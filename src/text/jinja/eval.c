@@ -468,35 +468,6 @@ static jinja_value run_recursive(jinja_run *r, jinja_act *up, const jinja_node *
     return jinja_str_buf(r, &b);
 }
 
-/* f(a): a builtin, a method, a macro, or the loop of a recursive for. */
-static jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
-{
-    jinja_value v = jinja_none();
-    jinja_enter(r);
-    switch (f.kind) {
-    case JV_UNDEFINED: JINJA_FAIL(r, "%s", f.u.hint);
-    case JV_FUNC: v = jinja_apply(r, f.u.fn, jinja_none(), a); break;
-    case JV_METHOD: v = jinja_apply(r, f.u.method->entry, f.u.method->self, a); break;
-    case JV_MACRO: {
-        jinja_buf b, *outer = capture(r, &b);
-        run_macro(r, f.u.macro->node, f.u.macro->act, a);
-        r->out = outer;
-        v = jinja_str_buf(r, &b);
-        break;
-    }
-    case JV_LOOP:
-        /* loop(list) runs the body of the loop again, one level deeper */
-        jinja_bind(r, "loop", "iterable", a);
-        if (!f.u.loop->node)
-            JINJA_FAIL(r, "The loop must have the 'recursive' marker to be called recursively.");
-        v = run_recursive(r, f.u.loop->act, f.u.loop->node, a->pos[0], f.u.loop->depth0 + 1);
-        break;
-    default: JINJA_FAIL(r, "'%s' object is not callable", jinja_type_name(f));
-    }
-    r->depth--;
-    return v;
-}
-
 /*
  * The arguments of a call: positional, keywords, *list, **dict. extra is one more keyword (the
  * caller of a call block).
@@ -596,7 +567,31 @@ static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n,
 {
     jinja_value f = jinja_eval(r, act, n->a);
     jinja_args a = arguments(r, act, n, extra);
-    return jinja_call(r, f, &a);
+    /* a builtin, a method, a macro, or the loop of a recursive for */
+    jinja_value v = jinja_none();
+    jinja_enter(r);
+    switch (f.kind) {
+    case JV_UNDEFINED: JINJA_FAIL(r, "%s", f.u.hint);
+    case JV_FUNC: v = jinja_apply(r, f.u.fn, jinja_none(), &a); break;
+    case JV_METHOD: v = jinja_apply(r, f.u.method->entry, f.u.method->self, &a); break;
+    case JV_MACRO: {
+        jinja_buf b, *outer = capture(r, &b);
+        run_macro(r, f.u.macro->node, f.u.macro->act, &a);
+        r->out = outer;
+        v = jinja_str_buf(r, &b);
+        break;
+    }
+    case JV_LOOP:
+        /* loop(list) runs the body of the loop again, one level deeper */
+        jinja_bind(r, "loop", "iterable", &a);
+        if (!f.u.loop->node)
+            JINJA_FAIL(r, "The loop must have the 'recursive' marker to be called recursively.");
+        v = run_recursive(r, f.u.loop->act, f.u.loop->node, a.pos[0], f.u.loop->depth0 + 1);
+        break;
+    default: JINJA_FAIL(r, "'%s' object is not callable", jinja_type_name(f));
+    }
+    r->depth--;
+    return v;
 }
 
 /* The value of a node, by its kind. Operands are evaluated from left to right. */

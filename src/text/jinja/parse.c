@@ -446,30 +446,6 @@ static jinja_node *parse_filters(jinja_parser *p, jinja_node *over, bool inline_
     return over;
 }
 
-/* "is name", "is not name", with arguments in brackets or one argument without. */
-static jinja_node *parse_test(jinja_parser *p, jinja_node *over)
-{
-    uint32_t pos = take(p)->pos;
-    /* x is not defined */
-    bool negated = skip_word(p, "not");
-    jinja_node *n = node(p, JN_TEST, pos);
-    n->a = over;
-    n->name = dotted_name(p);
-    jinja_token *t = now(p);
-    if (t->type == JT_LPAREN) {
-        parse_arguments(p, n);
-    } else if ((t->type == JT_NAME || t->type == JT_STRING || t->type == JT_INT ||
-                t->type == JT_FLOAT || t->type == JT_LBRACKET || t->type == JT_LBRACE) &&
-               !token_is(t, "else") && !token_is(t, "or") && !token_is(t, "and")) {
-        /* a is b is c */
-        if (token_is(t, "is")) FAIL(p, t->pos, "You cannot chain multiple tests with is");
-        descend(p);
-        push(p, &n->items, parse_postfix(p, parse_primary(p, false)));
-        p->nest--;
-    }
-    return negated ? pair(p, JN_NOT, 0, pos, n, NULL) : n;
-}
-
 /* One subscript between brackets: an expression or a slice. */
 static jinja_node *parse_subscribed(jinja_parser *p)
 {
@@ -594,8 +570,28 @@ static jinja_node *parse_unary(jinja_parser *p, bool with_filter)
     /* after these a call may follow again, but no subscript */
     while (with_filter) {
         if (is(p, JT_PIPE)) n = parse_filters(p, n, false);
-        else if (is_word(p, "is")) n = parse_test(p, n);
-        else if (is(p, JT_LPAREN)) n = parse_call(p, n);
+        else if (is_word(p, "is")) {
+            /* "is name", "is not name", with arguments in brackets or one argument without */
+            uint32_t pos = take(p)->pos;
+            /* x is not defined */
+            bool negated = skip_word(p, "not");
+            jinja_node *test = node(p, JN_TEST, pos);
+            test->a = n;
+            test->name = dotted_name(p);
+            jinja_token *t = now(p);
+            if (t->type == JT_LPAREN) {
+                parse_arguments(p, test);
+            } else if ((t->type == JT_NAME || t->type == JT_STRING || t->type == JT_INT ||
+                        t->type == JT_FLOAT || t->type == JT_LBRACKET || t->type == JT_LBRACE) &&
+                       !token_is(t, "else") && !token_is(t, "or") && !token_is(t, "and")) {
+                /* a is b is c */
+                if (token_is(t, "is")) FAIL(p, t->pos, "You cannot chain multiple tests with is");
+                descend(p);
+                push(p, &test->items, parse_postfix(p, parse_primary(p, false)));
+                p->nest--;
+            }
+            n = negated ? pair(p, JN_NOT, 0, pos, test, NULL) : test;
+        } else if (is(p, JT_LPAREN)) n = parse_call(p, n);
         else break;
     }
     return n;
@@ -914,25 +910,6 @@ static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *en
     p->nest--;
 }
 
-/* CRLF and CR are newlines, and one newline at the very end is dropped. */
-static ares_view normalise(ares_arena *arena, ares_view source)
-{
-    /* it only gets shorter */
-    char *out = ares_arena_alloc(arena, source.len + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < source.len; i++) {
-        char c = source.data[i];
-        if (c == '\r') {
-            if (i + 1 < source.len && source.data[i + 1] == '\n') i++;
-            c = '\n';
-        }
-        out[n++] = c;
-    }
-    if (n && out[n - 1] == '\n') n--;
-    out[n] = 0;
-    return (ares_view){ out, n };
-}
-
 int template_parse(const char *name, ares_view source, template_dialect dialect,
                    ares_template **out)
 {
@@ -948,7 +925,20 @@ int template_parse(const char *name, ares_view source, template_dialect dialect,
     /* of the file, for errors */
     t->name = ares_strdup(name);
     t->dialect = dialect;
-    t->source = normalise(&t->arena, source);
+    /* CRLF and CR are newlines, and one at the very end is dropped: it only gets shorter */
+    char *text = ares_arena_alloc(&t->arena, source.len + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < source.len; i++) {
+        char c = source.data[i];
+        if (c == '\r') {
+            if (i + 1 < source.len && source.data[i + 1] == '\n') i++;
+            c = '\n';
+        }
+        text[n++] = c;
+    }
+    if (n && text[n - 1] == '\n') n--;
+    text[n] = 0;
+    t->source = (ares_view){ text, n };
     jinja_parser *p = ares_arena_calloc(&t->arena, 1, sizeof *p);
     p->t = t;
     p->arena = &t->arena;

@@ -134,6 +134,12 @@ static double at(const node *n, run *r)
 
 /* ---------------------------------------------------------------- functions */
 /* x [n]: the arguments, whose number the table below has bounded. */
+#define FUNCTION(name, value)                          \
+    static double name(const double *x, int n, run *r) \
+    {                                                  \
+        (void)n, (void)r;                              \
+        return value;                                  \
+    }
 static double f_min(const double *x, int n, run *r)
 {
     (void)r;
@@ -150,38 +156,18 @@ static double f_max(const double *x, int n, run *r)
         if (x[i] > most) most = x[i];
     return most;
 }
-static double f_abs(const double *x, int n, run *r)
-{
-    (void)n, (void)r;
-    return fabs(x[0]);
-}
+FUNCTION(f_abs, fabs(x[0]))
 /* Numbers are floats here already. */
-static double f_float(const double *x, int n, run *r)
-{
-    (void)n, (void)r;
-    return x[0];
-}
+FUNCTION(f_float, x[0])
 
 /* rounded, the integer of x, unless x is infinite or NaN, for which Python raises an exception. */
 static double whole(double x, double rounded, run *r)
 {
     return isfinite(x) ? rounded : fail(r, "an integer of a number that is not finite");
 }
-static double f_int(const double *x, int n, run *r)
-{
-    (void)n;
-    return whole(x[0], trunc(x[0]), r);
-}
-static double f_floor(const double *x, int n, run *r)
-{
-    (void)n;
-    return whole(x[0], floor(x[0]), r);
-}
-static double f_ceil(const double *x, int n, run *r)
-{
-    (void)n;
-    return whole(x[0], ceil(x[0]), r);
-}
+FUNCTION(f_int, whole(x[0], trunc(x[0]), r))
+FUNCTION(f_floor, whole(x[0], floor(x[0]), r))
+FUNCTION(f_ceil, whole(x[0], ceil(x[0]), r))
 
 /* Half to even; with digits, of the exact decimal value of the float. */
 static double f_round(const double *x, int n, run *r)
@@ -212,11 +198,7 @@ static double f_exp(const double *x, int n, run *r)
     double result = (double)expl(x[0]);
     return isinf(result) && isfinite(x[0]) ? fail(r, "a result too large for a float") : result;
 }
-static double f_sqrt(const double *x, int n, run *r)
-{
-    (void)n;
-    return x[0] < 0 ? fail(r, "the square root of a negative number") : sqrt(x[0]);
-}
+FUNCTION(f_sqrt, x[0] < 0 ? fail(r, "the square root of a negative number") : sqrt(x[0]))
 /* The logarithm to the base of `log`, with Python's error. */
 static double logarithm(double x, long double (*log)(long double), run *r)
 {
@@ -231,37 +213,17 @@ static double f_log(const double *x, int n, run *r)
     if (!r->error && base == 0) return fail(r, "a logarithm to base 1");
     return log / base;
 }
-static double f_log2(const double *x, int n, run *r)
-{
-    (void)n;
-    return logarithm(x[0], log2l, r);
-}
-static double f_log10(const double *x, int n, run *r)
-{
-    (void)n;
-    return logarithm(x[0], log10l, r);
-}
+FUNCTION(f_log2, logarithm(x[0], log2l, r))
+FUNCTION(f_log10, logarithm(x[0], log10l, r))
 /* pow(a, b), which is a ** b. */
-static double f_pow(const double *x, int n, run *r)
-{
-    (void)n;
-    return power(x[0], x[1], r);
-}
-#define ANGLE(name, function)                                                                 \
-    static double name(const double *x, int n, run *r)                                        \
-    {                                                                                         \
-        (void)n;                                                                              \
-        return isinf(x[0]) ? fail(r, "an angle that is not finite") : (double)function(x[0]); \
-    }
+FUNCTION(f_pow, power(x[0], x[1], r))
+#define ANGLE(name, function) \
+    FUNCTION(name, isinf(x[0]) ? fail(r, "an angle that is not finite") : (double)function(x[0]))
 ANGLE(f_sin, sinl)
 ANGLE(f_cos, cosl)
 ANGLE(f_tan, tanl)
 /* For any argument, infinite ones included. */
-static double f_tanh(const double *x, int n, run *r)
-{
-    (void)n, (void)r;
-    return (double)tanhl(x[0]);
-}
+FUNCTION(f_tanh, (double)tanhl(x[0]))
 
 static const struct {
     const char *name;

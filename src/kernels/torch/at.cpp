@@ -405,10 +405,8 @@ void at_cuda_trim(void)
 
 // ---------------------------------------------------------------- making, copying, looking
 
-at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(), at::from_blob(data, at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
-}
+AT_DEFINE(at_from_blob, (void *data, at_dtype dtype, const int64_t *sizes, int n), (),
+          at::from_blob(data, at::IntArrayRef(sizes, (size_t)n), type_of(dtype)))
 at_tensor at_view(const void *data, at_dtype dtype, int device, const int64_t *sizes,
                   const int64_t *strides, int n)
 {
@@ -422,53 +420,23 @@ at_tensor at_view(const void *data, at_dtype dtype, int device, const int64_t *s
                              .target_device(where)
                              .make_tensor());
 }
-at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(), at::zeros(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
-}
-at_tensor at_zeros_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(like),
-          at::zeros(at::IntArrayRef(sizes, (size_t)n), like->t.options().dtype(type_of(dtype))));
-}
-at_tensor at_empty_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(like),
-          at::empty(at::IntArrayRef(sizes, (size_t)n), like->t.options().dtype(type_of(dtype))));
-}
-at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(), at::full(at::IntArrayRef(sizes, (size_t)n), value, type_of(dtype)));
-}
-at_tensor at_arange(int64_t end, at_dtype dtype)
-{
-    AT_OP(AT_OPERANDS(), at::arange(end, type_of(dtype)));
-}
-at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n)
-{
-    AT_OP(AT_OPERANDS(), at::randn(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
-}
-at_tensor at_clone(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.clone());
-}
-at_tensor at_detach(at_tensor t)
-{
-    AT_OP(AT_OPERANDS(t), t->t.detach());
-}
-at_tensor at_to(at_tensor t, at_dtype dtype)
-{
-    AT_OP(AT_OPERANDS(t), t->t.to(type_of(dtype)));
-}
-at_tensor at_to_device(at_tensor t, const char *device)
-{
-    AT_OP(AT_OPERANDS(t), t->t.to(at::Device(device)));
-}
+AT_DEFINE(at_zeros, (at_dtype dtype, const int64_t *sizes, int n), (),
+          at::zeros(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)))
+AT_DEFINE(at_zeros_beside, (at_tensor like, at_dtype dtype, const int64_t *sizes, int n), (like),
+          at::zeros(at::IntArrayRef(sizes, (size_t)n), like->t.options().dtype(type_of(dtype))))
+AT_DEFINE(at_empty_beside, (at_tensor like, at_dtype dtype, const int64_t *sizes, int n), (like),
+          at::empty(at::IntArrayRef(sizes, (size_t)n), like->t.options().dtype(type_of(dtype))))
+AT_DEFINE(at_full, (double value, at_dtype dtype, const int64_t *sizes, int n), (),
+          at::full(at::IntArrayRef(sizes, (size_t)n), value, type_of(dtype)))
+AT_DEFINE(at_arange, (int64_t end, at_dtype dtype), (), at::arange(end, type_of(dtype)))
+AT_DEFINE(at_randn, (at_dtype dtype, const int64_t *sizes, int n), (),
+          at::randn(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)))
+AT_DEFINE(at_clone, (at_tensor t), (t), t->t.clone())
+AT_DEFINE(at_detach, (at_tensor t), (t), t->t.detach())
+AT_DEFINE(at_to, (at_tensor t, at_dtype dtype), (t), t->t.to(type_of(dtype)))
+AT_DEFINE(at_to_device, (at_tensor t, const char *device), (t), t->t.to(at::Device(device)))
 
-at_tensor at_copy_(at_tensor to, at_tensor from)
-{
-    AT_INTO(to, AT_OPERANDS(to, from), to->t.copy_(from->t));
-}
+AT_DEFINE_INTO(at_copy_, (at_tensor to, at_tensor from), to, (to, from), to->t.copy_(from->t))
 
 int at_read(at_tensor t, at_dtype dtype, void *out)
 {
@@ -483,35 +451,21 @@ int at_read(at_tensor t, at_dtype dtype, void *out)
     }
 }
 
-double at_item(at_tensor t)
-{
-    return look(__func__, t, (double)NAN, [](const at::Tensor &x) { return x.item().toDouble(); });
-}
-void *at_data(at_tensor t)
-{
-    return look(__func__, t, (void *)nullptr, [](const at::Tensor &x) { return x.data_ptr(); });
-}
-int at_ndim(at_tensor t)
-{
-    return look(__func__, t, 0, [](const at::Tensor &x) { return (int)x.dim(); });
-}
-int64_t at_size(at_tensor t, int dim)
-{
-    return look(__func__, t, (int64_t)0, [dim](const at::Tensor &x) { return x.size(dim); });
-}
-int64_t at_numel(at_tensor t)
-{
-    return look(__func__, t, (int64_t)0, [](const at::Tensor &x) { return x.numel(); });
-}
-bool at_is_contiguous(at_tensor t)
-{
-    return look(__func__, t, false, [](const at::Tensor &x) { return x.is_contiguous(); });
-}
-at_dtype at_dtype_of(at_tensor t)
-{
-    return look(__func__, t, AT_F32,
-                [](const at::Tensor &x) { return ares_torch::dtype_of(x.scalar_type()); });
-}
+// A function that reads from a tensor, in a line: type, name, parameters, value after a failure,
+// value.
+#define LOOK(type, name, parameters, absent, value)                      \
+    type name parameters                                                 \
+    {                                                                    \
+        return look(__func__, t, (type)absent,                           \
+                    [&](const at::Tensor &x) { return (type)(value); }); \
+    }
+LOOK(double, at_item, (at_tensor t), NAN, x.item().toDouble())
+LOOK(void *, at_data, (at_tensor t), nullptr, x.data_ptr())
+LOOK(int, at_ndim, (at_tensor t), 0, (int)x.dim())
+LOOK(int64_t, at_size, (at_tensor t, int dim), 0, x.size(dim))
+LOOK(int64_t, at_numel, (at_tensor t), 0, x.numel())
+LOOK(bool, at_is_contiguous, (at_tensor t), false, x.is_contiguous())
+LOOK(at_dtype, at_dtype_of, (at_tensor t), AT_F32, ares_torch::dtype_of(x.scalar_type()))
 
 // Automatic differentiation, the oracle of the hand-written backward passes.
 

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -120,6 +121,23 @@ ares_view ares_str_view(const ares_str *s);
 bool ares_view_eq(ares_view a, ares_view b);
 bool ares_view_is(ares_view a, const char *s);
 bool ares_view_starts(ares_view a, ares_view prefix);
+/* ASCII alone, whatever the locale says */
+static inline bool ares_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+/* whether a name ends in `end` and has something before it */
+static inline bool ares_ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+/* what follows the last c; the whole text where there is none */
+static inline const char *ares_after_last(const char *text, char c)
+{
+    const char *last = strrchr(text, c);
+    return last ? last + 1 : text;
+}
 /*
  * One step through UTF-8, strict: no overlong forms, no surrogates, nothing beyond U+10FFFF.
  * Returns the length, 1 to 4, of the character at p (p < end); *c is the character. Or minus the

@@ -337,19 +337,12 @@ static int let(sweep_variables *v, ares_view key, const ares_json *value)
 }
 
 /* ---------------------------------------------------------------- templates that are not set */
-/* "lr" of "worker.actor.optim.lr". */
-static const char *last_part(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
 /* The last part of a name, or all of it where another name ends alike. */
 const char *sweep_shown_name(const char *const *names, int n, int i)
 {
-    const char *last = last_part(names[i]);
+    const char *last = ares_after_last(names[i], '.');
     for (int k = 0; k < n; k++)
-        if (k != i && strcmp(last_part(names[k]), last) == 0) return names[i];
+        if (k != i && strcmp(ares_after_last(names[k], '.'), last) == 0) return names[i];
     return last;
 }
 

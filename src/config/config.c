@@ -104,18 +104,11 @@ void config_note(ares_config *cfg, ares_log_level level, const char *format, ...
 
 /* ---------------------------------------------------------------- did you mean */
 
-/* The option's own name, without its sections. */
-static const char *last_word(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
 /* Whether all keys before the last ones are the same. */
 static bool same_section(const char *a, const char *b)
 {
-    size_t n = (size_t)(last_word(a) - a);
-    return n == (size_t)(last_word(b) - b) && memcmp(a, b, n) == 0;
+    size_t n = (size_t)(ares_after_last(a, '.') - a);
+    return n == (size_t)(ares_after_last(b, '.') - b) && memcmp(a, b, n) == 0;
 }
 
 /*
@@ -124,7 +117,7 @@ static bool same_section(const char *a, const char *b)
  */
 static bool leaves_out(const char *path, const char *of)
 {
-    const char *end = last_word(path);
+    const char *end = ares_after_last(path, '.');
     while (path < end) {
         /* the next section of both, with its dot */
         size_t n = strcspn(path, ".") + 1, m = strcspn(of, ".") + 1;
@@ -139,7 +132,7 @@ static bool leaves_out(const char *path, const char *of)
 static bool near_sections(const char *a, const char *b)
 {
     char x[CONFIG_MAX_KEY], y[CONFIG_MAX_KEY];
-    size_t n = (size_t)(last_word(a) - a), m = (size_t)(last_word(b) - b);
+    size_t n = (size_t)(ares_after_last(a, '.') - a), m = (size_t)(ares_after_last(b, '.') - b);
     /* a path without sections is near none */
     if (!n || !m || n > sizeof x || m > sizeof y) return false;
     snprintf(x, sizeof x, "%.*s", (int)n - 1, a);
@@ -157,21 +150,22 @@ static bool near_sections(const char *a, const char *b)
 void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
 {
     int n = cfg->options.count, near = 0, same = 0, like = 0;
-    const char *word = last_word(path), *found = NULL;
+    const char *word = ares_after_last(path, '.'), *found = NULL;
     const char **names = ares_malloc((size_t)(n + 1) * sizeof *names);
     for (int i = 0; i < n; i++)
         if (same_section(cfg->options.items[i].path, path))
-            names[near++] = last_word(cfg->options.items[i].path);
+            names[near++] = ares_after_last(cfg->options.items[i].path, '.');
     /* 1. the same section, another last word */
     const char *leaf = ares_nearest(word, names, near);
     for (int i = 0; leaf && i < n && !found; i++) {
         const char *p = cfg->options.items[i].path;
-        if (same_section(p, path) && strcmp(last_word(p), leaf) == 0) found = p;
+        if (same_section(p, path) && strcmp(ares_after_last(p, '.'), leaf) == 0) found = p;
     }
     /* 2. the same last word, with sections left out */
     for (int i = 0; i < n && !found && same < 3; i++) {
         const config_option *o = &cfg->options.items[i];
-        if (!o->again && strcmp(last_word(o->path), word) == 0 && leaves_out(path, o->path))
+        if (!o->again && strcmp(ares_after_last(o->path, '.'), word) == 0 &&
+            leaves_out(path, o->path))
             names[same++] = o->path;
     }
     if (same) {
@@ -183,7 +177,7 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
         for (int pass = 0; pass < 2; pass++) { /* the nearest last word, then the paths with it */
             int k = 0;
             for (int i = 0; i < n; i++) {
-                const char *p = cfg->options.items[i].path, *leaf_of_p = last_word(p);
+                const char *p = cfg->options.items[i].path, *leaf_of_p = ares_after_last(p, '.');
                 if (strcmp(word, leaf_of_p) == 0 ? !near_sections(path, p) : !leaves_out(path, p))
                     continue;
                 /* 3. the nearest path of all */
@@ -203,7 +197,7 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
         for (int i = 0, shown = 0; i < n; i++) {
             const config_option *o = &cfg->options.items[i];
             if (o->again || !same_section(o->path, path)) continue;
-            ares_str_addf(out, "%s%s", shown++ ? ", " : "", last_word(o->path));
+            ares_str_addf(out, "%s%s", shown++ ? ", " : "", ares_after_last(o->path, '.'));
         }
         ares_str_add_char(out, ')');
     }

@@ -283,10 +283,6 @@ static bool letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 /* Skips white space; a text in YAML may have several lines. */
 static void blanks(parser *s)
@@ -317,7 +313,7 @@ static ares_view peek_name(parser *s)
     blanks(s);
     const char *p = s->p;
     if (p < s->end && letter(*p))
-        while (p < s->end && (letter(*p) || digit(*p))) p++;
+        while (p < s->end && (letter(*p) || ares_is_digit(*p))) p++;
     return (ares_view){ s->p, (size_t)(p - s->p) };
 }
 
@@ -370,8 +366,8 @@ static const node *unary(parser *s);
 static bool digits(const char **p, const char *end)
 {
     const char *q = *p;
-    if (q >= end || !digit(*q)) return false;
-    while (q < end && (digit(*q) || (*q == '_' && q + 1 < end && digit(q[1])))) q++;
+    if (q >= end || !ares_is_digit(*q)) return false;
+    while (q < end && (ares_is_digit(*q) || (*q == '_' && q + 1 < end && ares_is_digit(q[1])))) q++;
     *p = q;
     return true;
 }
@@ -392,7 +388,7 @@ static const node *number(parser *s)
         /* an e without digits belongs to what follows: an error below */
         if (digits(&q, s->end)) p = q, real = true;
     }
-    if (p < s->end && (letter(*p) || digit(*p) || *p == '.'))
+    if (p < s->end && (letter(*p) || ares_is_digit(*p) || *p == '.'))
         return refuse(s, start, "not a number");
     /* without underscores, for strtod */
     char plain[64];
@@ -472,7 +468,7 @@ static const node *atom(parser *s)
     blanks(s);
     if (s->p == s->end) return refuse(s, s->p, "the expression is not finished");
     char c = *s->p;
-    if (digit(c) || c == '.') return number(s);
+    if (ares_is_digit(c) || c == '.') return number(s);
     if (letter(c)) return name(s);
     if (!take(s, "(")) return refuse(s, s->p, "a number, a name or '(' was expected");
     const node *n = conditional(s);

@@ -61,13 +61,6 @@ static inline uint64_t core_hash(const char *data, size_t len)
     return core_hash_mix(hash, 0xE7037ED1A0B428DBu);
 }
 
-/* Whether a name ends in `end` and has something before it. */
-static inline bool core_ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 /*
  * Logs an error without allocating memory, for when there is none left. Cut at 500 bytes. (log.c)
  */

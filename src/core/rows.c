@@ -516,7 +516,7 @@ static bool parquet_is(const char *path)
     static const char *const others[] = { "{", "[", "\x1f\x8b", "\x28\xb5\x2f\xfd" };
     char first[9] = "";
     const char *why;
-    bool named = core_ends_with(path, ".parquet"), other = false;
+    bool named = ares_ends_with(path, ".parquet"), other = false;
     int fd = ares_file_open(path, &why);
     if (fd < 0) return named;
     ssize_t there = pread(fd, first, sizeof first - 1, 0);
@@ -710,7 +710,7 @@ static const struct {
 static int refuse_format(const ares_jsonl *r, int rc)
 {
     ares_view line = ares_jsonl_line(r);
-    bool csv = core_ends_with(r->path, ".csv"), tsv = core_ends_with(r->path, ".tsv");
+    bool csv = ares_ends_with(r->path, ".csv"), tsv = ares_ends_with(r->path, ".tsv");
     for (int i = 0; i < ARES_COUNT(formats); i++) {
         bool typed = formats[i].typed;
         if (ares_view_starts(line, ares_view_of(formats[i].begins)))

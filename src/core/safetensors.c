@@ -303,10 +303,10 @@ static int only_file(const char *dir, ares_str *out)
     /* other formats are looked for only to say what to do about them */
     for (struct dirent *e; (e = readdir(d));) {
         const char *name = e->d_name;
-        gguf |= core_ends_with(name, ".gguf");
-        pickled |= core_ends_with(name, ".bin") || core_ends_with(name, ".pt") ||
-                   core_ends_with(name, ".pth");
-        if (core_ends_with(name, ".safetensors") && found++ == 0) ares_path_join(out, dir, name);
+        gguf |= ares_ends_with(name, ".gguf");
+        pickled |= ares_ends_with(name, ".bin") || ares_ends_with(name, ".pt") ||
+                   ares_ends_with(name, ".pth");
+        if (ares_ends_with(name, ".safetensors") && found++ == 0) ares_path_join(out, dir, name);
     }
     closedir(d);
     if (found == 1) return ARES_OK;
@@ -330,7 +330,7 @@ int ares_safetensors_open(const char *path, ares_safetensors **out)
     ares_str file = { 0 };
     int rc = ARES_OK;
     if (!ares_dir_exists(path))
-        rc = core_ends_with(path, ".json") ? open_index(s, path) : map_file(s, path);
+        rc = ares_ends_with(path, ".json") ? open_index(s, path) : map_file(s, path);
     else if (ares_file_exists(ares_path_join(&file, path, "model.safetensors.index.json")))
         rc = open_index(s, file.data);
     else if (ares_file_exists(ares_path_join(&file, path, "model.safetensors")))

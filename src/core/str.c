@@ -257,12 +257,6 @@ void ares_str_add_float(ares_str *s, float x)
     add_number(s, (double)x, true);
 }
 
-/* ASCII alone, whatever the locale says. */
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /*
  * Reads "12", "-0.5", ".5", "1e-3" to their ends; no blanks, no "inf", no hexadecimal. Exact for up
  * to 18 digits and small exponents; the C library reads the rest.
@@ -278,7 +272,7 @@ bool ares_parse_double(ares_view text, double *out)
     /* digits without the point, and how far the point is from their end */
     uint64_t mantissa = 0;
     int digits = 0, significant = 0, exponent = 0;
-    for (bool fraction = false; p < end && (is_digit(*p) || (*p == '.' && !fraction)); p++) {
+    for (bool fraction = false; p < end && (ares_is_digit(*p) || (*p == '.' && !fraction)); p++) {
         if (*p == '.') {
             fraction = true;
             continue;
@@ -295,9 +289,9 @@ bool ares_parse_double(ares_view text, double *out)
         p++;
         bool minus = p < end && *p == '-';
         if (p < end && (*p == '-' || *p == '+')) p++;
-        if (p == end || !is_digit(*p)) return false;
+        if (p == end || !ares_is_digit(*p)) return false;
         int written = 0;
-        for (; p < end && is_digit(*p); p++)
+        for (; p < end && ares_is_digit(*p); p++)
             if (written < 100000) written = written * 10 + (*p - '0');
         exponent += minus ? -written : written;
     }
@@ -331,7 +325,7 @@ bool ares_parse_i64(ares_view text, int64_t *out)
     if (i == text.len) return false;
     int64_t value = 0; /* accumulated as a negative number, whose range is larger by one */
     for (; i < text.len; i++) {
-        if (!is_digit(text.data[i])) return false;
+        if (!ares_is_digit(text.data[i])) return false;
         if (__builtin_mul_overflow(value, 10, &value) ||
             __builtin_sub_overflow(value, text.data[i] - '0', &value))
             return false;

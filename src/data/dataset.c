@@ -55,13 +55,6 @@ ares_view path_name(const char *path)
     return name;
 }
 
-/* An ending alone (".json") is no name: something must stand before it. */
-static bool path_ends(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 /* ------------------------------------------------------------------ splits */
 static const struct {
     const char *word, *split;
@@ -132,7 +125,7 @@ static bool has_rows_name(const char *name)
     for (int i = 0; i < ARES_COUNT(about); i++)
         if (strcmp(name, about[i]) == 0) return false;
     for (int i = 0; i < ARES_COUNT(ends); i++)
-        if (path_ends(name, ends[i])) return true;
+        if (ares_ends_with(name, ends[i])) return true;
     return false;
 }
 
@@ -498,7 +491,8 @@ static int read_rows(void *ctx, const char *path)
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
     if (d->count >= r->last || (r->slice.has_end && r->seen >= r->slice.end)) return ARES_OK;
     int rc = ARES_OK;
-    if (path_ends(path, ".json")) { /* may be one list; a row's place in it stands for its line */
+    if (ares_ends_with(path,
+                       ".json")) { /* may be one list; a row's place in it stands for its line */
         const ares_json *list = NULL;
         ares_str text = { 0 };
         rc = ares_file_read(path, &text);

@@ -382,8 +382,19 @@ void foreign_fail(foreign *f, bool by_clock, const char *format, ...)
     if (by_clock) f->replayable = false;
 }
 
-const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked)
+void foreign_render(const void *env, ares_str *out)
 {
+    ares_str_add_view(out, ares_str_view(&((const foreign *)env)->state));
+}
+
+bool foreign_over(const void *env)
+{
+    return ((const foreign *)env)->over;
+}
+
+const char *foreign_failure(const void *env, bool *replayable, int64_t *unasked)
+{
+    const foreign *f = env;
     *replayable = f->replayable;
     *unasked = f->unasked;
     return f->failed ? f->why : NULL;
@@ -481,9 +492,9 @@ ARES_OPTION_STRUCT(command_options, COMMAND_OPTIONS);
 static ARES_OPTION_TABLE(command_table, command_options, COMMAND_OPTIONS);
 
 typedef struct command {
+    foreign f;
     const command_options *o;
     seat *seat;
-    foreign f;
     ares_str line;
     ares_arena arena; /* of one answer */
 } command;
@@ -692,26 +703,11 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     return ARES_OK;
 }
 
-static void render(const void *env, ares_str *out)
-{
-    ares_str_add_view(out, ares_str_view(&((const command *)env)->f.state));
-}
-
 static const char *const *actions_of(const void *env, int *n)
 {
     const command *c = env;
     *n = c->f.n_actions;
     return *n ? c->f.actions : NULL;
-}
-
-static bool is_over(const void *env)
-{
-    return ((const command *)env)->f.over;
-}
-
-static const char *failure(const void *env, bool *replayable, int64_t *unasked)
-{
-    return foreign_failure(&((const command *)env)->f, replayable, unasked);
 }
 
 const ares_env_type ares_env_type_command = {
@@ -726,11 +722,11 @@ const ares_env_type ares_env_type_command = {
     .close = close_command,
     .reset = reset,
     .step = step,
-    .render = render,
+    .render = foreign_render,
     .actions = actions_of,
     .waits = true,
     .starts_program = true,
-    .failure = failure,
-    .over = is_over,
+    .failure = foreign_failure,
+    .over = foreign_over,
     .descriptors = descriptors,
 };

@@ -170,8 +170,10 @@ void foreign_fini(foreign *f);
 /* A new episode: it has no state yet, and has not failed. */
 void foreign_begin(foreign *f);
 void foreign_fail(foreign *f, bool by_clock, const char *format, ...) ARES_PRINTF(3, 4);
-/* What ares_env_type.failure returns and writes. */
-const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked);
+/* Entries of ares_env_type, for an environment that begins with its `foreign`. */
+void foreign_render(const void *env, ares_str *out);
+bool foreign_over(const void *env);
+const char *foreign_failure(const void *env, bool *replayable, int64_t *unasked);
 
 /*
  * Tells the numbers and booleans of an object as numbers about the step; `success` also decides

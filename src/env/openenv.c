@@ -223,10 +223,10 @@ typedef struct server {
 } server;
 
 typedef struct openenv {
+    foreign f;
     const openenv_options *o;
     const server *server;
     connection *c;
-    foreign f;
     double last; /* the server's last reward, for options.reward = last */
     ares_str line;
     ares_arena arena; /* of one answer */
@@ -583,27 +583,12 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
 }
 
 /* The state is kept as text since the last answer. */
-static void render(const void *env, ares_str *out)
-{
-    ares_str_add_view(out, ares_str_view(&((const openenv *)env)->f.state));
-}
-
 /* The values of the field's enum; NULL: any text. */
 static const char *const *actions_of(const void *env, int *n)
 {
     const openenv_form *f = &((const openenv *)env)->server->form;
     *n = f->n_names;
     return *n ? f->names : NULL;
-}
-
-static bool is_over(const void *env)
-{
-    return ((const openenv *)env)->f.over;
-}
-
-static const char *failure(const void *env, bool *replayable, int64_t *unasked)
-{
-    return foreign_failure(&((const openenv *)env)->f, replayable, unasked);
 }
 
 const ares_env_type ares_env_type_openenv = {
@@ -618,10 +603,10 @@ const ares_env_type ares_env_type_openenv = {
     .close = close_openenv,
     .reset = reset,
     .step = step,
-    .render = render,
+    .render = foreign_render,
     .actions = actions_of,
     .waits = true,
-    .failure = failure,
-    .over = is_over,
+    .failure = foreign_failure,
+    .over = foreign_over,
     .descriptors = descriptors,
 };

@@ -45,11 +45,6 @@ const ares_verifier ares_verifier_exact = {
 
 /* Exact by construction: numbers are compared as normalised text, never as floating point. */
 
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /*
  * A decimal number in one spelling per value: sign, digits, point; without thousands separators,
  * leading zeros and trailing zeros of the fraction.
@@ -70,21 +65,22 @@ static size_t scan(const char *s, size_t n, bool negative, grade_number *out)
     /* 1,234,567: a comma before every three digits, one to three before the first */
     bool grouped = false;
     for (; i < n; i++) {
-        if (digit(s[i])) {
+        if (ares_is_digit(s[i])) {
             /* leading zeros */
-            if (digits == 0 && s[i] == '0' && i + 1 < n && digit(s[i + 1])) continue;
+            if (digits == 0 && s[i] == '0' && i + 1 < n && ares_is_digit(s[i + 1])) continue;
             if (digits == sizeof whole) return 0;
             whole[digits++] = s[i];
-        } else if (!(s[i] == ',' && i > 0 && (grouped || i <= 3) && i + 3 < n && digit(s[i - 1]) &&
-                     digit(s[i + 1]) && digit(s[i + 2]) && digit(s[i + 3]) &&
-                     (i + 4 >= n || !digit(s[i + 4]))))
+        } else if (!(s[i] == ',' && i > 0 && (grouped || i <= 3) && i + 3 < n &&
+                     ares_is_digit(s[i - 1]) && ares_is_digit(s[i + 1]) &&
+                     ares_is_digit(s[i + 2]) && ares_is_digit(s[i + 3]) &&
+                     (i + 4 >= n || !ares_is_digit(s[i + 4]))))
             break;
         else grouped = true;
     }
     size_t fraction = 0, from = i + 1;
-    if (i + 1 < n && s[i] == '.' && digit(s[i + 1])) {
+    if (i + 1 < n && s[i] == '.' && ares_is_digit(s[i + 1])) {
         i++;
-        while (i < n && digit(s[i])) i++;
+        while (i < n && ares_is_digit(s[i])) i++;
         fraction = i - from;
         while (fraction && s[from + fraction - 1] == '0') fraction--;
     }
@@ -110,8 +106,9 @@ static size_t scan(const char *s, size_t n, bool negative, grade_number *out)
  */
 static bool starts(ares_view t, size_t i)
 {
-    return digit(t.data[i]) || (t.data[i] == '.' && i + 1 < t.len && digit(t.data[i + 1]) &&
-                                (i == 0 || !digit(t.data[i - 1])));
+    return ares_is_digit(t.data[i]) ||
+           (t.data[i] == '.' && i + 1 < t.len && ares_is_digit(t.data[i + 1]) &&
+            (i == 0 || !ares_is_digit(t.data[i - 1])));
 }
 
 /*
@@ -125,7 +122,7 @@ static bool negative_before(ares_view t, size_t i)
     if (i >= 1 && t.data[i - 1] == '-') sign = i - 1;
     else if (i >= 3 && memcmp(t.data + i - 3, "\xe2\x88\x92", 3) == 0) sign = i - 3;
     else return false;
-    return sign == 0 || (!digit(t.data[sign - 1]) && t.data[sign - 1] != ')');
+    return sign == 0 || (!ares_is_digit(t.data[sign - 1]) && t.data[sign - 1] != ')');
 }
 
 /*
@@ -145,7 +142,8 @@ static bool grade_last_number(ares_view t, grade_number *out)
         found = used > 0;
         if (found) *out = candidate;
         if (!used) /* skip the rest of the number that is too long */
-            while (i < t.len && (digit(t.data[i]) || t.data[i] == ',' || t.data[i] == '.')) i++;
+            while (i < t.len && (ares_is_digit(t.data[i]) || t.data[i] == ',' || t.data[i] == '.'))
+                i++;
         i += used;
     }
     return found;

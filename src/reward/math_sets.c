@@ -210,7 +210,7 @@ static bool read_integer(ares_view t, bool *negative, ares_view *digits)
 {
     size_t i = t.len && (t.data[0] == '-' || t.data[0] == '+'), from, end;
     *negative = i && t.data[0] == '-';
-    for (from = i; i < t.len && edit_digit(t.data[i]);) i++;
+    for (from = i; i < t.len && ares_is_digit(t.data[i]);) i++;
     end = i;
     if (i < t.len && t.data[i] == '.')
         for (i++; i < t.len && t.data[i] == '0';) i++;

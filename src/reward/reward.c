@@ -577,13 +577,6 @@ static bool is_taken(const char *name)
     return found;
 }
 
-/* What follows the last slash. */
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* What a line NAME = "text" of a module says, as EasyR1's REWARD_NAME; NULL: there is none. */
 static char *constant_of(ares_view source, const char *name)
 {
@@ -619,11 +612,11 @@ static char *python_name(const char *file, const char *function, ares_view sourc
     bool usual = !*function || strcmp(function, "compute_score") == 0 ||
                  strcmp(function, "main") == 0 || is_taken(function);
     if (!usual) return ares_strdup(function);
-    char *stem = ares_strdup(base_name(file)), *end = strstr(stem, ".py");
+    char *stem = ares_strdup(ares_after_last(file, '/')), *end = strstr(stem, ".py");
     if (end && end != stem) *end = 0;
     if (!is_taken(stem)) return stem;
     ares_free(stem);
-    return ares_strdup(base_name(file));
+    return ares_strdup(ares_after_last(file, '/'));
 }
 
 /* What calls a function: FILE.py or MODULE, its NAME ("": the usual one), and how. */
@@ -691,12 +684,13 @@ static char *command_name(const ares_texts *words)
     static const char *const interpreters[] = { "python", "pypy", "uv",    "env",  "sh",     "bash",
                                                 "dash",   "zsh",  "node",  "deno", "bun",    "perl",
                                                 "ruby",   "lua",  "julia", "php",  "Rscript" };
-    const char *name = base_name(words->items[0]);
+    const char *name = ares_after_last(words->items[0], '/');
     bool interpreted = false;
     for (int i = 0; i < ARES_COUNT(interpreters); i++)
         interpreted = interpreted || strncmp(name, interpreters[i], strlen(interpreters[i])) == 0;
     for (int64_t i = 1; i < words->count && interpreted; i++) {
-        const char *word = words->items[i], *base = base_name(word), *dot = strrchr(base, '.');
+        const char *word = words->items[i], *base = ares_after_last(word, '/'),
+                   *dot = strrchr(base, '.');
         bool module = strcmp(words->items[i - 1], "-m") == 0;
         if (!*base || *word == '-' || strpbrk(word, " \t\n;|&$()<>") ||
             (!module && !(dot && dot != base && !isdigit((unsigned char)dot[1]))))
@@ -734,7 +728,7 @@ static char *function_name(ares_config *cfg, const char *path, const ares_reward
             return own;
         }
         ares_free(own);
-        own = ares_strdup(base_name(word));
+        own = ares_strdup(ares_after_last(word, '/'));
         char *colon = strrchr(own, ':');
         if (colon) *colon = '.';
     }
@@ -749,7 +743,7 @@ static void open_entry(ares_config *cfg, const char *path, ares_reward *r, rewar
     if (e->o.as || e->o.name || !user)
         e->name = ares_strdup(e->o.as ? e->o.as : e->o.name ? e->o.name : "unnamed");
     else if (python) e->name = NULL; /* the file says */
-    else if (e->o.function) e->name = ares_strdup(base_name(e->o.function));
+    else if (e->o.function) e->name = ares_strdup(ares_after_last(e->o.function, '/'));
     else e->name = command_name(&e->o.command);
     if (python) {
         char *file;

@@ -11,7 +11,7 @@
 /* Part of a word, as \w of Python; every character outside ASCII counts. */
 static bool word(char c)
 {
-    return edit_letter(c) || edit_digit(c) || c == '_' || (unsigned char)c >= 0x80;
+    return edit_letter(c) || ares_is_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 /* ASCII white space, as \s of Python. */
 static bool blank(char c)
@@ -117,7 +117,8 @@ static bool latex_at(ares_view t, size_t i, match *m)
     if (t.data[i] != '$' && t.data[i] != '\\') return false;
     if (i && t.data[i - 1] == '\\') return false; /* \$5 is money */
     for (int k = 0; k < ARES_COUNT(signs); k++) {
-        if (!edit_at(t, i, signs[k].open) || (k == 2 && i && edit_digit(t.data[i - 1]))) continue;
+        if (!edit_at(t, i, signs[k].open) || (k == 2 && i && ares_is_digit(t.data[i - 1])))
+            continue;
         size_t from = i + strlen(signs[k].open);
         for (size_t j = from; j < t.len && j - from <= MATH_MAX_BYTES; j++) {
             if (t.data[j] == '\n' && !signs[k].lines) break;
@@ -159,7 +160,7 @@ static bool fraction_at(ares_view t, size_t i, match *m)
         if (j >= t.len || t.data[j] != '{') return false;
         size_t from = ++j;
         while (j < t.len &&
-               (edit_digit(t.data[j]) || t.data[j] == '.' || (j == from && t.data[j] == '-')))
+               (ares_is_digit(t.data[j]) || t.data[j] == '.' || (j == from && t.data[j] == '-')))
             j++;
         if (j >= t.len || t.data[j] != '}' || j == from) return false;
         j++;
@@ -192,13 +193,13 @@ static bool number_at(ares_view t, size_t i, match *m)
     size_t k = j + sign;
     if (k < t.len && t.data[k] == '(') k++;
     if (k < t.len && t.data[k] == '-') k++;
-    if (k < t.len && edit_digit(t.data[k])) {
+    if (k < t.len && ares_is_digit(t.data[k])) {
         size_t end = k, operators = 0;
         while (end < t.len && end - i < MATH_MAX_BYTES &&
-               (edit_digit(t.data[end]) || t.data[end] == '.' || blank(t.data[end]) ||
+               (ares_is_digit(t.data[end]) || t.data[end] == '.' || blank(t.data[end]) ||
                 operator_char(t.data[end])))
             end++;
-        while (end > k && !edit_digit(t.data[end - 1]) && t.data[end - 1] != ')') end--;
+        while (end > k && !ares_is_digit(t.data[end - 1]) && t.data[end - 1] != ')') end--;
         for (size_t x = k; x < end; x++) operators += operator_char(t.data[x]);
         bool stopped = end == t.len || blank(t.data[end]) || strchr(".,:$*)", t.data[end]);
         if (operators && stopped && end > k + 1) {
@@ -207,16 +208,17 @@ static bool number_at(ares_view t, size_t i, match *m)
         }
     }
     j += sign;
-    if (j >= t.len || (!edit_digit(t.data[j]) &&
-                       !(t.data[j] == '.' && j + 1 < t.len && edit_digit(t.data[j + 1]))))
+    if (j >= t.len || (!ares_is_digit(t.data[j]) &&
+                       !(t.data[j] == '.' && j + 1 < t.len && ares_is_digit(t.data[j + 1]))))
         return false;
     for (w = j; w < t.len && w - j < MATH_MAX_BYTES; w++) {
-        if (edit_digit(t.data[w])) continue;
+        if (ares_is_digit(t.data[w])) continue;
         /* a separator of thousands before exactly three digits */
         bool grouped = (t.data[w] == ',' || t.data[w] == ' ') && w + 3 < t.len &&
-                       edit_digit(t.data[w + 1]) && edit_digit(t.data[w + 2]) &&
-                       edit_digit(t.data[w + 3]) && (w + 4 == t.len || !edit_digit(t.data[w + 4]));
-        if (!grouped && !(t.data[w] == '.' && w + 1 < t.len && edit_digit(t.data[w + 1]))) break;
+                       ares_is_digit(t.data[w + 1]) && ares_is_digit(t.data[w + 2]) &&
+                       ares_is_digit(t.data[w + 3]) &&
+                       (w + 4 == t.len || !ares_is_digit(t.data[w + 4]));
+        if (!grouped && !(t.data[w] == '.' && w + 1 < t.len && ares_is_digit(t.data[w + 1]))) break;
     }
     *m = (match){ .start = i, .text = { t.data + i, w - i } };
     m->end = percent_behind(t, w, &m->percent);
@@ -280,7 +282,7 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
         if (!value_spend(budget, 1)) return 0;
         bool latex = latex_at(t, i, &m) || fraction_at(t, i, &m),
              prose = !latex &&
-                     (edit_digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' ||
+                     (ares_is_digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' ||
                       t.data[i] == '(') &&
                      number_at(t, i, &m);
         if (!latex && !prose) {
@@ -388,7 +390,8 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
     size_t n;
     *to = "";
     /* no rule starts with these */
-    if ((edit_letter(t.data[i]) && !strchr("aiop", t.data[i])) || edit_digit(t.data[i])) return 0;
+    if ((edit_letter(t.data[i]) && !strchr("aiop", t.data[i])) || ares_is_digit(t.data[i]))
+        return 0;
     /* \left or \right before a delimiter, which stays */
     n = edit_at(t, i, "\\left")     ? 5
         : edit_at(t, i, "\\mleft")  ? 6
@@ -437,8 +440,8 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
 static ares_view without_text_tail(ares_view t)
 {
     size_t end = t.len; /* without the power of the unit: \text{cm}^2, \text{cm}^{2} */
-    if (end >= 2 && t.data[end - 2] == '^' && edit_digit(t.data[end - 1])) end -= 2;
-    else if (end >= 4 && t.data[end - 1] == '}' && edit_digit(t.data[end - 2]) &&
+    if (end >= 2 && t.data[end - 2] == '^' && ares_is_digit(t.data[end - 1])) end -= 2;
+    else if (end >= 4 && t.data[end - 1] == '}' && ares_is_digit(t.data[end - 2]) &&
              t.data[end - 3] == '^' && t.data[end - 4] == '{')
         end -= 4;
     if (end == 0 || t.data[end - 1] != '}') return t;
@@ -593,7 +596,7 @@ static const char *const units[] = {
 /* Whether the text is a unit of the list, or its plural. */
 static bool unit(ares_view t)
 {
-    if (t.len == 0 || edit_digit(t.data[0])) return false;
+    if (t.len == 0 || ares_is_digit(t.data[0])) return false;
     for (int k = 0; k < ARES_COUNT(units); k++) {
         size_t n = strlen(units[k]), i = 0;
         if (t.len < n || t.len > n + 2) continue;
@@ -615,7 +618,7 @@ static ares_view without_unit(ares_view t)
     while (whole.len && blank(whole.data[whole.len - 1])) whole.len--;
     for (size_t i = whole.len > 24 ? whole.len - 24 : 0; i < whole.len; i++) {
         char c = whole.data[i];
-        if (!edit_digit(c) && c != '}' && !blank(c)) continue;
+        if (!ares_is_digit(c) && c != '}' && !blank(c)) continue;
         for (size_t j = blanks(whole, i + 1); j > i; j--)
             if (unit((ares_view){ whole.data + j, whole.len - j }))
                 return (ares_view){ t.data, i + 1 };

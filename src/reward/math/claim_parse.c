@@ -429,8 +429,8 @@ static bool named(reader *r, value_program *p, operand *o)
     if (LATEX_IS(c, "frac", "dfrac", "tfrac", "cfrac")) {
         if (!argument(r, p, &a)) return false;
         /* \frac123 is 1/23: one digit is the numerator, all digits after it the denominator */
-        if (edit_digit(peek(r)) && edit_digit(r->text.data[r->at - 1]) ? !number(r, p, &b)
-                                                                       : !argument(r, p, &b))
+        if (ares_is_digit(peek(r)) && ares_is_digit(r->text.data[r->at - 1]) ? !number(r, p, &b)
+                                                                             : !argument(r, p, &b))
             return false;
         value_emit(p, VALUE_DIV, 0);
         *o = fraction(a, b);
@@ -461,7 +461,8 @@ static bool atom(reader *r, value_program *p, operand *o)
     char c = peek(r);
     *o = (operand){ .kind = OTHER };
     if (!value_spend(r->book->budget, 2)) return false;
-    if (edit_digit(c) || (c == '.' && r->at + 1 < r->end && edit_digit(r->text.data[r->at + 1])))
+    if (ares_is_digit(c) ||
+        (c == '.' && r->at + 1 < r->end && ares_is_digit(r->text.data[r->at + 1])))
         return number(r, p, o);
     if (c == '(' || c == '[' || c == '{') return bracketed(r, p, r->at, o);
     if (c == '|') {
@@ -509,10 +510,10 @@ static bool factor(reader *r, value_program *p, operand *o)
         } else if (c == '^') {
             r->at++;
             c = peek(r);
-            if (c == '{'        ? !argument(r, p, &unused)
-                : c == '('      ? !bracketed(r, p, r->at, &unused)
-                : edit_digit(c) ? !number(r, p, &unused)
-                                : !atom(r, p, &unused))
+            if (c == '{'           ? !argument(r, p, &unused)
+                : c == '('         ? !bracketed(r, p, r->at, &unused)
+                : ares_is_digit(c) ? !number(r, p, &unused)
+                                   : !atom(r, p, &unused))
                 return false;
             value_emit(p, VALUE_POW, 0);
         } else {
@@ -531,7 +532,7 @@ static bool factor_ahead(reader *r)
         "rfloor", "rceil", "leqslant", "geqslant", "equiv", "sim", "mid",      "end", "\\"
     };
     char c = peek(r);
-    if (edit_digit(c) || c == '.' || c == '(' || c == '[' || c == '{' || edit_letter(c))
+    if (ares_is_digit(c) || c == '.' || c == '(' || c == '[' || c == '{' || edit_letter(c))
         return true;
     if (c == '|') return !r->in_bars;
     if (c != '\\') return false;
@@ -948,13 +949,13 @@ static claim_node *elements(reader *r, size_t from, size_t to, claim_kind kind)
 static bool thousands(ares_view t)
 {
     size_t i = t.len && t.data[0] == '-', digits = 0, groups = 0;
-    for (; i < t.len && edit_digit(t.data[i]); i++) digits++;
+    for (; i < t.len && ares_is_digit(t.data[i]); i++) digits++;
     if (digits < 1 || digits > 3) return false;
-    while (i + 3 < t.len && t.data[i] == ',' && edit_digit(t.data[i + 1]) &&
-           edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]))
+    while (i + 3 < t.len && t.data[i] == ',' && ares_is_digit(t.data[i + 1]) &&
+           ares_is_digit(t.data[i + 2]) && ares_is_digit(t.data[i + 3]))
         i += 4, groups++;
-    if (i + 1 < t.len && t.data[i] == '.' && edit_digit(t.data[i + 1]))
-        for (i++; i < t.len && edit_digit(t.data[i]); i++) {}
+    if (i + 1 < t.len && t.data[i] == '.' && ares_is_digit(t.data[i + 1]))
+        for (i++; i < t.len && ares_is_digit(t.data[i]); i++) {}
     return groups && i == t.len;
 }
 

@@ -357,7 +357,7 @@ static bool argument(reader *r, ares_view t, size_t *i, ares_view *out)
 /* The index after the digits and points at i; i when there are none. */
 static size_t skip_number(ares_view t, size_t i)
 {
-    while (i < t.len && (edit_digit(t.data[i]) || t.data[i] == '.')) i++;
+    while (i < t.len && (ares_is_digit(t.data[i]) || t.data[i] == '.')) i++;
     return i;
 }
 
@@ -418,13 +418,13 @@ static void add_fraction(edit_out *out, ares_view a, ares_view b, ares_arena *ar
     add_grouped(&piece, b, single_atom(b));
     ares_view p = edit_view(&piece);
     size_t end = out->len, from, over = 0, under;
-    while (over < p.len && edit_digit(p.data[over])) over++;
-    for (under = over + 1; under < p.len && edit_digit(p.data[under]);) under++;
+    while (over < p.len && ares_is_digit(p.data[over])) over++;
+    for (under = over + 1; under < p.len && ares_is_digit(p.data[under]);) under++;
     /* digits, "/", digits, and nothing else */
     bool integers =
         over && over < p.len && p.data[over] == '/' && under == p.len && under > over + 1;
     while (end && out->data[end - 1] == ' ') end--;
-    for (from = end; from && edit_digit(out->data[from - 1]);) from--;
+    for (from = end; from && ares_is_digit(out->data[from - 1]);) from--;
     /* 2\frac12 is mixed; in 1.2\frac12 and x^2\frac12 the 2 is part of something else */
     bool number =
         from < end && (!from || (out->data[from - 1] != '.' && out->data[from - 1] != '^'));
@@ -541,7 +541,7 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
     *i = next; /* as in TeX, a control word takes the blanks after it */
     if (ares_view_is(name, "pi")) {
         if (ends_in_letter(out)) edit_add_z(out, "*");
-        edit_add_z(out, next < t.len && (edit_letter(t.data[next]) || edit_digit(t.data[next]))
+        edit_add_z(out, next < t.len && (edit_letter(t.data[next]) || ares_is_digit(t.data[next]))
                             ? "pi*"
                             : "pi");
     } else if (LATEX_IS(name, "cdot", "times")) edit_add_z(out, "*");
@@ -623,12 +623,12 @@ bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_vie
     size_t done = 0;
     for (int64_t at = 0; (at = ares_view_find(t, ares_view_of(mark), (size_t)at)) >= 0; at++) {
         size_t point = (size_t)at, from, open = (size_t)at + sizeof mark - 1, close = open;
-        while (point > done && edit_digit(t.data[point - 1])) point--;
-        while (close < t.len && edit_digit(t.data[close])) close++;
+        while (point > done && ares_is_digit(t.data[point - 1])) point--;
+        while (close < t.len && ares_is_digit(t.data[close])) close++;
         if (point == done || t.data[point - 1] != '.' || close == open || close == t.len ||
             t.data[close] != '}')
             continue;
-        for (from = point - 1; from > done && edit_digit(t.data[from - 1]);) from--;
+        for (from = point - 1; from > done && ares_is_digit(t.data[from - 1]);) from--;
         edit_add(&plain, edit_cut(t, done, from));
         edit_add(&plain, repeating(edit_cut(t, from, point - 1), edit_cut(t, point, (size_t)at),
                                    edit_cut(t, open, close), arena));
@@ -766,11 +766,11 @@ static void add_dressed(ares_view t, const alphabet *style, const char *mark, ed
     for (size_t i = 0; style && i < t.len; i++) {
         char c = t.data[i];
         const char *special = c ? strchr(style->at, c) : NULL;
-        int32_t point = special                         ? style->exceptions[special - style->at]
-                        : c >= 'A' && c <= 'Z'          ? style->upper + (c - 'A')
-                        : c >= 'a' && c <= 'z'          ? style->lower + (c - 'a')
-                        : edit_digit(c) && style->digit ? style->digit + (c - '0')
-                                                        : 0; /* stays as it is */
+        int32_t point = special                            ? style->exceptions[special - style->at]
+                        : c >= 'A' && c <= 'Z'             ? style->upper + (c - 'A')
+                        : c >= 'a' && c <= 'z'             ? style->lower + (c - 'a')
+                        : ares_is_digit(c) && style->digit ? style->digit + (c - '0')
+                                                           : 0; /* stays as it is */
         utf8proc_uint8_t bytes[4] = { (utf8proc_uint8_t)c };
         edit_add(out, (ares_view){ (const char *)bytes,
                                    point ? (size_t)utf8proc_encode_char(point, bytes) : 1 });

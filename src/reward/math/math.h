@@ -95,10 +95,6 @@ bool math_same_value_reference(ares_view given, ares_view truth, math_budget *bu
  * the arena.
  */
 
-static inline bool edit_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 static inline bool edit_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');

@@ -73,7 +73,7 @@ static bool canonical(ares_view t)
     bool zero = t.len == 1 && t.data[0] == '0';
     if (i == t.len || (t.data[i] == '0' && !zero)) return false;
     for (; i < t.len; i++)
-        if (!edit_digit(t.data[i])) return false;
+        if (!ares_is_digit(t.data[i])) return false;
     return true;
 }
 
@@ -250,7 +250,7 @@ ares_view math_dapo_normal(ares_view t, ares_arena *arena)
     t = edit_delete(t, "$", arena);
     ares_view plain = edit_delete(t, ",", arena);
     size_t digits = 0;
-    while (digits < plain.len && edit_digit(plain.data[digits])) digits++;
+    while (digits < plain.len && ares_is_digit(plain.data[digits])) digits++;
     return edit_trim(plain.len && digits == plain.len ? plain : t); /* 1,234 is 1234 */
 }
 
@@ -278,7 +278,7 @@ ares_view math_after_think(ares_view t)
 static size_t number_end(ares_view t, size_t i)
 {
     size_t from = i < t.len && t.data[i] == '-' ? i + 1 : i, end = from;
-    while (end < t.len && (edit_digit(t.data[end]) || t.data[end] == '.' || t.data[end] == ','))
+    while (end < t.len && (ares_is_digit(t.data[end]) || t.data[end] == '.' || t.data[end] == ','))
         end++;
     return end > from ? end : i;
 }

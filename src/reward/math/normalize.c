@@ -19,9 +19,9 @@ enum { MAX_DIGITS = 309 }; /* digits of the largest double */
 static bool digits(ares_view t, size_t *i, edit_out *out)
 {
     size_t from = *i;
-    while (*i < t.len &&
-           (edit_digit(t.data[*i]) || (t.data[*i] == '_' && *i > from && *i + 1 < t.len &&
-                                       edit_digit(t.data[*i - 1]) && edit_digit(t.data[*i + 1])))) {
+    while (*i < t.len && (ares_is_digit(t.data[*i]) ||
+                          (t.data[*i] == '_' && *i > from && *i + 1 < t.len &&
+                           ares_is_digit(t.data[*i - 1]) && ares_is_digit(t.data[*i + 1])))) {
         if (t.data[*i] != '_') edit_add(out, edit_cut(t, *i, *i + 1));
         (*i)++;
     }
@@ -135,7 +135,7 @@ bool math_is_integer(ares_view t, math_mode mode, ares_arena *arena)
 bool math_is_fraction(ares_view t)
 {
     size_t i = t.len && t.data[0] == '-', from = i, slash;
-    while (i < t.len && edit_digit(t.data[i])) i++;
+    while (i < t.len && ares_is_digit(t.data[i])) i++;
     if (i == from) return false;
     if (i < t.len && t.data[i] == '/' && !edit_at(t, i, "//")) slash = i;
     else {
@@ -144,8 +144,8 @@ bool math_is_fraction(ares_view t)
         if (slash >= t.len || t.data[slash] != '/') return false;
     }
     for (i = slash + 1; i < t.len && t.data[i] == '0';) i++;
-    if (i == t.len || !edit_digit(t.data[i])) return false;
-    while (i < t.len && edit_digit(t.data[i])) i++;
+    if (i == t.len || !ares_is_digit(t.data[i])) return false;
+    while (i < t.len && ares_is_digit(t.data[i])) i++;
     if (i < t.len && t.data[i] != '\n') i += edit_char(t, i);
     return i == t.len || (t.data[i] == '\n' && i + 1 == t.len);
 }
@@ -160,10 +160,10 @@ ares_view math_strip_thousands(ares_view t, ares_arena *arena)
     for (;;) {
         edit_out out = { .arena = arena };
         for (size_t i = 0; i < t.len;) {
-            bool match = i + 4 < t.len && edit_digit(t.data[i]) && t.data[i + 1] == ',' &&
-                         edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]) &&
-                         edit_digit(t.data[i + 4]) &&
-                         (i + 5 == t.len || !edit_digit(t.data[i + 5]));
+            bool match = i + 4 < t.len && ares_is_digit(t.data[i]) && t.data[i + 1] == ',' &&
+                         ares_is_digit(t.data[i + 2]) && ares_is_digit(t.data[i + 3]) &&
+                         ares_is_digit(t.data[i + 4]) &&
+                         (i + 5 == t.len || !ares_is_digit(t.data[i + 5]));
             size_t end = match ? ARES_MIN(i + 6, t.len) : i + 1;
             edit_add(&out, edit_cut(t, i, i + 1));
             if (match) edit_add(&out, edit_cut(t, i + 2, end));
@@ -195,8 +195,8 @@ static ares_view delete_unit(ares_view t, const char *unit, ares_arena *arena)
         if (edit_at(t, i, "es")) i += 2;
         if (edit_at(t, i, "s")) i++;
         while (i < t.len && t.data[i] == ' ') i++;
-        if (i + 1 < t.len && t.data[i] == '^' && edit_digit(t.data[i + 1]))
-            for (i++; i < t.len && edit_digit(t.data[i]);) i++;
+        if (i + 1 < t.len && t.data[i] == '^' && ares_is_digit(t.data[i + 1]))
+            for (i++; i < t.len && ares_is_digit(t.data[i]);) i++;
     }
     edit_add(&out, edit_from(t, i));
     return edit_view(&out);
@@ -238,10 +238,10 @@ static ares_view add_mixed(ares_view t, ares_arena *arena)
 {
     edit_out out = { .arena = arena };
     for (size_t i = 0; i < t.len;) {
-        size_t next = edit_digit(t.data[i]) ? blanks(t, i + 1) : 0;
+        size_t next = ares_is_digit(t.data[i]) ? blanks(t, i + 1) : 0;
         edit_add(&out, edit_cut(t, i, i + 1));
         i++;
-        if (next <= i || next >= t.len || !edit_digit(t.data[next])) continue;
+        if (next <= i || next >= t.len || !ares_is_digit(t.data[next])) continue;
         edit_add_z(&out, "+");
         edit_add(&out, edit_cut(t, next, next + 1));
         i = next + 1;
@@ -292,7 +292,7 @@ static ares_view fold_scale_words(ares_view t, ares_arena *arena)
         for (size_t i = 0; i < t.len;) {
             size_t end = i;
             while (end < t.len &&
-                   (edit_digit(t.data[end]) || t.data[end] == '.' || t.data[end] == ','))
+                   (ares_is_digit(t.data[end]) || t.data[end] == '.' || t.data[end] == ','))
                 end++;
             size_t word = blanks(t, end);
             if (end > i && edit_at(t, word, scales[k].word) &&
@@ -312,7 +312,7 @@ static ares_view fold_scale_words(ares_view t, ares_arena *arena)
 /* The index after the digits at i; i when there are none. */
 static size_t digits_end(ares_view t, size_t i)
 {
-    while (i < t.len && edit_digit(t.data[i])) i++;
+    while (i < t.len && ares_is_digit(t.data[i])) i++;
     return i;
 }
 
@@ -455,7 +455,7 @@ static size_t skip_gap(ares_view t, size_t i)
     size_t end = latex_option_end(t, i), k = i + 1;
     if (end == i) return i;
     if (k < end && t.data[k] == '-') k++;
-    for (; k < end && (edit_digit(t.data[k]) || t.data[k] == '.' || t.data[k] == ' ');) k++;
+    for (; k < end && (ares_is_digit(t.data[k]) || t.data[k] == '.' || t.data[k] == ' ');) k++;
     return k + 3 == end && k > i + 1 && edit_letter(t.data[k]) && edit_letter(t.data[k + 1]) ? end
                                                                                              : i;
 }

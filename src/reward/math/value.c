@@ -466,9 +466,9 @@ static int read_exponent(value_program *p, ares_view text, size_t *end)
     j++;
     bool negative = j < text.len && text.data[j] == '-';
     if (j < text.len && (text.data[j] == '-' || text.data[j] == '+')) j++;
-    if (j >= text.len || !edit_digit(text.data[j])) return 0;
+    if (j >= text.len || !ares_is_digit(text.data[j])) return 0;
     int exponent = 0;
-    for (; j < text.len && edit_digit(text.data[j]); j++)
+    for (; j < text.len && ares_is_digit(text.data[j]); j++)
         exponent = exponent > VALUE_MAX_EXPONENT ? exponent : exponent * 10 + (text.data[j] - '0');
     if (exponent > VALUE_MAX_EXPONENT) p->failed = true, exponent = 0;
     *end = j;
@@ -481,7 +481,7 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
     bool pointed = false;
     int32_t whole = 0;
     for (; i < text.len; i++) {
-        if (edit_digit(text.data[i])) {
+        if (ares_is_digit(text.data[i])) {
             if (digits++ < 9) whole = whole * 10 + (text.data[i] - '0');
             point += pointed;
         } else if (text.data[i] == '.' && !pointed) {
@@ -561,8 +561,8 @@ static bool bracketed(parser *s, int operands)
 static const word *word_here(const parser *s, size_t *bytes)
 {
     size_t end = s->at;
-    while (end < s->text.len && (edit_letter(s->text.data[end]) || edit_digit(s->text.data[end]) ||
-                                 s->text.data[end] == '_'))
+    while (end < s->text.len && (edit_letter(s->text.data[end]) ||
+                                 ares_is_digit(s->text.data[end]) || s->text.data[end] == '_'))
         end++;
     *bytes = end - s->at;
     for (int i = 0; i < ARES_COUNT(words); i++) {
@@ -592,9 +592,9 @@ static bool letters_of_name(parser *s, size_t bytes)
     if (memchr(name.data, '_', name.len) || ares_view_is(name, "oo")) return fail(s);
     size_t end = s->at + bytes, factors = 0;
     while (s->at < end) {
-        if (edit_digit(peek(s))) {
+        if (ares_is_digit(peek(s))) {
             size_t stop = s->at;
-            while (stop < end && edit_digit(s->text.data[stop])) stop++;
+            while (stop < end && ares_is_digit(s->text.data[stop])) stop++;
             s->at += value_emit_number(s->p, (ares_view){ s->text.data, stop }, s->at, false);
         } else {
             value_emit(s->p, VALUE_VARIABLE, peek(s));
@@ -611,12 +611,12 @@ static bool primary(parser *s)
     char c = peek(s);
     if (!value_spend(s->budget, 1)) return fail(s);
     if (c == '(') return bracketed(s, 1);
-    if (edit_digit(c) || c == '.') {
+    if (ares_is_digit(c) || c == '.') {
         /* the reference reads "05" as 0 and 5 */
         if (s->reference && c == '0' && s->at + 1 < s->text.len &&
-            edit_digit(s->text.data[s->at + 1])) {
+            ares_is_digit(s->text.data[s->at + 1])) {
             size_t end = s->at;
-            while (end < s->text.len && edit_digit(s->text.data[end])) end++;
+            while (end < s->text.len && ares_is_digit(s->text.data[end])) end++;
             if (end == s->text.len || (s->text.data[end] != '.' && s->text.data[end] != 'e')) {
                 s->at++;
                 value_emit(s->p, VALUE_INTEGER, 0);
@@ -689,13 +689,13 @@ static bool product(parser *s)
     for (;;) {
         char c = peek(s);
         bool number_before =
-            s->at > 0 && (edit_digit(s->text.data[s->at - 1]) || s->text.data[s->at - 1] == '.');
+            s->at > 0 && (ares_is_digit(s->text.data[s->at - 1]) || s->text.data[s->at - 1] == '.');
         if (c == '*' || c == '/') {
             s->at++;
             if (!operand(s)) return false;
             value_emit(s->p, c == '*' ? VALUE_MUL : VALUE_DIV, 0);
         } else if (c == '(' || edit_letter(c) || (unsigned char)c >= 0x80 ||
-                   ((edit_digit(c) || c == '.') && (s->reference || !number_before))) {
+                   ((ares_is_digit(c) || c == '.') && (s->reference || !number_before))) {
             if (!power(s)) return false;
             value_emit(s->p, VALUE_MUL, 0);
         } else {

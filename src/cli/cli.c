@@ -357,15 +357,6 @@ void cli_write_floats(ares_str *out, const float *x, int64_t n)
     ares_json_end(out, ']');
 }
 
-/* [begin, end] */
-void cli_write_range(ares_str *out, int64_t begin, int64_t end)
-{
-    ares_json_begin(out, '[');
-    ares_json_write_i64(out, begin);
-    ares_json_write_i64(out, end);
-    ares_json_end(out, ']');
-}
-
 void cli_write_ids(ares_str *out, const int32_t *ids, int64_t n)
 {
     ares_json_begin(out, '[');

@@ -140,7 +140,6 @@ const char *cli_text_of(const ares_json *o, const char *key);
 void cli_write_error(ares_str *out, const char *message);
 void cli_write_floats(ares_str *out, const float *x, int64_t n);
 void cli_write_ids(ares_str *out, const int32_t *ids, int64_t n);
-void cli_write_range(ares_str *out, int64_t begin, int64_t end);
 
 /* ---------------- rollouts of a run: the answers and episodes of a step (show.c) */
 

@@ -15,6 +15,15 @@ typedef struct tokenize_job {
     bool special_tokens; /* bos and eos, where the tokenizer adds them */
 } tokenize_job;
 
+/* [begin, end] */
+static void write_range(ares_str *out, int64_t begin, int64_t end)
+{
+    ares_json_begin(out, '[');
+    ares_json_write_i64(out, begin);
+    ares_json_write_i64(out, end);
+    ares_json_end(out, ']');
+}
+
 /* "text" gives {"ids":[..]}, with {"offsets":[[a,b],..]} where asked. */
 static int tokenize_line(void *ctx, const ares_json *line, ares_str *out)
 {
@@ -29,7 +38,7 @@ static int tokenize_line(void *ctx, const ares_json *line, ares_str *out)
     if (j->ids.want_offsets) {
         ares_json_begin(ares_json_key(out, "offsets"), '[');
         for (int64_t i = 0; i < j->ids.n; i++)
-            cli_write_range(out, j->ids.offsets[i][0], j->ids.offsets[i][1]);
+            write_range(out, j->ids.offsets[i][0], j->ids.offsets[i][1]);
         ares_json_end(out, ']');
     }
     ares_json_end(out, '}');
@@ -168,7 +177,7 @@ static int render_line(void *ctx, const ares_json *line, ares_str *out)
     if (j->want_spans) {
         ares_json_begin(ares_json_key(out, "assistant_spans"), '[');
         for (int64_t i = 0; i < j->spans.n; i++)
-            cli_write_range(out, j->spans.items[i].char_start, j->spans.items[i].char_end);
+            write_range(out, j->spans.items[i].char_start, j->spans.items[i].char_end);
         ares_json_end(out, ']');
     }
     ares_json_end(out, '}');

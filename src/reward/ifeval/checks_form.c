@@ -175,12 +175,20 @@ bool ifeval_check_number_placeholders(ifeval_args *a)
     return at_least(a, "num_placeholders", found);
 }
 
+/* Without its first character if that is white space. */
+static ares_view skip_one_space(ares_view v)
+{
+    const char *p = v.data, *end = v.data + v.len;
+    return p < end && ifeval_is_space(ifeval_next(&p, end)) ? (ares_view){ p, (size_t)(end - p) }
+                                                            : v;
+}
+
 /* Whether `p\.\s?s\.` or, doubled, `p\.\s?p\.\s?s` stands at i; the text is in lower case. */
 static bool is_postscript(ares_view t, size_t i, bool doubled)
 {
     for (int letters = doubled ? 2 : 1; letters; letters--) {
         if (i + 1 >= t.len || t.data[i] != 'p' || t.data[i + 1] != '.') return false;
-        i = t.len - ifeval_skip_one_space(ifeval_from(t, i + 2)).len;
+        i = t.len - skip_one_space(ifeval_from(t, i + 2)).len;
     }
     return i < t.len && t.data[i] == 's' && (doubled || (i + 1 < t.len && t.data[i + 1] == '.'));
 }
@@ -265,7 +273,7 @@ bool ifeval_check_multiple_sections(ifeval_args *a)
     size_t from = 0;
     for (int64_t at; (at = ares_view_find(a->text, mark, from)) >= 0;) {
         ares_view behind = ifeval_from(a->text, (size_t)at + mark.len),
-                  digits = ifeval_skip_one_space(behind);
+                  digits = skip_one_space(behind);
         if (!ifeval_spend(a, 1 + (int64_t)mark.len)) return false;
         from = (size_t)at + 1;
         if (!digits.len || !ifeval_is_digit(ifeval_first(digits))) continue;

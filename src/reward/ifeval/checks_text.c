@@ -26,6 +26,21 @@ bool ifeval_check_word_count_range(ifeval_args *a)
            least <= n && n <= most;
 }
 
+/* The number of different items; *most (may be NULL): how often the commonest occurs. */
+static int64_t distinct(ifeval_list list, int64_t *most, ares_arena *arena)
+{
+    uint32_t *first = ifeval_group(list, arena),
+             *times = ares_arena_calloc(arena, (size_t)list.n + 1, sizeof *times);
+    int64_t different = 0, top = 0;
+    for (int64_t i = 0; i < list.n; i++) {
+        different += first[i] == i;
+        times[first[i]]++;
+        top = ARES_MAX(top, times[first[i]]);
+    }
+    if (most) *most = top;
+    return different;
+}
+
 /* Words of punctuation only are all one word, the empty one. */
 bool ifeval_check_unique_word_count(ifeval_args *a)
 {
@@ -33,7 +48,7 @@ bool ifeval_check_unique_word_count(ifeval_args *a)
     if (!ifeval_arg_number(a, "N", &n)) return false;
     ifeval_list words = ifeval_words(ifeval_lower(a->text, a->arena), a->arena);
     for (int64_t i = 0; i < words.n; i++) words.items[i] = ifeval_strip(words.items[i]);
-    return (double)ifeval_distinct(words, NULL, a->arena) >= n;
+    return (double)distinct(words, NULL, a->arena) >= n;
 }
 
 /* At most `percentage` of the words are stop words. */
@@ -61,7 +76,7 @@ bool ifeval_check_conjunctions(ifeval_args *a)
             ifeval_table_has(IFEVAL_CONJUNCTIONS, ifeval_lower(word, a->arena)))
             found.items[found.n++] = words.items[i];
     }
-    return (double)ifeval_distinct(found, NULL, a->arena) >= n;
+    return (double)distinct(found, NULL, a->arena) >= n;
 }
 
 /* Names have letters only, so a name between word boundaries is a whole run of word characters. */
@@ -594,7 +609,7 @@ bool ifeval_check_repeats(ifeval_args *a)
     double n = 0;
     int64_t most = 0;
     if (!ifeval_arg_number(a, "small_n", &n)) return false;
-    ifeval_distinct(plain_words(a), &most, a->arena);
+    distinct(plain_words(a), &most, a->arena);
     return (double)most <= n;
 }
 

@@ -207,8 +207,6 @@ bool ifeval_ends(ares_view text, ares_view end);
 ares_view ifeval_from(ares_view v, size_t at); /* without the first `at` bytes */
 /* every occurrence, from the left; part is not empty */
 ares_view ifeval_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena);
-/* without its first character if that is white space */
-ares_view ifeval_skip_one_space(ares_view v);
 /* the next run of decimal digits, and v moves past it; data NULL at the end */
 ares_view ifeval_next_digits(ares_view *v);
 ares_view ifeval_next_run(ares_view *v); /* the same for word characters */
@@ -217,8 +215,6 @@ ares_view ifeval_first_word(ares_view v);
 ares_view ifeval_last_word(ares_view v);
 /* for each item, the index of the first item equal to it */
 uint32_t *ifeval_group(ifeval_list list, ares_arena *arena);
-/* number of different items; *most (may be NULL): how often the commonest occurs */
-int64_t ifeval_distinct(ifeval_list list, int64_t *most, ares_arena *arena);
 /* whether Python's json.loads reads it, nested up to 1000 deep (checks_form.c) */
 bool ifeval_is_json(ares_view text);
 #endif

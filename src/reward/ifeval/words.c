@@ -409,13 +409,6 @@ ares_view ifeval_replace(ares_view text, ares_view part, ares_view by, ares_aren
     return (ares_view){ out, (size_t)(w - out) };
 }
 
-ares_view ifeval_skip_one_space(ares_view v)
-{
-    const char *p = v.data, *end = v.data + v.len;
-    return p < end && ifeval_is_space(ifeval_next(&p, end)) ? (ares_view){ p, (size_t)(end - p) }
-                                                            : v;
-}
-
 /* The first run of characters that belong, and v moves past it; data NULL at the end. */
 static ares_view next_run(ares_view *v, bool (*belongs)(uint32_t c))
 {
@@ -474,20 +467,6 @@ uint32_t *ifeval_group(ifeval_list list, ares_arena *arena)
         first[i] = slot[at] - 1;
     }
     return first;
-}
-
-int64_t ifeval_distinct(ifeval_list list, int64_t *most, ares_arena *arena)
-{
-    uint32_t *first = ifeval_group(list, arena),
-             *times = ares_arena_calloc(arena, (size_t)list.n + 1, sizeof *times);
-    int64_t distinct = 0, top = 0;
-    for (int64_t i = 0; i < list.n; i++) {
-        distinct += first[i] == i;
-        times[first[i]]++;
-        top = ARES_MAX(top, times[first[i]]);
-    }
-    if (most) *most = top;
-    return distinct;
 }
 
 /* The word lists. Their data is tables_data.h, which the build makes from tables.json. */

@@ -206,33 +206,6 @@ typedef struct vote {
     double share, value;
 } vote;
 
-/*
- * Dynamic programming over votes: adds another vote to the tables.
- *
- *   weight [k+1][ties+1]   weight[s][t]: the probability that s draws went to the votes so far,
- *                          none of which has more than `most`, and t of which have exactly `most`
- *   sum    [k+1][ties+1]   the same, times the sum of these t votes' values
- *   choose [k+1][k+1]      binomial coefficients
- */
-static void add_vote(const vote *v, int64_t k, int64_t most, int64_t ties, const double *choose,
-                     double *weight, double *sum)
-{
-    int64_t wide = ties + 1;
-    for (int64_t s = k; s >= 0; s--)
-        for (int64_t t = ties; t >= 0; t--) {
-            double w = 0, x = 0, power = 1;
-            for (int64_t c = 0; c <= ARES_MIN(s, most); c++, power *= v->share) {
-                int64_t from = (s - c) * wide + t - (c == most);
-                if (c == most && t == 0) break;
-                double p = choose[(k - s + c) * (k + 1) + c] * power;
-                w += p * weight[from];
-                x += p * (sum[from] + (c == most ? v->value * weight[from] : 0));
-            }
-            weight[s * wide + t] = w;
-            sum[s * wide + t] = x;
-        }
-}
-
 /* The mean over all k draws with replacement of the value of the vote that most draws have. */
 static double expected_of_majority(const double *values, const int32_t *votes, int64_t n, int64_t k)
 {
@@ -256,7 +229,31 @@ static double expected_of_majority(const double *values, const int32_t *votes, i
         size_t size = (size_t)((k + 1) * (ties + 1));
         double *weight = ares_calloc(2 * size, sizeof *weight), *sum = weight + size, part = 0;
         weight[0] = 1;
-        for (int64_t i = 0; i < count; i++) add_vote(&v[i], k, most, ties, choose, weight, sum);
+        /*
+         * Dynamic programming over votes: each is added to the tables.
+         *
+         *   weight [k+1][ties+1]   weight[s][t]: the probability that s draws went to the votes so
+         *                          far, none of which has more than `most`, and t of which have
+         *                          exactly `most`
+         *   sum    [k+1][ties+1]   the same, times the sum of these t votes' values
+         */
+        for (int64_t i = 0; i < count; i++) {
+            const vote *one = &v[i];
+            int64_t wide = ties + 1;
+            for (int64_t s = k; s >= 0; s--)
+                for (int64_t t = ties; t >= 0; t--) {
+                    double w = 0, x = 0, power = 1;
+                    for (int64_t c = 0; c <= ARES_MIN(s, most); c++, power *= one->share) {
+                        int64_t from = (s - c) * wide + t - (c == most);
+                        if (c == most && t == 0) break;
+                        double p = choose[(k - s + c) * (k + 1) + c] * power;
+                        w += p * weight[from];
+                        x += p * (sum[from] + (c == most ? one->value * weight[from] : 0));
+                    }
+                    weight[s * wide + t] = w;
+                    sum[s * wide + t] = x;
+                }
+        }
         /* those who tie are equally likely to have been drawn first */
         for (int64_t t = 1; t <= ties; t++) part += sum[k * (ties + 1) + t] / (double)t;
         value += part;

@@ -198,25 +198,6 @@ static double column_of(ares_arena *arena, const runs_run *r, const char *column
     return n ? total ? sum : sum / n : NAN;
 }
 
-/* "0.512 ± 0.031": mean and standard deviation (n - 1). *columns: how wide it prints. */
-static const char *cell_of(ares_arena *arena, const double *x, int n, bool sign, int *columns)
-{
-    double sum = 0, squares = 0;
-    for (int i = 0; i < n; i++) sum += x[i];
-    double mean = sum / n;
-    for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
-    double size = fabs(mean);
-    /* three digits or more count: 0.123, 12.34, 123.4, 1234 */
-    int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
-    const char *text = !isfinite(mean) ? "-"
-                       : n > 1
-                           ? ares_arena_printf(arena, sign ? "%+.*f ± %.*f" : "%.*f ± %.*f",
-                                               decimals, mean, decimals, sqrt(squares / (n - 1)))
-                           : ares_arena_printf(arena, sign ? "%+.*f" : "%.*f", decimals, mean);
-    *columns = (int)strlen(text) - (strstr(text, "±") ? 1 : 0); /* "±" has two bytes */
-    return text;
-}
-
 typedef struct table {
     const char *const *columns; /* metrics, "sum:" before some */
     int n_columns;
@@ -268,7 +249,22 @@ static void print_row(ares_arena *arena, const table *t, const variant *v, const
             x[i] = column_of(arena, &v->runs[i], column, t->last) -
                    (against ? column_of(arena, &against->runs[i], column, t->last) : 0);
         int wide;
-        const char *text = cell_of(arena, x, v->n, against != NULL, &wide);
+        /* "0.512 ± 0.031": mean and standard deviation (n - 1) */
+        int n = v->n;
+        bool sign = against != NULL;
+        double sum = 0, squares = 0;
+        for (int i = 0; i < n; i++) sum += x[i];
+        double mean = sum / n;
+        for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+        double size = fabs(mean);
+        /* three digits or more count: 0.123, 12.34, 123.4, 1234 */
+        int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
+        const char *text =
+            !isfinite(mean) ? "-"
+            : n > 1 ? ares_arena_printf(arena, sign ? "%+.*f ± %.*f" : "%.*f ± %.*f", decimals,
+                                        mean, decimals, sqrt(squares / (n - 1)))
+                    : ares_arena_printf(arena, sign ? "%+.*f" : "%.*f", decimals, mean);
+        wide = (int)strlen(text) - (strstr(text, "±") ? 1 : 0); /* "±" has two bytes */
         print_cell(text, wide, width_of(column));
     }
     putchar('\n');

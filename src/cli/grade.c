@@ -161,21 +161,6 @@ typedef struct graded {
     float part;            /* the item's parts: there is one reward */
 } graded;
 
-/* "ground_truth", else "answer", else verl's reward_model.ground_truth. */
-static ares_view truth_of(const ares_json *line, ares_arena *arena)
-{
-    ares_str text = { 0 };
-    static const char *const keys[] = { "ground_truth", "answer" };
-    /* verl's data: {"reward_model": {"ground_truth": ..}} */
-    const ares_json *of_model = ares_json_get(line, "reward_model");
-    ares_view v = { "", 0 };
-    for (int i = 0; i < ARES_COUNT(keys) && !v.len; i++) v = text_of(line, keys[i], &text);
-    if (!v.len && of_model) v = text_of(of_model, "ground_truth", &text);
-    v.data = ares_arena_copy(arena, v.data, v.len);
-    ares_str_fini(&text);
-    return v;
-}
-
 /* Reads all lines of a file, or of the last rollouts of a run directory. */
 static int read_graded(const char *input, ares_arena *arena, graded **out, int64_t *count)
 {
@@ -209,7 +194,16 @@ static int read_graded(const char *input, ares_arena *arena, graded **out, int64
         if (rc == ARES_OK) rc = ares_json_get_bool(line, "finished", true, &finished);
         if (rc == ARES_OK) rc = read_tokens(line, &ids, in);
         in->stopped = finished;
-        in->ground_truth = truth_of(line, arena);
+        ares_str truth = { 0 };
+        static const char *const keys[] = { "ground_truth", "answer" };
+        /* else verl's data: {"reward_model": {"ground_truth": ..}} */
+        const ares_json *of_model = ares_json_get(line, "reward_model");
+        ares_view v = { "", 0 };
+        for (int i = 0; i < ARES_COUNT(keys) && !v.len; i++) v = text_of(line, keys[i], &truth);
+        if (!v.len && of_model) v = text_of(of_model, "ground_truth", &truth);
+        v.data = ares_arena_copy(arena, v.data, v.len);
+        ares_str_fini(&truth);
+        in->ground_truth = v;
         in->response = in->ground_truth; /* a row of data has none: the right one is judged */
         if (ares_json_get(line, "response")) in->response = text_of(line, "response", &text);
         in->response.data = ares_arena_copy(arena, in->response.data, in->response.len);
@@ -226,12 +220,21 @@ static int read_graded(const char *input, ares_arena *arena, graded **out, int64
     return rc;
 }
 
-/* Opens the reward that the words describe, as an entry of worker.reward.rewards. */
-static int open_own(const char *command, const char *function, const char *const *words,
-                    ares_config *cfg, ares_reward_config *rc, ares_reward **out)
+/* Submits all lines at once, as a training step does with its responses. */
+static int grade_own(const char *command, const char *function, const char *input,
+                     const char *const *words)
 {
+    /* the reward reads its options as in training */
+    ares_config *cfg = ares_config_new();
+    ares_reward_config options;
+    ares_reward *reward = NULL;
+    ares_arena arena = { 0 };
+    ares_str out = { 0 };
+    graded *all = NULL;
+    int64_t n = 0, failed = 0;
+    /* the reward that the words describe, as an entry of worker.reward.rewards */
     ares_str entry = { 0 };
-    ares_config_add_options(cfg, "worker.reward", ares_reward_options, rc);
+    ares_config_add_options(cfg, "worker.reward", ares_reward_options, &options);
     ares_str_add_z(&entry, "worker.reward.rewards=[{");
     /* [{command: [sh, -c, "./judge"], as: command, timeout_s: 60}] */
     ares_str_add_z(&entry, command ? "command: [sh, -c, " : "function: ");
@@ -253,22 +256,7 @@ static int open_own(const char *command, const char *function, const char *const
     ares_config_override(cfg, entry.data);
     ares_str_fini(&entry);
     ares_config_resolve(cfg);
-    return ares_reward_open(cfg, rc, NULL, out);
-}
-
-/* Submits all lines at once, as a training step does with its responses. */
-static int grade_own(const char *command, const char *function, const char *input,
-                     const char *const *words)
-{
-    /* the reward reads its options as in training */
-    ares_config *cfg = ares_config_new();
-    ares_reward_config options;
-    ares_reward *reward = NULL;
-    ares_arena arena = { 0 };
-    ares_str out = { 0 };
-    graded *all = NULL;
-    int64_t n = 0, failed = 0;
-    int rc = open_own(command, function, words, cfg, &options, &reward); /* starts programs */
+    int rc = ares_reward_open(cfg, &options, NULL, &reward); /* starts programs */
     if (rc == ARES_OK) rc = read_graded(input, &arena, &all, &n);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         all[i].item.parts = &all[i].part; /* only now: reading moves the list */

@@ -376,22 +376,6 @@ static int put_config(const job *j)
     return rc;
 }
 
-/* With the token ids alone, unless the file came with the tokenizer's. */
-static int put_generation_config(const job *j)
-{
-    ares_str s = { 0 }, path = { 0 };
-    int rc = ARES_OK;
-    if (!ares_file_exists(ares_path_join(&path, j->dir.data, "generation_config.json"))) {
-        ares_json_begin(&s, '{');
-        add_token_ids(j, &s);
-        ares_json_end(&s, '}');
-        rc = write_json(j, "generation_config.json", &s, 0);
-    }
-    ares_str_fini(&s);
-    ares_str_fini(&path);
-    return rc;
-}
-
 /* What transformers needs beside a vision model's weights to read pictures. */
 static int put_processor(const job *j)
 {
@@ -504,7 +488,18 @@ static int make(job *j)
     /* first the tokenizer: config.json has its ids, and the model reads config.json */
     if (rc == ARES_OK) rc = put_tokenizer(j);
     if (rc == ARES_OK) rc = put_config(j);
-    if (rc == ARES_OK) rc = put_generation_config(j);
+    if (rc == ARES_OK) {
+        /* with the token ids alone, unless the file came with the tokenizer's */
+        ares_str s = { 0 }, path = { 0 };
+        if (!ares_file_exists(ares_path_join(&path, j->dir.data, "generation_config.json"))) {
+            ares_json_begin(&s, '{');
+            add_token_ids(j, &s);
+            ares_json_end(&s, '}');
+            rc = write_json(j, "generation_config.json", &s, 0);
+        }
+        ares_str_fini(&s);
+        ares_str_fini(&path);
+    }
     if (rc == ARES_OK && j->sees) rc = put_processor(j);
     if (rc == ARES_OK) rc = put_model(j, &parameters);
     if (rc == ARES_OK && rename(j->dir.data, j->out) != 0)

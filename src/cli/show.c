@@ -129,23 +129,6 @@ static int check_runs(const ares_json *row, const char *key, int64_t most)
     return ARES_OK;
 }
 
-/* "turns" of an episode; the last one may only say why the episode failed. */
-static int check_turns(const ares_json *turns)
-{
-    if (turns->type != ARES_JSON_ARRAY) return foreign("turns", "not a list");
-    for (int64_t i = 0; i < turns->count; i++) {
-        const ares_json *turn = &turns->items[i];
-        if (i + 1 == turns->count && rollouts_text(turn, "failure").len) continue;
-        ARES_TRY(expect(turn, "response", ARES_JSON_STRING, "a turn has no such text"));
-        ARES_TRY(expect(turn, "actions", ARES_JSON_ARRAY, "a turn has no such list"));
-        const ares_json *actions = ares_json_get(turn, "actions");
-        for (int64_t k = 0; k < actions->count; k++)
-            if (actions->items[k].type != ARES_JSON_STRING)
-                return foreign("actions", "not a list of texts");
-    }
-    return ARES_OK;
-}
-
 /* A row of a validation has no draw; its data set is named where it is one of several. */
 static int check_row(const ares_json *row, bool validation)
 {
@@ -158,7 +141,20 @@ static int check_row(const ares_json *row, bool validation)
     for (int i = 0; i < ARES_COUNT(texts); i++)
         ARES_TRY(expect(row, texts[i], ARES_JSON_STRING, "no such text"));
     const ares_json *turns = ares_json_get(row, "turns");
-    if (turns) ARES_TRY(check_turns(turns));
+    if (turns) {
+        /* of an episode; the last one may only say why the episode failed */
+        if (turns->type != ARES_JSON_ARRAY) return foreign("turns", "not a list");
+        for (int64_t i = 0; i < turns->count; i++) {
+            const ares_json *turn = &turns->items[i];
+            if (i + 1 == turns->count && rollouts_text(turn, "failure").len) continue;
+            ARES_TRY(expect(turn, "response", ARES_JSON_STRING, "a turn has no such text"));
+            ARES_TRY(expect(turn, "actions", ARES_JSON_ARRAY, "a turn has no such list"));
+            const ares_json *actions = ares_json_get(turn, "actions");
+            for (int64_t k = 0; k < actions->count; k++)
+                if (actions->items[k].type != ARES_JSON_STRING)
+                    return foreign("actions", "not a list of texts");
+        }
+    }
     ares_view response = rollouts_text(row, "response");
     int64_t length = 0; /* in characters, as the runs count */
     for (size_t i = 0; i < response.len; i++)

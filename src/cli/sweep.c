@@ -118,23 +118,6 @@ static int sweep_check_runs(sweep *s, bool open)
     return rc;
 }
 
-/* Renames a directory to DIR.before_1, or the first such name that is free. */
-static int move_aside(const char *dir)
-{
-    ares_str to = { 0 };
-    int n = 0;
-    do {
-        ares_str_clear(&to);
-        ares_str_addf(&to, "%s.before_%d", dir, ++n);
-    } while (access(to.data, F_OK) == 0);
-    int rc = rename(dir, to.data) == 0
-                 ? ARES_OK
-                 : ares_fail(ARES_EIO, "sweep: '%s' cannot be renamed to '%s'", dir, to.data);
-    if (rc == ARES_OK) printf("begins anew: %s, kept as %s\n", dir, to.data);
-    ares_str_fini(&to);
-    return rc;
-}
-
 /*
  * What a sweep writes down: sweep.json (its runs, for `compare` and for the next sweep), a line for
  * each result, and the summary with the lines of all runs. Everything but the summary is replaced
@@ -183,43 +166,6 @@ static bool varies(const sweep *s, int name)
     return false;
 }
 
-/* An item of "runs" in sweep.json. */
-static void write_run(const sweep *s, const sweep_run *r, ares_str *out)
-{
-    ares_json_begin(out, '{');
-    write_text(out, "run", r->name);
-    /*
-     * what a curve of the figure is called: the values of the parameters that vary; their names
-     * too where there are several
-     */
-    const struct sweep_record *all = s->record;
-    int several = 0;
-    ares_str text = { 0 };
-    for (int i = 0; i < all->n_names; i++) several += varies(s, i);
-    for (int i = 0; i < all->n_names; i++) {
-        const char *value = value_of(s, r, i);
-        if (!value || !varies(s, i)) continue;
-        if (several == 1) ares_str_add_z(&text, value);
-        else
-            ares_str_addf(&text, "%s%s = %s", text.len ? ", " : "",
-                          sweep_shown_name(all->names, all->n_names, i), value);
-    }
-    write_text(out, "variant", text.len ? text.data : s->name);
-    ares_str_fini(&text);
-    ares_json_begin(ares_json_key(out, "values"), '{');
-    for (int i = 0; i < s->record->n_names; i++)
-        if (value_of(s, r, i)) write_text(out, s->record->names[i], value_of(s, r, i));
-    ares_json_end(out, '}');
-    if (r->seed >= 0) ares_json_write_i64(ares_json_key(out, "seed"), r->seed);
-    else write_text(out, "seed", NULL);
-    write_text(out, "run_dir", r->run_dir);
-    write_text(out, "log", r->log);
-    write_text(out, "state", states[r->state]);
-    ares_json_write_rounded(ares_json_key(out, "wall_s"), r->wall_s, 6);
-    write_text(out, "gpu", r->gpu);
-    ares_json_end(out, '}');
-}
-
 /* The working directory; "" where it cannot be told. */
 static const char *this_folder(sweep *s)
 {
@@ -241,7 +187,40 @@ int sweep_write_manifest(sweep *s)
         if (varies(s, i)) ares_json_write_string(&json, ares_view_of(all->names[i]));
     ares_json_end(&json, ']');
     ares_json_begin(ares_json_key(&json, "runs"), '[');
-    for (int i = 0; i < all->n; i++) write_run(s, all->runs[i], &json);
+    for (int i = 0; i < all->n; i++) {
+        const sweep_run *r = all->runs[i];
+        ares_json_begin(&json, '{');
+        write_text(&json, "run", r->name);
+        /*
+         * what a curve of the figure is called: the values of the parameters that vary; their names
+         * too where there are several
+         */
+        int several = 0;
+        ares_str variant = { 0 };
+        for (int k = 0; k < all->n_names; k++) several += varies(s, k);
+        for (int k = 0; k < all->n_names; k++) {
+            const char *value = value_of(s, r, k);
+            if (!value || !varies(s, k)) continue;
+            if (several == 1) ares_str_add_z(&variant, value);
+            else
+                ares_str_addf(&variant, "%s%s = %s", variant.len ? ", " : "",
+                              sweep_shown_name(all->names, all->n_names, k), value);
+        }
+        write_text(&json, "variant", variant.len ? variant.data : s->name);
+        ares_str_fini(&variant);
+        ares_json_begin(ares_json_key(&json, "values"), '{');
+        for (int k = 0; k < s->record->n_names; k++)
+            if (value_of(s, r, k)) write_text(&json, s->record->names[k], value_of(s, r, k));
+        ares_json_end(&json, '}');
+        if (r->seed >= 0) ares_json_write_i64(ares_json_key(&json, "seed"), r->seed);
+        else write_text(&json, "seed", NULL);
+        write_text(&json, "run_dir", r->run_dir);
+        write_text(&json, "log", r->log);
+        write_text(&json, "state", states[r->state]);
+        ares_json_write_rounded(ares_json_key(&json, "wall_s"), r->wall_s, 6);
+        write_text(&json, "gpu", r->gpu);
+        ares_json_end(&json, '}');
+    }
     ares_json_end(&json, ']');
     ares_json_end(&json, '}');
     ares_json_indent(&text, ares_str_view(&json), 2);
@@ -476,7 +455,23 @@ static int work(sweep *s)
 {
     int signal = 0, done = 0, failed = 0;
     for (int i = 0; i < s->n; i++)
-        if (s->runs[i].begins_anew) ARES_TRY(move_aside(s->runs[i].run_dir));
+        if (s->runs[i].begins_anew) {
+            /* to DIR.before_1, or the first such name that is free */
+            const char *dir = s->runs[i].run_dir;
+            ares_str to = { 0 };
+            int n = 0;
+            do {
+                ares_str_clear(&to);
+                ares_str_addf(&to, "%s.before_%d", dir, ++n);
+            } while (access(to.data, F_OK) == 0);
+            int rc =
+                rename(dir, to.data) == 0
+                    ? ARES_OK
+                    : ares_fail(ARES_EIO, "sweep: '%s' cannot be renamed to '%s'", dir, to.data);
+            if (rc == ARES_OK) printf("begins anew: %s, kept as %s\n", dir, to.data);
+            ares_str_fini(&to);
+            ARES_TRY(rc);
+        }
     ARES_TRY(sweep_read_manifest(s));
     ARES_TRY(sweep_repair(s));
     ARES_TRY(sweep_write_manifest(s));

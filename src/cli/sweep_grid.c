@@ -495,26 +495,6 @@ static int set_variables(sweep *s, const sweep_words *w, sweep_variables *v, con
 }
 
 /* ---------------------------------------------------------------- all runs */
-/* Fails where two runs would share a directory or a log. */
-static int check_names(const sweep *s)
-{
-    ares_map *seen = ares_map_new();
-    int rc = ARES_OK;
-    for (int i = 0; i < s->n && rc == ARES_OK; i++) {
-        const char *paths[] = { s->runs[i].run_dir, s->runs[i].log };
-        for (int k = 0; k < ARES_COUNT(paths) && rc == ARES_OK; k++) {
-            int64_t other;
-            if (ares_map_get(seen, ares_view_of(paths[k]), &other) && other != i)
-                rc = ares_fail(ARES_ECONFIG,
-                               "sweep: '%s' would be that of two runs (%s, and %s); name every "
-                               "parameter in `run`, and no value twice",
-                               paths[k], s->runs[other].fields, s->runs[i].fields);
-            ares_map_put(seen, ares_view_of(paths[k]), i);
-        }
-    }
-    ares_map_free(seen);
-    return rc;
-}
 
 /* Makes the runs, after file and command line are read. */
 static int sweep_make_runs(sweep *s, const sweep_words *w)
@@ -550,7 +530,23 @@ static int sweep_make_runs(sweep *s, const sweep_words *w)
         ARES_TRY(rc);
         s->n++;
     }
-    return check_names(s);
+    /* no two runs may share a directory or a log */
+    ares_map *seen = ares_map_new();
+    int rc = ARES_OK;
+    for (int r = 0; r < s->n && rc == ARES_OK; r++) {
+        const char *paths[] = { s->runs[r].run_dir, s->runs[r].log };
+        for (int p = 0; p < ARES_COUNT(paths) && rc == ARES_OK; p++) {
+            int64_t other;
+            if (ares_map_get(seen, ares_view_of(paths[p]), &other) && other != r)
+                rc = ares_fail(ARES_ECONFIG,
+                               "sweep: '%s' would be that of two runs (%s, and %s); name every "
+                               "parameter in `run`, and no value twice",
+                               paths[p], s->runs[other].fields, s->runs[r].fields);
+            ares_map_put(seen, ares_view_of(paths[p]), r);
+        }
+    }
+    ares_map_free(seen);
+    return rc;
 }
 
 /* Reads file and command line, checks both, and makes the list of runs. */

@@ -195,31 +195,6 @@ typedef struct sweep_queue {
     char self[4096];
 } sweep_queue;
 
-/* Makes a worker for each group of --ranks consecutive cards. */
-static int group_cards(sweep_queue *q)
-{
-    sweep *s = q->s;
-    ares_texts cards;
-    int64_t each = s->o.ranks;
-    ARES_TRY(sweep_cards(s, &cards));
-    if (!cards.count || cards.count % each)
-        return ares_fail(ARES_EUSE,
-                         "sweep: --ranks = %lld: does not divide the %lld cards; name other cards "
-                         "with --gpus",
-                         (long long)each, (long long)cards.count);
-    q->n_workers = (int)(cards.count / each);
-    q->workers = ares_arena_calloc(&s->arena, (size_t)q->n_workers, sizeof *q->workers);
-    for (int i = 0; i < q->n_workers; i++) {
-        ares_str group = { 0 };
-        for (int64_t k = 0; k < each; k++)
-            ares_str_addf(&group, "%s%s", k ? "," : "", cards.items[i * each + k]);
-        q->workers[i].cards = ares_arena_copy(&s->arena, group.data, group.len);
-        q->workers[i].label = sweep_card_label(&s->arena, q->workers[i].cards, each);
-        ares_str_fini(&group);
-    }
-    return ARES_OK;
-}
-
 /* ---------------------------------------------------------------- a child */
 /* The program, the verb, and the run's words; runs side by side share the CPUs. */
 static char **command(const sweep_queue *q, const sweep_run *r)
@@ -297,7 +272,29 @@ static int sweep_open_queue(sweep_queue *q, sweep *s)
     q->self[length] = 0;
     bool on_cards = s->o.gpus.count > 0;
     for (int i = 0; i < s->n; i++) on_cards = on_cards || s->runs[i].on_cards;
-    if (on_cards) return group_cards(q);
+    if (on_cards) {
+        /* a worker for each group of --ranks consecutive cards */
+        ares_texts cards;
+        int64_t each = s->o.ranks;
+        ARES_TRY(sweep_cards(s, &cards));
+        if (!cards.count || cards.count % each)
+            return ares_fail(
+                ARES_EUSE,
+                "sweep: --ranks = %lld: does not divide the %lld cards; name other cards "
+                "with --gpus",
+                (long long)each, (long long)cards.count);
+        q->n_workers = (int)(cards.count / each);
+        q->workers = ares_arena_calloc(&s->arena, (size_t)q->n_workers, sizeof *q->workers);
+        for (int i = 0; i < q->n_workers; i++) {
+            ares_str group = { 0 };
+            for (int64_t k = 0; k < each; k++)
+                ares_str_addf(&group, "%s%s", k ? "," : "", cards.items[i * each + k]);
+            q->workers[i].cards = ares_arena_copy(&s->arena, group.data, group.len);
+            q->workers[i].label = sweep_card_label(&s->arena, q->workers[i].cards, each);
+            ares_str_fini(&group);
+        }
+        return ARES_OK;
+    }
     q->n_workers = (int)ARES_MIN(s->o.jobs, (int64_t)s->n);
     q->workers = ares_arena_calloc(&s->arena, (size_t)q->n_workers, sizeof *q->workers);
     for (int i = 0; i < q->n_workers; i++)

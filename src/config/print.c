@@ -184,9 +184,12 @@ void ares_config_print(const ares_config *cfg, ares_str *out)
 
 /* ---------------------------------------------------------------- help */
 
-/* What the option accepts, in words: type, constraint, whether null. */
-static void add_meaning(ares_str *out, const config_option *o)
+/* The option's doc as a comment, then its key and default. */
+static void help_option(ares_str *out, const config_option *o, const char *key, int depth)
 {
+    ares_str comment = { 0 };
+    ares_str_addf(&comment, "%s (", o->option->doc);
+    /* what the option accepts, in words: type, constraint, whether null */
     static const char *const names[] = {
         "true or false", "integer",          "number",          "text", "choice",
         "list of texts", "list of integers", "list of numbers", "any"
@@ -201,34 +204,28 @@ static void add_meaning(ares_str *out, const config_option *o)
     bool words = type == ARES_OPTION_choice ||
                  (type == ARES_OPTION_texts && body.len && !ares_view_is(body, "nonempty"));
     if (type != ARES_OPTION_choice && (type != ARES_OPTION_tree || !body.len))
-        ares_str_add_z(out, names[type]);
+        ares_str_add_z(&comment, names[type]);
     if (type != ARES_OPTION_choice && type != ARES_OPTION_tree && body.len)
-        ares_str_add_z(out, ", ");
-    if (!words) config_show_constraint(body, out);
+        ares_str_add_z(&comment, ", ");
+    if (!words) config_show_constraint(body, &comment);
     for (size_t i = 0; words && i < body.len; i++) {
-        if (body.data[i] == '|') ares_str_add_z(out, ", ");
+        if (body.data[i] == '|') ares_str_add_z(&comment, ", ");
         else if (body.data[i] == '=') /* other spellings are accepted but not shown */
             while (i + 1 < body.len && body.data[i + 1] != '|') i++;
-        else ares_str_add_char(out, body.data[i]);
+        else ares_str_add_char(&comment, body.data[i]);
     }
     if (hash) {
         /* "#2+" -> "at least 2 items" */
         size_t n = strlen(hash + 1);
         bool more = hash[n] == '+';
-        ares_str_addf(out, ", %s%.*s items", more ? "at least " : "", (int)(n - more), hash + 1);
+        ares_str_addf(&comment, ", %s%.*s items", more ? "at least " : "", (int)(n - more),
+                      hash + 1);
     }
-    if (null) ares_str_add_z(out, ", or null");
+    if (null) ares_str_add_z(&comment, ", or null");
     if (o->option->flags & ARES_SCHEDULED)
-        ares_str_add_z(out, ", a schedule or an expression in step");
-    if (o->option->flags & ARES_NO_RESULT) ares_str_add_z(out, "; may change when a run goes on");
-}
-
-/* The option's doc as a comment, then its key and default. */
-static void help_option(ares_str *out, const config_option *o, const char *key, int depth)
-{
-    ares_str comment = { 0 };
-    ares_str_addf(&comment, "%s (", o->option->doc);
-    add_meaning(&comment, o);
+        ares_str_add_z(&comment, ", a schedule or an expression in step");
+    if (o->option->flags & ARES_NO_RESULT)
+        ares_str_add_z(&comment, "; may change when a run goes on");
     ares_str_add_char(&comment, ')');
     /* of the comment, so that lines end near column 110 */
     const size_t width = 108 - 2 * (size_t)depth;

@@ -75,32 +75,6 @@ static const struct {
     [ARES_SCHEDULE_CAP] = { "reward_cap_scheduler", caps, ARES_COUNT(caps) },
 };
 
-/* The last component of a path is the schedule's name, the one before it the module. */
-static int find(const char *path, ares_schedule_list list, scheduled *out)
-{
-    /* "examples.curriculum_learning.weight_scheduler.easy_to_hard" */
-    const char *name = strrchr(path, '.');
-    if (name) {
-        const char *start = name;
-        /* back to the dot before the module */
-        while (start > path && start[-1] != '.') start--;
-        for (int i = 0; i < ARES_COUNT(tables); i++)
-            if (ares_view_eq((ares_view){ start, (size_t)(name - start) },
-                             ares_view_of(tables[i].module)))
-                list = (ares_schedule_list)i;
-    }
-    name = name ? name + 1 : path;
-    const char *names[ARES_COUNT(weights) + ARES_COUNT(caps)];
-    int k;
-    for (k = 0; k < tables[list].count; k++) names[k] = tables[list].table[k].name;
-    if (ares_lookup(ARES_ECONFIG, "schedule", name, names, k, &k) != ARES_OK)
-        return ares_fail_in(ARES_ECONFIG, "a schedule of your own is an expression, such as "
-                                          "'0.2 + 0.6 * min(step / 100, 1)'");
-    out->kind = SCHEDULED_NAMED;
-    out->named = tables[list].table[k].curve;
-    return ARES_OK;
-}
-
 /* A name of a schedule, or a path that ends in one; `step` alone is an expression. */
 static bool is_path(const char *text)
 {
@@ -130,7 +104,32 @@ static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list,
     }
     if (is_path(out->text) && text.len > NAME_BYTES)
         return ares_fail(ARES_ECONFIG, "no schedule has so long a name");
-    if (is_path(out->text)) return find(out->text, list, out);
+    if (is_path(out->text)) {
+        /*
+         * the last component names the schedule, the one before it the module:
+         * "examples.curriculum_learning.weight_scheduler.easy_to_hard"
+         */
+        const char *name = strrchr(out->text, '.');
+        if (name) {
+            const char *start = name;
+            /* back to the dot before the module */
+            while (start > out->text && start[-1] != '.') start--;
+            for (int i = 0; i < ARES_COUNT(tables); i++)
+                if (ares_view_eq((ares_view){ start, (size_t)(name - start) },
+                                 ares_view_of(tables[i].module)))
+                    list = (ares_schedule_list)i;
+        }
+        name = name ? name + 1 : out->text;
+        const char *names[ARES_COUNT(weights) + ARES_COUNT(caps)];
+        int k;
+        for (k = 0; k < tables[list].count; k++) names[k] = tables[list].table[k].name;
+        if (ares_lookup(ARES_ECONFIG, "schedule", name, names, k, &k) != ARES_OK)
+            return ares_fail_in(ARES_ECONFIG, "a schedule of your own is an expression, such as "
+                                              "'0.2 + 0.6 * min(step / 100, 1)'");
+        out->kind = SCHEDULED_NAMED;
+        out->named = tables[list].table[k].curve;
+        return ARES_OK;
+    }
     out->kind = SCHEDULED_EXPRESSION;
     return expression_parse(arena, text, list == ARES_SCHEDULE_CAP, &out->expression);
 }

@@ -450,26 +450,6 @@ static bool read_children(reader *r, config_node *node, int depth)
     return !base || merge_into(r, node, base, base_line);
 }
 
-/* A copy of the node with this anchor. The last anchor of the name counts. */
-static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
-{
-    const char *name = (const char *)event->data.alias.anchor;
-    /* from the last: an anchor may be given again */
-    for (int i = r->anchors.count - 1; i >= 0; i--) {
-        if (strcmp(r->anchors.items[i].name, name) != 0) continue;
-        config_node *node = r->anchors.items[i].node;
-        if (!node)
-            return fault(r, line_of(event), "alias *%.60s is inside its own anchor", name), NULL;
-        config_node *copy = config_node_copy(r->cfg, node, depth);
-        if (!copy && !r->cfg->too_big)
-            fault(r, line_of(event), "alias *%.60s nests deeper than %d", name, CONFIG_MAX_DEPTH);
-        /* also at the limit of values, whose fault is noted already */
-        if (!copy) r->failed = true;
-        return copy;
-    }
-    return fault(r, line_of(event), "alias *%.60s has no anchor before it", name), NULL;
-}
-
 /* The node that begins with the event; NULL after a fault. */
 static config_node *read_event(reader *r, yaml_event_t *event, int depth)
 {
@@ -477,7 +457,25 @@ static config_node *read_event(reader *r, yaml_event_t *event, int depth)
         return fault(r, line_of(event), "nests deeper than %d", CONFIG_MAX_DEPTH), NULL;
     /* where the fault of too many values is reported */
     r->cfg->at = (config_node){ .layer = r->cfg->layer, .line = line_of(event), .source = r->name };
-    if (event->type == YAML_ALIAS_EVENT) return read_alias(r, event, depth);
+    if (event->type == YAML_ALIAS_EVENT) {
+        /* a copy of the node with this anchor, the last where one is given again */
+        const char *name = (const char *)event->data.alias.anchor;
+        for (int i = r->anchors.count - 1; i >= 0; i--) {
+            if (strcmp(r->anchors.items[i].name, name) != 0) continue;
+            config_node *node = r->anchors.items[i].node;
+            if (!node)
+                return fault(r, line_of(event), "alias *%.60s is inside its own anchor", name),
+                       NULL;
+            config_node *copy = config_node_copy(r->cfg, node, depth);
+            if (!copy && !r->cfg->too_big)
+                fault(r, line_of(event), "alias *%.60s nests deeper than %d", name,
+                      CONFIG_MAX_DEPTH);
+            /* also at the limit of values, whose fault is noted already */
+            if (!copy) r->failed = true;
+            return copy;
+        }
+        return fault(r, line_of(event), "alias *%.60s has no anchor before it", name), NULL;
+    }
     const char *name = NULL, *tag = NULL;
     config_node *node = NULL;
     if (event->type == YAML_SCALAR_EVENT) {

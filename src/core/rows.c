@@ -706,32 +706,6 @@ static const struct {
     { "ORC", "ORC", "write its rows as one of these", false },
 };
 
-/* The first line is no JSON: says what the file is, if that can be told. */
-static int refuse_format(const ares_jsonl *r, int rc)
-{
-    ares_view line = ares_jsonl_line(r);
-    bool csv = ares_ends_with(r->path, ".csv"), tsv = ares_ends_with(r->path, ".tsv");
-    for (int i = 0; i < ARES_COUNT(formats); i++) {
-        bool typed = formats[i].typed;
-        if (ares_view_starts(line, ares_view_of(formats[i].begins)))
-            return ares_fail(ARES_EFORMAT, "io: %s: this is %s, and " READ "; %s%s%s%s", r->path,
-                             formats[i].what, formats[i].how, typed ? " '" : "",
-                             typed ? r->path : "", typed ? "'" : "");
-    }
-    if (csv || tsv)
-        return ares_fail(ARES_EFORMAT,
-                         "io: %s: %s is not read; " READ "; convert it: python3 -c 'import csv, "
-                         "json, sys; [print(json.dumps(r)) for r in csv.DictReader(open("
-                         "sys.argv[1], newline=\"\")%s)]' '%s' > rows.jsonl",
-                         r->path, csv ? "CSV" : "TSV", csv ? "" : ", delimiter=\"\\t\"", r->path);
-    /* it begins as an object, so the parser's own message says more */
-    if (line.len && line.data[0] == '{') return ares_fail_in(rc, "io");
-    if (line.len && line.data[0] == '[')
-        return ares_fail_in(rc, "io: a list of rows is read from a file whose name ends in .json, "
-                                "and a line of JSON lines is an object");
-    return ares_fail_in(rc, "io: " READ);
-}
-
 int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
 {
     int rc = r->parquet ? parquet_next(r->parquet, &r->text) : next_line(r);
@@ -740,7 +714,32 @@ int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
     if (rc <= 0) return rc;
     ares_arena_reset(&r->arena);
     rc = ares_json_parse_line(&r->arena, ares_jsonl_line(r), r->path, r->number, row);
-    if (r->number == 1 && !r->parquet && rc != ARES_OK) return refuse_format(r, rc);
+    if (r->number == 1 && !r->parquet && rc != ARES_OK) {
+        /* the first line is no JSON: says what the file is, if that can be told */
+        ares_view line = ares_jsonl_line(r);
+        bool csv = ares_ends_with(r->path, ".csv"), tsv = ares_ends_with(r->path, ".tsv");
+        for (int i = 0; i < ARES_COUNT(formats); i++) {
+            bool typed = formats[i].typed;
+            if (ares_view_starts(line, ares_view_of(formats[i].begins)))
+                return ares_fail(ARES_EFORMAT, "io: %s: this is %s, and " READ "; %s%s%s%s",
+                                 r->path, formats[i].what, formats[i].how, typed ? " '" : "",
+                                 typed ? r->path : "", typed ? "'" : "");
+        }
+        if (csv || tsv)
+            return ares_fail(
+                ARES_EFORMAT,
+                "io: %s: %s is not read; " READ "; convert it: python3 -c 'import csv, "
+                "json, sys; [print(json.dumps(r)) for r in csv.DictReader(open("
+                "sys.argv[1], newline=\"\")%s)]' '%s' > rows.jsonl",
+                r->path, csv ? "CSV" : "TSV", csv ? "" : ", delimiter=\"\\t\"", r->path);
+        /* it begins as an object, so the parser's own message says more */
+        if (line.len && line.data[0] == '{') return ares_fail_in(rc, "io");
+        if (line.len && line.data[0] == '[')
+            return ares_fail_in(rc,
+                                "io: a list of rows is read from a file whose name ends in .json, "
+                                "and a line of JSON lines is an object");
+        return ares_fail_in(rc, "io: " READ);
+    }
     return rc == ARES_OK ? 1 : ares_fail_in(rc, "io");
 }
 

@@ -176,24 +176,6 @@ static locale_t c_locale(void)
 }
 
 /*
- * "d.ddde+xx" with the fewest digits that read back as x. If some number of digits does, so does
- * every larger one, hence the bisection.
- */
-static void shortest_scientific(char text[static 40], double x, bool single)
-{
-    int fails = -1, good = single ? 8 : 16; /* digits after the first; these are always enough */
-    while (good - fails > 1) {
-        int middle = (fails + good) / 2;
-        snprintf(text, 40, "%.*e", middle, x);
-        bool same = single ? strtof_l(text, NULL, c_locale()) == (float)x
-                           : strtod_l(text, NULL, c_locale()) == x;
-        if (same) good = middle;
-        else fails = middle;
-    }
-    snprintf(text, 40, "%.*e", good, x);
-}
-
-/*
  * x as a double, or as a float (single): repr of Python, of the shorter type. 0.1f is "0.1", though
  * as a double it is 0.10000000149011612; 100000 is "100000.0", 1e16 is "1e+16".
  */
@@ -216,7 +198,20 @@ static void add_number(ares_str *s, double x, bool single)
     char text[40], digits[40];
     /* snprintf has no variant that takes a locale */
     locale_t before = uselocale(c_locale());
-    shortest_scientific(text, x, single);
+    /*
+     * "d.ddde+xx" with the fewest digits that read back as x. If some number of digits does, so
+     * does every larger one, hence the bisection.
+     */
+    int fails = -1, good = single ? 8 : 16; /* digits after the first; these are always enough */
+    while (good - fails > 1) {
+        int middle = (fails + good) / 2;
+        snprintf(text, 40, "%.*e", middle, x);
+        bool same = single ? strtof_l(text, NULL, c_locale()) == (float)x
+                           : strtod_l(text, NULL, c_locale()) == x;
+        if (same) good = middle;
+        else fails = middle;
+    }
+    snprintf(text, 40, "%.*e", good, x);
     uselocale(before);
 
     /* the digits of "-1.25e+02" as "125", and the exponent of the first one, 2 */

@@ -12,24 +12,6 @@ ARES_OPTION_TABLE(ares_curriculum_options, ares_curriculum_config, ARES_CURRICUL
 
 enum { NAME_BYTES = 80 };
 enum { STEPS_CHECKED = 10000 }; /* values of schedules that are tried before a run begins */
-/* Reports every fault, not only the first. */
-static void check_names(ares_config *cfg, const ares_curriculum *c)
-{
-    static const char option[] = "curriculum.names";
-    for (int64_t i = 0; i < c->n; i++) {
-        const char *name = c->names[i];
-        if (!*name || strlen(name) > NAME_BYTES || strpbrk(name, "/ \t\r\n"))
-            ares_config_fault(cfg, option,
-                              "'%s': the name of a data set is part of names of metrics; use 1 to "
-                              "%d characters, neither '/' nor blanks",
-                              name, NAME_BYTES);
-        /* two equal names would share one metric, and one place in a saved state */
-        for (int64_t k = 0; k < i; k++)
-            if (strcmp(name, c->names[k]) == 0)
-                ares_config_fault(cfg, option,
-                                  "'%s' is the name of two data sets; give each its own", name);
-    }
-}
 /* The weight of a part at a step; one that is not finite is an error. */
 static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight)
 {
@@ -135,7 +117,21 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
                               "null where there is no cap, or pass --force to train without caps",
                               (long long)n, (long long)files->count);
     }
-    check_names(cfg, out);
+    /* reports every fault, not only the first */
+    static const char option[] = "curriculum.names";
+    for (int64_t i = 0; i < out->n; i++) {
+        const char *name = out->names[i];
+        if (!*name || strlen(name) > NAME_BYTES || strpbrk(name, "/ \t\r\n"))
+            ares_config_fault(cfg, option,
+                              "'%s': the name of a data set is part of names of metrics; use 1 to "
+                              "%d characters, neither '/' nor blanks",
+                              name, NAME_BYTES);
+        /* two equal names would share one metric, and one place in a saved state */
+        for (int64_t k = 0; k < i; k++)
+            if (strcmp(name, out->names[k]) == 0)
+                ares_config_fault(cfg, option,
+                                  "'%s' is the name of two data sets; give each its own", name);
+    }
     check_steps(cfg, out, steps);
 }
 

@@ -112,31 +112,28 @@ static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, 
     return rc;
 }
 
-/* Part after part: of its share first the prompts that were given back, then fresh ones. */
-static int next_of_parts(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)
-{
-    int parts = ares_source_parts(s);
-    int64_t step, at = 0;
-    ares_share *shares = ares_arena_calloc(arena, (size_t)parts, sizeof *shares);
-    ARES_TRY(s->kind->share(s->state, n, &step, shares));
-    for (int i = 0; i < parts; i++) {
-        int64_t taken, first = at;
-        ARES_TRY(take_of_part(s, i, shares[i].count, arena, out + at, &taken));
-        at += taken;
-        ARES_TRY(s->kind->next_of(s->state, i, shares[i].count - taken, out + at));
-        at = first + shares[i].count;
-        for (int64_t k = first; k < at; k++) {
-            out[k].step = step;
-            out[k].weight = shares[i].weight;
-        }
-    }
-    return ARES_OK;
-}
-
 int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)
 {
     if (!n) return ARES_OK;
-    if (s->kind->share) return next_of_parts(s, n, arena, out);
+    if (s->kind->share) {
+        /* part after part: of its share first the prompts that were given back, then fresh ones */
+        int parts = ares_source_parts(s);
+        int64_t step, at = 0;
+        ares_share *shares = ares_arena_calloc(arena, (size_t)parts, sizeof *shares);
+        ARES_TRY(s->kind->share(s->state, n, &step, shares));
+        for (int i = 0; i < parts; i++) {
+            int64_t taken, first = at;
+            ARES_TRY(take_of_part(s, i, shares[i].count, arena, out + at, &taken));
+            at += taken;
+            ARES_TRY(s->kind->next_of(s->state, i, shares[i].count - taken, out + at));
+            at = first + shares[i].count;
+            for (int64_t k = first; k < at; k++) {
+                out[k].step = step;
+                out[k].weight = shares[i].weight;
+            }
+        }
+        return ARES_OK;
+    }
     int64_t draw = s->kind->draw(s->state), missing = n - s->n_returned;
     if (missing > 0) {
         /* whole draws: what is more than missing waits for the next call */

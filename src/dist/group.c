@@ -60,39 +60,6 @@ static const dist_card_transport *choose(dist_transport wanted, const card_info 
     return wanted == DIST_STAGED ? &dist_staged : &dist_nccl;
 }
 
-/* Sets and logs transport, the same on every rank, and sets on_card. A collective of the world. */
-static int choose_transport(ares_group *g)
-{
-    card_info mine = { .version = -1 };
-    ares_world *w = g->world;
-    ares_str all = { 0 }, why = { 0 };
-    g->ops->card(g->device, mine.card);
-    if (g->ops->find(&mine.version) != ARES_OK) {
-        snprintf(mine.lacks, sizeof mine.lacks, "%s", ares_error_message());
-        ares_error_clear();
-    }
-    int rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
-    if (rc == ARES_OK) {
-        const card_info *t = (const card_info *)(const void *)all.data;
-        /* also without NCCL: kernels of ranks that share a card share its memory */
-        g->on_card = 0;
-        for (int r = 0; r < w->size; r++)
-            g->on_card += memcmp(t[r].card, mine.card, sizeof mine.card) == 0;
-        g->transport = choose(w->transport, t, w->size, &why);
-        if (g->transport == &dist_nccl)
-            ares_info("dist: groups of %d ranks exchange by NCCL %d.%d.%d: %s", g->size,
-                      t->version / 10000, t->version / 100 % 100, t->version % 100, why.data);
-        else if (g->transport)
-            ares_info("dist: groups of %d ranks exchange over host memory: %s", g->size, why.data);
-        else
-            rc =
-                ares_fail(ARES_EUNSUPPORTED, "dist: trainer.comm_transport = 'nccl': %s", why.data);
-    }
-    ares_str_fini(&all);
-    ares_str_fini(&why);
-    return rc;
-}
-
 /* What both transports share. */
 
 /* Memory of the device for `bytes` of what other ranks send. */
@@ -299,7 +266,35 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
         ARES_ASSERT(ops); /* the library and the program are of one build */
         g->ops = ops();
         g->side = (ares_dist_side){ .device = d, .size = size, .rank = g->rank };
-        rc = choose_transport(g);
+        /* the transport, the same on every rank, and on_card: a collective of the world */
+        card_info mine = { .version = -1 };
+        ares_str all = { 0 }, why = { 0 };
+        g->ops->card(g->device, mine.card);
+        if (g->ops->find(&mine.version) != ARES_OK) {
+            snprintf(mine.lacks, sizeof mine.lacks, "%s", ares_error_message());
+            ares_error_clear();
+        }
+        rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
+        if (rc == ARES_OK) {
+            const card_info *t = (const card_info *)(const void *)all.data;
+            /* also without NCCL: kernels of ranks that share a card share its memory */
+            g->on_card = 0;
+            for (int r = 0; r < w->size; r++)
+                g->on_card += memcmp(t[r].card, mine.card, sizeof mine.card) == 0;
+            g->transport = choose(w->transport, t, w->size, &why);
+            if (g->transport == &dist_nccl)
+                ares_info("dist: groups of %d ranks exchange by NCCL %d.%d.%d: %s", g->size,
+                          t->version / 10000, t->version / 100 % 100, t->version % 100, why.data);
+            else if (g->transport)
+                ares_info("dist: groups of %d ranks exchange over host memory: %s", g->size,
+                          why.data);
+            else
+                rc = ares_fail(ARES_EUNSUPPORTED, "dist: trainer.comm_transport = 'nccl': %s",
+                               why.data);
+        }
+        ares_str_fini(&all);
+        ares_str_fini(&why);
+
         if (rc == ARES_OK) rc = ares_world_share_error(w, g->transport->open(g));
     } else if (size > 1) rc = ares_world_share_error(w, ARES_OK);
     /* ranks wait for each other there, where a missing one is found, and not in what follows */

@@ -57,35 +57,6 @@ static int checked(int mpi_rc, const char *what)
 }
 
 /*
- * CPUs per rank. The affinity masks of this machine's ranks may be the same CPUs (unbound),
- * different ones (bound by mpirun) or overlap: of their union each rank gets the share that its
- * mask has in the sum of all masks. A quota is shared evenly.
- */
-static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
-{
-    cpu_set_t mine, both;
-    CPU_ZERO(&mine);
-    /* one CPU, where the system does not say */
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine);
-    cpu_set_t *all = ares_calloc((size_t)ranks, sizeof *all);
-    int rc = checked(
-        MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, local),
-        "start");
-    CPU_ZERO(&both);
-    int64_t sum = 0, own = CPU_COUNT(&mine), granted = ares_cpu_count();
-    for (int i = 0; i < ranks; i++) {
-        CPU_OR(&both, &both, &all[i]);
-        sum += CPU_COUNT(&all[i]);
-    }
-    int64_t share = sum > 0 ? own * CPU_COUNT(&both) / sum : 1;
-    /* a container may grant less time than its mask has CPUs */
-    if (granted < own) share = ARES_MIN(share, granted / ranks);
-    *threads = (int)ARES_MAX(share, 1);
-    ares_free(all);
-    return rc;
-}
-
-/*
  * Makes w->status, which the ranks of this machine share. The system frees it when the last of them
  * ends.
  */
@@ -156,7 +127,30 @@ int dist_transport_open(ares_world *w)
         "start"));
     MPI_Comm_rank(local, &w->local_rank);
     MPI_Comm_size(local, &w->local_size);
-    int rc = share_of_cpus(local, w->local_size, &w->threads);
+    /*
+     * CPUs per rank. The affinity masks of this machine's ranks may be the same CPUs (unbound),
+     * different ones (bound by mpirun) or overlap: of their union each rank gets the share that its
+     * mask has in the sum of all masks. A quota is shared evenly.
+     */
+    cpu_set_t mine, both;
+    CPU_ZERO(&mine);
+    /* one CPU, where the system does not say */
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine);
+    cpu_set_t *all = ares_calloc((size_t)w->local_size, sizeof *all);
+    int rc = checked(
+        MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, local),
+        "start");
+    CPU_ZERO(&both);
+    int64_t sum = 0, cpus = CPU_COUNT(&mine), granted = ares_cpu_count();
+    for (int i = 0; i < w->local_size; i++) {
+        CPU_OR(&both, &both, &all[i]);
+        sum += CPU_COUNT(&all[i]);
+    }
+    int64_t share = sum > 0 ? cpus * CPU_COUNT(&both) / sum : 1;
+    /* a container may grant less time than its mask has CPUs */
+    if (granted < cpus) share = ARES_MIN(share, granted / w->local_size);
+    w->threads = (int)ARES_MAX(share, 1);
+    ares_free(all);
     if (rc == ARES_OK) rc = share_status(local, w);
     MPI_Comm_free(&local);
     return rc;

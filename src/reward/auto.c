@@ -102,32 +102,6 @@ static const ares_judge *find_judge(const judge_set *set, ares_view name)
     return NULL;
 }
 
-/* Says why the row has no verifier. */
-static int fail_without_judge(const auto_options *o, const ares_json *row, ares_view name)
-{
-    const char *names[128], *nearest;
-    char word[64] = { 0 };
-    int n = 0;
-    bool no_text, named = own_rm_type(row, &no_text).len;
-    if (no_text)
-        return ares_fail(ARES_ECONFIG,
-                         "reward: auto: the row's rm_type is not a string; give a verifier's name");
-    if (!name.len)
-        return ares_fail(ARES_ECONFIG, "reward: auto: the row has neither rm_type nor data_source; "
-                                       "give it an rm_type, or set rm_type of the reward");
-    memcpy(word, name.data, ARES_MIN(name.len, sizeof word - 1));
-    if (!named)
-        return ares_fail(ARES_ECONFIG,
-                         "reward: auto: data_source = '%s': stands for no verifier; "
-                         "give the row an rm_type, or set rm_type or sources of the reward",
-                         word);
-    for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = judge_name(o->set.judges[n]);
-    nearest = ares_nearest(word, names, n);
-    return ares_fail(ARES_ECONFIG, "reward: auto: rm_type = '%s': no such verifier%s%s%s", word,
-                     nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                     nearest ? "'?" : " (ares-train grade --list names them)");
-}
-
 /* Judges by the judge that the row names, which metrics then call judged_by. */
 static int dispatch(const ares_verify_in *in, ares_verify_out *out)
 {
@@ -135,8 +109,32 @@ static int dispatch(const ares_verify_in *in, ares_verify_out *out)
     ares_view name = auto_rm_type(in->row, o->sources, o->rm_type);
     const ares_judge *j = find_judge(&o->set, name);
     bool no_text;
-    own_rm_type(in->row, &no_text);
-    if (!j || no_text) return fail_without_judge(o, in->row, name);
+    bool named = own_rm_type(in->row, &no_text).len;
+    if (!j || no_text) {
+        /* why the row has no verifier */
+        const char *names[128], *nearest;
+        char word[64] = { 0 };
+        int n = 0;
+        if (no_text)
+            return ares_fail(
+                ARES_ECONFIG,
+                "reward: auto: the row's rm_type is not a string; give a verifier's name");
+        if (!name.len)
+            return ares_fail(ARES_ECONFIG,
+                             "reward: auto: the row has neither rm_type nor data_source; "
+                             "give it an rm_type, or set rm_type of the reward");
+        memcpy(word, name.data, ARES_MIN(name.len, sizeof word - 1));
+        if (!named)
+            return ares_fail(ARES_ECONFIG,
+                             "reward: auto: data_source = '%s': stands for no verifier; "
+                             "give the row an rm_type, or set rm_type or sources of the reward",
+                             word);
+        for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = judge_name(o->set.judges[n]);
+        nearest = ares_nearest(word, names, n);
+        return ares_fail(ARES_ECONFIG, "reward: auto: rm_type = '%s': no such verifier%s%s%s", word,
+                         nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                         nearest ? "'?" : " (ares-train grade --list names them)");
+    }
     const char *name_of_judge = out->judged_by = judge_name(j), *plain = name_of_judge,
                *missing = judge_unusable(j);
     size_t prefix = sizeof ARES_BOXED_PREFIX - 1;

@@ -59,39 +59,6 @@ static int index_of(const question *q, char c)
     return at ? (int)(at - q->letters) : -1;
 }
 
-/*
- * Reads choices, letters and the right one. otherwise: the letters of a row that has neither
- * letters nor choices. label: a letter, the text of a choice, or an index from 0.
- */
-static void read_question(question *q, const ares_json *row, const char *otherwise, ares_view label)
-{
-    const ares_json *choices = of_row(row, "choices"), *valid = of_row(row, "valid_letters"),
-                    *given = of_row(row, "correct_letter");
-    int64_t index;
-    if (choices && (choices->type == ARES_JSON_ARRAY || choices->type == ARES_JSON_OBJECT))
-        for (int64_t i = 0; i < choices->count && i < MOST; i++)
-            q->choices[q->n_choices++] = text_of(
-                choices->type == ARES_JSON_ARRAY ? &choices->items[i] : choices->members[i].value);
-    if (valid && valid->type == ARES_JSON_ARRAY && valid->count)
-        for (int64_t i = 0; i < valid->count && q->n < MOST; i++) {
-            ares_view v = text_of(&valid->items[i]);
-            if (v.len == 1 && letter(v.data[0])) q->letters[q->n++] = upper(v.data[0]);
-        }
-    /* choices without letters of their own are A, B, C .. */
-    for (int i = 0; !q->n && i < q->n_choices; i++) q->letters[i] = (char)('A' + i);
-    if (!q->n) q->n = q->n_choices;
-    for (; !q->n_choices && !q->letters[q->n] && q->n < MOST && letter(*otherwise); otherwise++)
-        q->letters[q->n++] = upper(*otherwise);
-    q->right = -1;
-    if (given && given->type == ARES_JSON_STRING && ifeval_trim(given->text).len == 1)
-        q->right = index_of(q, ifeval_trim(given->text).data[0]);
-    if (q->right < 0 && label.len == 1) q->right = index_of(q, label.data[0]);
-    for (int i = 0; q->right < 0 && i < q->n_choices; i++)
-        if (ares_view_eq(ifeval_trim(q->choices[i]), label)) q->right = i;
-    if (q->right < 0 && ares_parse_i64(label, &index) && index >= 0 && index < q->n)
-        q->right = (int)index;
-}
-
 /* ---------------------------------------------------------------- the letter */
 static size_t skip_spaces(ares_view t, size_t i)
 {
@@ -191,7 +158,37 @@ static int gpqa(const ares_verify_in *in, ares_verify_out *out)
     ares_view label = ifeval_trim(in->ground_truth), t = in->response;
     question q = { 0 };
     out->score = out->accuracy = 0;
-    read_question(&q, in->row, o ? o->letters : "ABCDEFGH", label);
+    /*
+     * Reads choices, letters and the right one. otherwise: the letters of a row that has neither
+     * letters nor choices. label: a letter, the text of a choice, or an index from 0.
+     */
+    const char *otherwise = o ? o->letters : "ABCDEFGH";
+    const ares_json *choices = of_row(in->row, "choices"),
+                    *valid = of_row(in->row, "valid_letters"),
+                    *given = of_row(in->row, "correct_letter");
+    int64_t index;
+    if (choices && (choices->type == ARES_JSON_ARRAY || choices->type == ARES_JSON_OBJECT))
+        for (int64_t i = 0; i < choices->count && i < MOST; i++)
+            q.choices[q.n_choices++] = text_of(
+                choices->type == ARES_JSON_ARRAY ? &choices->items[i] : choices->members[i].value);
+    if (valid && valid->type == ARES_JSON_ARRAY && valid->count)
+        for (int64_t i = 0; i < valid->count && q.n < MOST; i++) {
+            ares_view v = text_of(&valid->items[i]);
+            if (v.len == 1 && letter(v.data[0])) q.letters[q.n++] = upper(v.data[0]);
+        }
+    /* choices without letters of their own are A, B, C .. */
+    for (int i = 0; !q.n && i < q.n_choices; i++) q.letters[i] = (char)('A' + i);
+    if (!q.n) q.n = q.n_choices;
+    for (; !q.n_choices && !q.letters[q.n] && q.n < MOST && letter(*otherwise); otherwise++)
+        q.letters[q.n++] = upper(*otherwise);
+    q.right = -1;
+    if (given && given->type == ARES_JSON_STRING && ifeval_trim(given->text).len == 1)
+        q.right = index_of(&q, ifeval_trim(given->text).data[0]);
+    if (q.right < 0 && label.len == 1) q.right = index_of(&q, label.data[0]);
+    for (int i = 0; q.right < 0 && i < q.n_choices; i++)
+        if (ares_view_eq(ifeval_trim(q.choices[i]), label)) q.right = i;
+    if (q.right < 0 && ares_parse_i64(label, &index) && index >= 0 && index < q.n)
+        q.right = (int)index;
     if (!label.len && q.right < 0)
         return ares_fail(ARES_EFORMAT, "reward: gpqa: the ground truth is empty");
     out->exhausted = t.len > IFEVAL_TEXT_MAX;

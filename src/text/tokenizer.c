@@ -162,21 +162,6 @@ static void map_to_alphabet(text_scratch *s, piece *p)
     *p = (piece){ bytes, len, places, p->id, false, 0 };
 }
 
-/* Rewrites a piece in the byte alphabet as the bytes that it stands for. */
-static void split_unmap(text_scratch *s, piece *p)
-{
-    unsigned char *bytes = ares_arena_alloc(&s->arena, p->len);
-    size_t len = 0;
-    for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
-        size_t from = (size_t)(q - p->at);
-        bytes[len] = (unsigned char)unicode_byte_of(unicode_next(&q));
-        if (p->places) memmove(p->places[len], p->places[from], sizeof p->places[0]);
-        len++;
-    }
-    p->at = bytes;
-    p->len = len;
-}
-
 /* ---- cutting */
 /* Notes a range of the piece being cut. */
 static void cut(text_scratch *s, size_t from, size_t to, bool hit)
@@ -191,9 +176,10 @@ static void cut(text_scratch *s, size_t from, size_t to, bool hit)
     s->cuts.hit[s->cuts.n++] = hit;
 }
 
-/* Divides the whole piece, in order, into parts that match and the parts between them. */
-static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
+/* Cuts a piece by the step, and appends what stays of it to s->b. */
+static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
 {
+    /* divides the whole piece, in order, into parts that match and the parts between them */
     size_t done = 0;
     s->cuts.n = 0;
     if (step->kind == STEP_PATTERN) {
@@ -217,13 +203,6 @@ static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
         }
     }
     if (done < p->len) cut(s, done, p->len, step->invert);
-    return ARES_OK;
-}
-
-/* Cuts a piece by the step, and appends what stays of it to s->b. */
-static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
-{
-    ARES_TRY(find_cuts(step, s, p));
     size_t(*cuts)[2] = s->cuts.items;
     const bool *hit = s->cuts.hit;
     int64_t n = s->cuts.n;
@@ -688,7 +667,19 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
             p->index = out->n;
             ares_ids_add(out, p->id, place[0], place[1]);
         } else {
-            if (t->mapped) split_unmap(s, p);
+            if (t->mapped) {
+                /* rewrites a piece in the byte alphabet as the bytes that it stands for */
+                unsigned char *bytes = ares_arena_alloc(&s->arena, p->len);
+                size_t len = 0;
+                for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
+                    size_t from = (size_t)(q - p->at);
+                    bytes[len] = (unsigned char)unicode_byte_of(unicode_next(&q));
+                    if (p->places) memmove(p->places[len], p->places[from], sizeof p->places[0]);
+                    len++;
+                }
+                p->at = bytes;
+                p->len = len;
+            }
             encode_word(t, s, p, out);
         }
     }

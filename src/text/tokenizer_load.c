@@ -187,35 +187,6 @@ static int add_pattern(const tokenizer_loader *l, ares_view source, bool literal
     return rc == ARES_OK ? add_step(l, step) : rc;
 }
 
-/* {"type": "Split", "pattern": .., "behavior": .., "invert": ..} */
-static int read_split(const tokenizer_loader *l, const ares_json *json)
-{
-    static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious",
-                                             "MergedWithNext", "Contiguous" };
-    ares_view name;
-    bool invert;
-    int behavior;
-    ARES_TRY(
-        tokenizer_in_file(l, "pre_tokenizer", ares_json_get_string(json, "behavior", "", &name)));
-    ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "invert", false, &invert));
-    for (behavior = 0; behavior < ARES_COUNT(behaviors); behavior++)
-        if (ares_view_is(name, behaviors[behavior])) break;
-    if (behavior == ARES_COUNT(behaviors))
-        return tokenizer_bad(
-            l, ARES_EFORMAT, "pre_tokenizer.behavior", name,
-            "unknown (choices: Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous)");
-    const ares_json *pattern = ares_json_get(json, "pattern");
-    const ares_json *regex = ares_json_get(pattern, "Regex"),
-                    *string = ares_json_get(pattern, "String");
-    const ares_json *source = regex ? regex : string;
-    if (!source || source->type != ARES_JSON_STRING)
-        return ares_fail(
-            ARES_EFORMAT,
-            "text: %s: pre_tokenizer.pattern: neither {\"Regex\": ..} nor {\"String\": ..}",
-            l->path);
-    return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
-}
-
 /* A ByteLevel pre-tokenizer. pattern: what it splits by; NULL: it does not split. */
 static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char *pattern)
 {
@@ -251,7 +222,33 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
         l->t->mapped = true;
         ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
     }
-    if (ares_view_is(type, "Split")) return read_split(l, json);
+    if (ares_view_is(type, "Split")) {
+        /* {"type": "Split", "pattern": .., "behavior": .., "invert": ..} */
+        static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious",
+                                                 "MergedWithNext", "Contiguous" };
+        ares_view name;
+        bool invert;
+        int behavior;
+        ARES_TRY(tokenizer_in_file(l, "pre_tokenizer",
+                                   ares_json_get_string(json, "behavior", "", &name)));
+        ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "invert", false, &invert));
+        for (behavior = 0; behavior < ARES_COUNT(behaviors); behavior++)
+            if (ares_view_is(name, behaviors[behavior])) break;
+        if (behavior == ARES_COUNT(behaviors))
+            return tokenizer_bad(l, ARES_EFORMAT, "pre_tokenizer.behavior", name,
+                                 "unknown (choices: Isolated, Removed, MergedWithPrevious, "
+                                 "MergedWithNext, Contiguous)");
+        const ares_json *pattern = ares_json_get(json, "pattern");
+        const ares_json *regex = ares_json_get(pattern, "Regex"),
+                        *string = ares_json_get(pattern, "String");
+        const ares_json *source = regex ? regex : string;
+        if (!source || source->type != ARES_JSON_STRING)
+            return ares_fail(
+                ARES_EFORMAT,
+                "text: %s: pre_tokenizer.pattern: neither {\"Regex\": ..} nor {\"String\": ..}",
+                l->path);
+        return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
+    }
     if (ares_view_is(type, "Digits")) {
         bool individual;
         ARES_TRY(
@@ -944,37 +941,6 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
     return rc;
 }
 
-/* merges.txt: a merge per line, after a first line that may name the version. */
-static int read_merges_text(const tokenizer_loader *l, ares_view text, bpe_merge **out,
-                            int64_t *count)
-{
-    ares_str joined = { 0 };
-    int rc = ARES_OK;
-    int64_t cap = 0, line_number = 0;
-    for (size_t at = 0; rc == ARES_OK && at < text.len;) {
-        int64_t end = ares_view_find(text, ARES_VIEW("\n"), at);
-        size_t stop = end < 0 ? text.len : (size_t)end;
-        ares_view line = { text.data + at, stop - at }, left, right;
-        at = stop + 1;
-        line_number++;
-        /* files written on Windows */
-        if (line.len && line.data[line.len - 1] == '\r') line.len--;
-        if (line_number == 1 && ares_view_starts(line, ARES_VIEW("#version"))) continue;
-        if (!split_pair(line, &left, &right)) {
-            rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens separated by a space",
-                           l->path, (long long)line_number);
-            break;
-        }
-        if (*count == cap) {
-            cap = cap ? cap * 2 : 4096;
-            *out = ares_realloc(*out, (size_t)cap * sizeof **out);
-        }
-        rc = read_merge(l, "line", line_number, left, right, &joined, &(*out)[(*count)++]);
-    }
-    ares_str_fini(&joined);
-    return rc;
-}
-
 /* ---- the model */
 /* The token of each byte, then the tables of bpe.c. */
 static void make_model(ares_tokenizer *t, bpe_config *config)
@@ -1129,7 +1095,32 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
     bpe_merge *merges = NULL;
     ARES_TRY(read_vocab(l, "vocabulary", vocab));
     l->path = merges_path;
-    int rc = read_merges_text(l, merges_text, &merges, &config.merge_count);
+    /* merges.txt: a merge per line, after a first line that may name the version */
+    ares_str joined = { 0 };
+    int rc = ARES_OK;
+    int64_t cap = 0, line_number = 0;
+    for (size_t at = 0; rc == ARES_OK && at < merges_text.len;) {
+        int64_t end = ares_view_find(merges_text, ARES_VIEW("\n"), at);
+        size_t stop = end < 0 ? merges_text.len : (size_t)end;
+        ares_view line = { merges_text.data + at, stop - at }, left, right;
+        at = stop + 1;
+        line_number++;
+        /* files written on Windows */
+        if (line.len && line.data[line.len - 1] == '\r') line.len--;
+        if (line_number == 1 && ares_view_starts(line, ARES_VIEW("#version"))) continue;
+        if (!split_pair(line, &left, &right)) {
+            rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens separated by a space",
+                           l->path, (long long)line_number);
+            break;
+        }
+        if (config.merge_count == cap) {
+            cap = cap ? cap * 2 : 4096;
+            merges = ares_realloc(merges, (size_t)cap * sizeof *merges);
+        }
+        rc =
+            read_merge(l, "line", line_number, left, right, &joined, &merges[config.merge_count++]);
+    }
+    ares_str_fini(&joined);
     config.merges = merges;
     if (rc == ARES_OK) make_model(t, &config);
     ares_free(merges);

@@ -153,38 +153,6 @@ static int gather_kl(const aepo *s, const ares_batch *b, const control_sample *l
 }
 
 /*
- * kl_bucket_controller log_space: a step of the betas for every optimizer step of the actor, by the
- * rows that it trained on.
- */
-static int adapt_betas(aepo *s, const ares_batch *b, control_sample *local, ares_arena *arena)
-{
-    const aepo_algorithm_config *a = &s->options->algorithm;
-    const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
-    double sum[ARES_DIFFICULTIES];
-    int64_t count[ARES_DIFFICULTIES], at = 0;
-    for (int64_t u = 0; u < b->updates; u++) {
-        int64_t first = at;
-        while (at < b->n_row_kl && b->row_kl[at].update == u) at++;
-        take_means(b->row_kl + first, at - first, b->rows, local, arena);
-        ARES_TRY(gather_kl(s, b, local, sum, count));
-        s->beta_updates++;
-        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-            log_beta_config cfg = { .target = target[d],
-                                    .lr = a->kl_beta_lr,
-                                    .clip = a->kl_beta_clip,
-                                    .ema = a->kl_beta_ema,
-                                    .deadzone = a->kl_beta_deadzone,
-                                    .min = a->kl_beta_min,
-                                    .max = a->kl_beta_max,
-                                    .interval = a->kl_beta_update_interval };
-            if (count[d])
-                log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
-        }
-    }
-    return ARES_OK;
-}
-
-/*
  * KL in the loss is measured in all passes of the actor's update; in a step without an update
  * (trainer.critic_warmup) nothing moves.
  */
@@ -197,7 +165,33 @@ int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *are
     for (int64_t r = 0; r < b->rows; r++)
         local[r] = (control_sample){ .index = b->samples[r].index,
                                      .difficulty = b->samples[r].difficulty };
-    if (s->controller == AEPO_KL_LOG_SPACE) ARES_TRY(adapt_betas(s, b, local, arena));
+    if (s->controller == AEPO_KL_LOG_SPACE) {
+        /* log_space: a step of the betas for every optimizer step of the actor, by the rows it
+         * trained on */
+        const aepo_algorithm_config *a = &s->options->algorithm;
+        const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
+        double sums[ARES_DIFFICULTIES];
+        int64_t counts[ARES_DIFFICULTIES], at = 0;
+        for (int64_t u = 0; u < b->updates; u++) {
+            int64_t first = at;
+            while (at < b->n_row_kl && b->row_kl[at].update == u) at++;
+            take_means(b->row_kl + first, at - first, b->rows, local, arena);
+            ARES_TRY(gather_kl(s, b, local, sums, counts));
+            s->beta_updates++;
+            for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+                log_beta_config cfg = { .target = target[d],
+                                        .lr = a->kl_beta_lr,
+                                        .clip = a->kl_beta_clip,
+                                        .ema = a->kl_beta_ema,
+                                        .deadzone = a->kl_beta_deadzone,
+                                        .min = a->kl_beta_min,
+                                        .max = a->kl_beta_max,
+                                        .interval = a->kl_beta_update_interval };
+                if (counts[d])
+                    log_beta_step(&cfg, s->beta_updates, sums[d] / (double)counts[d], &s->beta[d]);
+            }
+        }
+    }
     if (in_loss) take_means(b->row_kl, b->n_row_kl, b->rows, local, arena);
     else {
         ARES_TRY(ares_world_share_error(s->env.world,

@@ -194,36 +194,6 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
 
 /* The KL and entropy terms that every loss may carry. */
 
-/* Adds the KL of token t to the sums and its derivative to d_log_prob or d_full. */
-static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
-{
-    /* weight: of the token in the mean; scale: the dynamic KL's factor */
-    double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1, slope = 0, value;
-    bool clamped = false;
-    if (k->kl->value)
-        value = k->kl->both((double)a->log_prob[t] - (double)k->ref_log_prob[t], &slope, &clamped);
-    else value = (double)k->full[t];
-    if (!isfinite(value) || !isfinite(scale)) {
-        char place[64];
-        loss_place(a->row_start, a->row, a->end, a->first, t, place);
-        return ares_fail(ARES_ENUMERIC,
-                         "loss: kl: %s has KL %g and weight %g (log_prob %g, ref_log_prob %g): "
-                         "must be finite where the mask is 1",
-                         place, value, scale, (double)a->log_prob[t],
-                         k->ref_log_prob ? (double)k->ref_log_prob[t] : 0.0);
-    }
-    a->sums->kl += w * scale * value;
-    a->sums->kl_plain += value;
-    a->sums->kl_tokens += 1;
-    a->sums->kl_clamped += clamped;
-    /* per token for reports, unweighted */
-    if (k->out) k->out[t] = (float)value;
-    /* the exact KL's gradient goes through all logits: d_full scales it there */
-    if (k->kl->value) a->d_log_prob[t] += (float)(w * k->coef * scale * slope);
-    else if (k->d_full) k->d_full[t] += (float)(w * k->coef * scale);
-    return ARES_OK;
-}
-
 /* Adds the entropy of token t to the sums; row: of the batch, whose accuracy sorts it. */
 static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
 {
@@ -255,7 +225,35 @@ int loss_terms(const ares_loss_args *a, const ares_kl_args *k)
     for (int64_t t = 0; t < a->n; t++) {
         if (!a->mask[t]) continue;
         while (a->row_start && row + 1 < a->end && a->row_start[row + 1] <= a->first + t) row++;
-        if (kl) ARES_TRY(kl_term(a, k, t));
+        if (kl) {
+            /* w: the token's weight in the mean; scale: the dynamic KL's factor */
+            double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1,
+                   slope = 0, value;
+            bool clamped = false;
+            if (k->kl->value)
+                value = k->kl->both((double)a->log_prob[t] - (double)k->ref_log_prob[t], &slope,
+                                    &clamped);
+            else value = (double)k->full[t];
+            if (!isfinite(value) || !isfinite(scale)) {
+                char place[64];
+                loss_place(a->row_start, a->row, a->end, a->first, t, place);
+                return ares_fail(
+                    ARES_ENUMERIC,
+                    "loss: kl: %s has KL %g and weight %g (log_prob %g, ref_log_prob %g): "
+                    "must be finite where the mask is 1",
+                    place, value, scale, (double)a->log_prob[t],
+                    k->ref_log_prob ? (double)k->ref_log_prob[t] : 0.0);
+            }
+            a->sums->kl += w * scale * value;
+            a->sums->kl_plain += value;
+            a->sums->kl_tokens += 1;
+            a->sums->kl_clamped += clamped;
+            /* per token for reports, unweighted */
+            if (k->out) k->out[t] = (float)value;
+            /* the exact KL's gradient goes through all logits: d_full scales it there */
+            if (k->kl->value) a->d_log_prob[t] += (float)(w * k->coef * scale * slope);
+            else if (k->d_full) k->d_full[t] += (float)(w * k->coef * scale);
+        }
         if (a->entropy) ARES_TRY(entropy_term(a, t, row));
         if (entropy_coeff != 0 && a->d_entropy)
             a->d_entropy[t] -= (float)((double)a->weight[t] * entropy_coeff);

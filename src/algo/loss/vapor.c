@@ -134,24 +134,6 @@ static void advantages(ares_vapor_prompt *p, ares_vapor_sums *s)
     s->equal_groups += equal;
 }
 
-/* Adds the KL of whole completions, and its derivative divided by `tokens`. */
-static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const ares_vapor_text *t,
-                         double tokens, ares_vapor_sums *s)
-{
-    for (int64_t i = 0; i < t->n; i++) {
-        if (!counts(t, i)) continue;
-        double x = (double)t->log_prob[i] - (double)t->ref_log_prob[i];
-        s->tokens += 1;
-        if (!isfinite(x)) {
-            s->nonfinite += 1;
-            continue;
-        }
-        s->kl += kl->value(x);
-        if (t->d_log_prob && cfg->kl_coef != 0)
-            t->d_log_prob[i] += (float)(cfg->kl_coef * kl->derivative(x) / tokens);
-    }
-}
-
 bool ares_vapor_has_pair(const ares_vapor_prompt *p)
 {
     return p->n > 0 && p->chosen.n > 0 && p->rejected.n > 0;
@@ -202,7 +184,20 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
         c->ratio = e.ratio;
         c->objective = e.objective;
         if (has_span(&span) && finite) pull(&span, -e.u / totals[0], by_mean(cfg));
-        kl_of_tokens(cfg, kl, &c->text, totals[1], s);
+        /* the KL of whole completions, and its derivative divided by the tokens */
+        double tokens = totals[1];
+        for (int64_t at = 0; at < c->text.n; at++) {
+            if (!counts(&c->text, at)) continue;
+            double x = (double)c->text.log_prob[at] - (double)c->text.ref_log_prob[at];
+            s->tokens += 1;
+            if (!isfinite(x)) {
+                s->nonfinite += 1;
+                continue;
+            }
+            s->kl += kl->value(x);
+            if (c->text.d_log_prob && cfg->kl_coef != 0)
+                c->text.d_log_prob[at] += (float)(cfg->kl_coef * kl->derivative(x) / tokens);
+        }
         u_sum += e.u;
         s->completions += 1;
         s->objective += e.objective;

@@ -370,22 +370,6 @@ static const struct {
     { 0, "version https://git-lfs", "a pointer of Git LFS (git lfs pull fetches the file)" },
 };
 
-static int refuse(const uint8_t *start, size_t n)
-{
-    for (int i = 0; i < ARES_COUNT(others); i++) {
-        /* "MM\0*" has a NUL in it, where strlen stops */
-        size_t len = others[i].bytes[0] == 'M' && !others[i].bytes[2] ? 4 : strlen(others[i].bytes);
-        if ((size_t)others[i].at + len <= n &&
-            memcmp(start + others[i].at, others[i].bytes, len) == 0)
-            return ares_fail(ARES_EUNSUPPORTED, "%s; convert it to PNG, JPEG or WebP",
-                             others[i].name);
-    }
-    char hex[3 * 8 + 1] = "";
-    for (size_t i = 0; i < n && i < 8; i++) snprintf(hex + 3 * i, 4, " %02x", start[i]);
-    return ares_fail(ARES_EFORMAT, "not a picture: no PNG, JPEG or WebP begins with the bytes%s",
-                     hex);
-}
-
 /* The first bytes decide, because files are often named wrongly. */
 int media_header_read(const media_input *in, media_header *out)
 {
@@ -401,7 +385,21 @@ int media_header_read(const media_input *in, media_header *out)
     } else if (n >= 12 && memcmp(start, "RIFF", 4) == 0 && memcmp(start + 8, "WEBP", 4) == 0) {
         out->format = MEDIA_WEBP;
         ARES_TRY(media_webp_header(in, out));
-    } else return refuse(start, n);
+    } else {
+        for (int i = 0; i < ARES_COUNT(others); i++) {
+            /* "MM\0*" has a NUL in it, where strlen stops */
+            size_t len =
+                others[i].bytes[0] == 'M' && !others[i].bytes[2] ? 4 : strlen(others[i].bytes);
+            if ((size_t)others[i].at + len <= n &&
+                memcmp(start + others[i].at, others[i].bytes, len) == 0)
+                return ares_fail(ARES_EUNSUPPORTED, "%s; convert it to PNG, JPEG or WebP",
+                                 others[i].name);
+        }
+        char hex[3 * 8 + 1] = "";
+        for (size_t i = 0; i < n && i < 8; i++) snprintf(hex + 3 * i, 4, " %02x", start[i]);
+        return ares_fail(ARES_EFORMAT,
+                         "not a picture: no PNG, JPEG or WebP begins with the bytes%s", hex);
+    }
     return media_check_size(out->size, "a header of");
 }
 

@@ -131,24 +131,6 @@ int media_input_load(media_input *in)
 /* Longer texts are bytes: no path has so many. */
 enum { MOST_PATH = 4096, MOST_SHOWN = 200 };
 
-/* data:image/png;base64,... */
-static int read_data_url(ares_view text, media_entry *out)
-{
-    int64_t comma = ares_view_find(text, ARES_VIEW(","), 0);
-    ares_view head = { text.data + 5, comma < 0 ? 0 : (size_t)comma - 5 },
-              base = ARES_VIEW(";base64");
-    bool right = comma >= 0 && head.len >= base.len &&
-                 memcmp(head.data + head.len - base.len, base.data, base.len) == 0;
-    ares_view type = { head.data, right ? head.len - base.len : 0 };
-    right &= type.len == 0 || ares_view_starts(type, ARES_VIEW("image/")) ||
-             ares_view_starts(type, ARES_VIEW("video/"));
-    if (!right)
-        return ares_fail(ARES_EUNSUPPORTED, "not data of a picture in base64; write "
-                                            "data:image/png;base64,...");
-    out->base64 = (ares_view){ text.data + comma + 1, text.len - (size_t)comma - 1 };
-    return ARES_OK;
-}
-
 /* "file:///a/b.png" or "b.png" -> a path, which image_dir precedes unless it is absolute. */
 static int read_path(ares_view text, const char *image_dir, ares_arena *arena, media_entry *out)
 {
@@ -177,7 +159,22 @@ static int read_entry(const ares_json *entry, const char *image_dir, ares_arena 
 {
     if (entry->type == ARES_JSON_STRING) {
         ares_view text = entry->text;
-        if (ares_view_starts(text, ARES_VIEW("data:"))) return read_data_url(text, out);
+        if (ares_view_starts(text, ARES_VIEW("data:"))) {
+            /* data:image/png;base64,... */
+            int64_t comma = ares_view_find(text, ARES_VIEW(","), 0);
+            ares_view head = { text.data + 5, comma < 0 ? 0 : (size_t)comma - 5 },
+                      base = ARES_VIEW(";base64");
+            bool right = comma >= 0 && head.len >= base.len &&
+                         memcmp(head.data + head.len - base.len, base.data, base.len) == 0;
+            ares_view type = { head.data, right ? head.len - base.len : 0 };
+            right &= type.len == 0 || ares_view_starts(type, ARES_VIEW("image/")) ||
+                     ares_view_starts(type, ARES_VIEW("video/"));
+            if (!right)
+                return ares_fail(ARES_EUNSUPPORTED, "not data of a picture in base64; write "
+                                                    "data:image/png;base64,...");
+            out->base64 = (ares_view){ text.data + comma + 1, text.len - (size_t)comma - 1 };
+            return ARES_OK;
+        }
         if (text.len <= MOST_PATH) return read_path(text, image_dir, arena, out);
         out->base64 = text;
         return ARES_OK;
@@ -392,25 +389,6 @@ static int finish(const opener *a, const media_source *s, int32_t frames, ares_m
     return ARES_OK;
 }
 
-/* Reads only the header, so that sizes are known and nothing large is decoded yet. */
-static int open_image(const opener *a, const ares_json *entry, int64_t i, ares_medium *m)
-{
-    media_header header;
-    media_entry *e = ares_arena_calloc(a->arena, 1, sizeof *e);
-    media_source *s = ares_arena_calloc(a->arena, 1, sizeof *s);
-    char where[64];
-    snprintf(where, sizeof where, "images[%lld]", (long long)i);
-    ARES_TRY(media_entry_read(entry, where, a->o->image_dir, a->arena, e));
-    *s = (media_source){ .entries = e, .n = 1, .filter = MEDIA_PILLOW };
-    int rc = read_header(a, e, &header);
-    if (rc == ARES_OK) {
-        s->size = header.size;
-        rc = media_easyr1_size(s->size, a->o->min_pixels, a->o->max_pixels, &s->sized);
-    }
-    if (rc == ARES_OK) rc = finish(a, s, 1, m);
-    return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", e->place);
-}
-
 /* The resizes of a video. frames: how many its list has, or are chosen from its file */
 static int size_video(const opener *a, media_source *s, int32_t frames, ares_medium *m)
 {
@@ -530,8 +508,25 @@ int media_open(const ares_json *images, const ares_json *videos, const ares_proc
     out->n = out->n_images + out->n_videos;
     ares_medium *items = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *items);
     out->items = items;
-    for (int32_t i = 0; i < out->n_images; i++)
-        ARES_TRY(open_image(&a, &images->items[i], i, &items[i]));
+    for (int32_t i = 0; i < out->n_images; i++) {
+        /* reads only the header, so that sizes are known and nothing large is decoded yet */
+        const ares_json *entry = &images->items[i];
+        ares_medium *m = &items[i];
+        media_header header;
+        media_entry *e = ares_arena_calloc(a.arena, 1, sizeof *e);
+        media_source *s = ares_arena_calloc(a.arena, 1, sizeof *s);
+        char where[64];
+        snprintf(where, sizeof where, "images[%lld]", (long long)i);
+        ARES_TRY(media_entry_read(entry, where, a.o->image_dir, a.arena, e));
+        *s = (media_source){ .entries = e, .n = 1, .filter = MEDIA_PILLOW };
+        int rc = read_header(&a, e, &header);
+        if (rc == ARES_OK) {
+            s->size = header.size;
+            rc = media_easyr1_size(s->size, a.o->min_pixels, a.o->max_pixels, &s->sized);
+        }
+        if (rc == ARES_OK) rc = finish(&a, s, 1, m);
+        ARES_TRY(rc == ARES_OK ? rc : ares_fail_in(rc, "%s", e->place));
+    }
     for (int32_t i = 0; i < out->n_videos; i++)
         ARES_TRY(open_video(&a, &videos->items[i], i, &items[out->n_images + i]));
     return ARES_OK;

@@ -199,32 +199,6 @@ static passes passes_of(void)
     return (passes){ media_rows_plain, media_column_plain, NULL };
 }
 
-/*
- * Both passes, a few rows at a time: as many as an output needs and CHUNK more lie between them, so
- * that they stay in a cache.
- */
-static void both_passes(const passes *p, const axis *across, const axis *down, const uint8_t *in,
-                        media_size from, uint8_t *out)
-{
-    int64_t in_row = (int64_t)from.w * 3, row = (int64_t)across->n_out * 3;
-    int32_t room = ARES_MIN(from.h, down->taps + CHUNK), start = 0, held = 0;
-    uint8_t *between = ares_malloc((size_t)(room * row));
-    for (int32_t i = 0; i < down->n_out; i++) {
-        int32_t first = down->first[i];
-        if (first + down->n[i] > start + held) { /* keep what is still needed, and make more */
-            held -= first - start;
-            ARES_ASSERT(held >= 0 && down->n[i] <= room);
-            memmove(between, between + (first - start) * row, (size_t)(held * row));
-            start = first;
-            int32_t more = ARES_MIN(room - held, from.h - start - held);
-            p->rows(across, in + (start + held) * in_row, (media_size){ from.w, more },
-                    between + held * row);
-            held += more;
-        }
-        p->column(down, i, between + (first - start) * row, row, out + i * row);
-    }
-    ares_free(between);
-}
 /* out[x] += w * in[x], in one rounding as torch's build computes it */
 FOR_THIS_CPU
 static void add_row(const float *in, float w, float *out, int64_t n)
@@ -285,8 +259,31 @@ void media_resample(media_filter filter, const uint8_t *in, media_size from, uin
         int64_t row = (int64_t)to.w * 3;
         /* a side that keeps its length has no pass: weights of 1 would give the same bytes */
         if (p.init && from.w != to.w) p.init(&across);
-        if (from.w != to.w && from.h != to.h) both_passes(&p, &across, &down, in, from, out);
-        else if (from.w != to.w) p.rows(&across, in, from, out);
+        if (from.w != to.w && from.h != to.h) {
+            /*
+             * Both passes, a few rows at a time: as many as an output needs and CHUNK more lie
+             * between them, so that they stay in a cache.
+             */
+            int64_t in_row = (int64_t)from.w * 3, out_row = (int64_t)across.n_out * 3;
+            int32_t room = ARES_MIN(from.h, down.taps + CHUNK), start = 0, held = 0;
+            uint8_t *between = ares_malloc((size_t)(room * out_row));
+            for (int32_t i = 0; i < down.n_out; i++) {
+                int32_t first = down.first[i];
+                if (first + down.n[i] >
+                    start + held) { /* keep what is still needed, and make more */
+                    held -= first - start;
+                    ARES_ASSERT(held >= 0 && down.n[i] <= room);
+                    memmove(between, between + (first - start) * out_row, (size_t)(held * out_row));
+                    start = first;
+                    int32_t more = ARES_MIN(room - held, from.h - start - held);
+                    p.rows(&across, in + (start + held) * in_row, (media_size){ from.w, more },
+                           between + held * out_row);
+                    held += more;
+                }
+                p.column(&down, i, between + (first - start) * out_row, out_row, out + i * out_row);
+            }
+            ares_free(between);
+        } else if (from.w != to.w) p.rows(&across, in, from, out);
         else if (from.h != to.h)
             for (int32_t i = 0; i < to.h; i++)
                 p.column(&down, i, in + down.first[i] * row, row, out + i * row);

@@ -273,31 +273,6 @@ int ares_aten_check(void)
 /* Rows, keys and numbers of a head in a first try; bytes of each of its arrays. */
 enum { TRY = 16, TRY_HEADS = 2, TRY_BYTES = TRY * TRY_HEADS * TRY * (int)sizeof(float) };
 
-static void try_products(ares_device *d, char *const *at)
-{
-    ares_matrix w = { at[0], d->k->act, ARES_ROWS, TRY, TRY },
-                dw = { at[1], ARES_F32, ARES_ROWS, TRY, TRY };
-    ares_linear_args y = {
-        .m = TRY, .x = at[2], .ldx = TRY, .w = &w, .bias = at[3], .y = at[4], .ldy = TRY
-    };
-    aten_linear(d, &y, 1);
-    y.bias = NULL;
-    aten_linear(d, &y, 1);
-    y.residual = y.y;
-    y.ldr = y.ldy;
-    aten_linear(d, &y, 1);
-    aten_linear_backward(d, &(ares_linear_backward_args){ .m = TRY,
-                                                          .dy = at[4],
-                                                          .lddy = TRY,
-                                                          .w = &w,
-                                                          .dx = at[5],
-                                                          .lddx = TRY,
-                                                          .x = at[2],
-                                                          .ldx = TRY,
-                                                          .dw = &dw,
-                                                          .dbias = (float *)(void *)at[6] });
-}
-
 /*
  * Packed: the second of two segments sees the first one's rows as well. Paged: a row alone, which
  * has a key before it, and a piece of a prompt.
@@ -377,7 +352,28 @@ static int try_entries(ares_device *d)
     char *p = k->alloc(d, ARRAYS * TRY_BYTES), *at[ARRAYS];
     if (!p) return ares_fail(ARES_ELIMIT, "torch: device = 'cuda': no memory for a first try");
     for (int i = 0; i < ARRAYS; i++) at[i] = p + i * TRY_BYTES;
-    try_products(d, at);
+    /* linear as it is called, and its gradients */
+    ares_matrix w = { at[0], d->k->act, ARES_ROWS, TRY, TRY },
+                dw = { at[1], ARES_F32, ARES_ROWS, TRY, TRY };
+    ares_linear_args y = {
+        .m = TRY, .x = at[2], .ldx = TRY, .w = &w, .bias = at[3], .y = at[4], .ldy = TRY
+    };
+    aten_linear(d, &y, 1);
+    y.bias = NULL;
+    aten_linear(d, &y, 1);
+    y.residual = y.y;
+    y.ldr = y.ldy;
+    aten_linear(d, &y, 1);
+    aten_linear_backward(d, &(ares_linear_backward_args){ .m = TRY,
+                                                          .dy = at[4],
+                                                          .lddy = TRY,
+                                                          .w = &w,
+                                                          .dx = at[5],
+                                                          .lddx = TRY,
+                                                          .x = at[2],
+                                                          .ldx = TRY,
+                                                          .dw = &dw,
+                                                          .dbias = (float *)(void *)at[6] });
     if (k->act == ARES_BF16) try_attention(d, at);
     int rc = k->sync(d);
     k->release(d, p, ARRAYS * TRY_BYTES);

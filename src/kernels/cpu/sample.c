@@ -120,19 +120,6 @@ static void gumbel_chunk(const float *z, int n, int32_t first, float inv_tempera
     }
 }
 
-/* The same by z alone. */
-static void greedy_chunk(const float *z, int n, int32_t first, best *b)
-{
-    for (int i = 0; i < n; i += 16) {
-        uint32_t may =
-            v16m_bits(v16_gt(vocab_load(z + i, n - i, v16_set1(1.0f)), v16_set1(b->key)));
-        for (; may; may &= may - 1) {
-            int j = __builtin_ctz(may);
-            take_better(b, z[i + j], z[i + j], first + i + j);
-        }
-    }
-}
-
 /* The order of likely tokens: higher logit, then lower id. */
 static inline bool likelier(likely a, likely b)
 {
@@ -170,24 +157,6 @@ static int likely_chunk(const float *z, int width, int32_t first, int most, like
     return n;
 }
 
-/*
- * The logits of a chunk that tokens are drawn from: z itself, or where ids of the chunk are barred
- * a copy with -inf in their places.
- */
-static const float *drawn_from(const ares_sample_args *a, const float *z, int width, int32_t first,
-                               float copy[VOCAB_CHUNK])
-{
-    const float *from = z;
-    for (int i = 0; i < a->n_barred; i++) {
-        int32_t at = a->barred[i] - first;
-        if (at < 0 || at >= width) continue;
-        if (from == z) memcpy(copy, z, (size_t)width * sizeof *copy);
-        copy[at] = -INFINITY;
-        from = copy;
-    }
-    return from;
-}
-
 /* One chunk of some rows: its logits, its statistics, and its best token or its copy for later. */
 static void chunk_task(void *ctx, int64_t task, int worker)
 {
@@ -215,11 +184,29 @@ static void chunk_task(void *ctx, int64_t task, int worker)
             j->part_1[at] =
                 p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
         float copy[VOCAB_CHUNK];
-        const float *from = drawn_from(a, z, width, token, copy);
+        /* what tokens are drawn from: z itself, or where ids of the chunk are barred a copy with
+         * -inf there */
+        const float *from = z;
+        for (int i = 0; i < a->n_barred; i++) {
+            int32_t place = a->barred[i] - token;
+            if (place < 0 || place >= width) continue;
+            if (from == z) memcpy(copy, z, (size_t)width * sizeof *copy);
+            copy[place] = -INFINITY;
+            from = copy;
+        }
         best b = { -INFINITY, 0.0f, -1 };
         if (p->kind == GUMBEL)
             gumbel_chunk(from, width, token, p->inv_temperature, a->key[row].k, &b);
-        else if (p->kind == GREEDY) greedy_chunk(from, width, token, &b);
+        else if (p->kind == GREEDY) {
+            for (int i = 0; i < width; i += 16) {
+                uint32_t may = v16m_bits(
+                    v16_gt(vocab_load(from + i, width - i, v16_set1(1.0f)), v16_set1(b.key)));
+                for (; may; may &= may - 1) {
+                    int lane = __builtin_ctz(may);
+                    take_better(&b, from[i + lane], from[i + lane], token + i + lane);
+                }
+            }
+        }
         /* top-k and top-p need the whole row: its logits are kept for pick_filtered */
         else if (p->kind == FILTERED)
             memcpy(p->logits + token, from, (size_t)width * sizeof(float));
@@ -457,30 +444,6 @@ static wire wire_at(char *base, const sample_job *j, int64_t each)
     w.logits = (void *)(w.likely + j->rows * j->a->n_likely);
     return w;
 }
-static void write_part(const sample_job *j, const wire *w)
-{
-    int64_t kept = 0, most = j->a->n_likely;
-    for (int64_t r = 0; r < j->rows; r++) {
-        const row_plan *p = &j->plan[r];
-        for (int64_t c = 0; c < j->own; c++) {
-            int64_t at = r * j->chunks + j->first + c;
-            w->chunk[r * w->each + c] =
-                (chunk_result){ j->part[at], j->part_1 ? j->part_1[at] : (vocab_part){ 0 },
-                                j->best[at] };
-        }
-        likely list[ARES_LIKELY_MAX];
-        int n = most ? join_lists(j, r, list) : 0;
-        for (int i = 0; i < most; i++)
-            w->likely[r * most + i] = i < n ? list[i] : (likely){ -INFINITY, -1 };
-        if (p->kind != FILTERED) continue;
-        int64_t first = j->first * VOCAB_CHUNK,
-                n_own = ARES_MIN((int64_t)j->a->vocab - first, j->own * VOCAB_CHUNK);
-        if (j->own)
-            memcpy(w->logits + kept * w->each * VOCAB_CHUNK, p->logits + first,
-                   (size_t)n_own * sizeof(float));
-        kept++;
-    }
-}
 
 /* The chunks of a part, from chunk `first` on, and its lists, which are those of number `part`. */
 static void read_part(const sample_job *j, const wire *w, int part, int64_t first, int64_t own)
@@ -520,7 +483,27 @@ static void join_parts(sample_job *j, int64_t filtered)
     char *mine = ares_malloc(bytes), *all = ares_malloc(bytes * (size_t)parts->parts);
     wire w = wire_at(mine, j, each);
     memset(mine, 0, bytes);
-    write_part(j, &w);
+    int64_t kept = 0, most = j->a->n_likely;
+    for (int64_t r = 0; r < j->rows; r++) {
+        const row_plan *p = &j->plan[r];
+        for (int64_t c = 0; c < j->own; c++) {
+            int64_t at = r * j->chunks + j->first + c;
+            w.chunk[r * w.each + c] =
+                (chunk_result){ j->part[at], j->part_1 ? j->part_1[at] : (vocab_part){ 0 },
+                                j->best[at] };
+        }
+        likely list[ARES_LIKELY_MAX];
+        int n = most ? join_lists(j, r, list) : 0;
+        for (int i = 0; i < most; i++)
+            w.likely[r * most + i] = i < n ? list[i] : (likely){ -INFINITY, -1 };
+        if (p->kind != FILTERED) continue;
+        int64_t first = j->first * VOCAB_CHUNK,
+                n_own = ARES_MIN((int64_t)j->a->vocab - first, j->own * VOCAB_CHUNK);
+        if (j->own)
+            memcpy(w.logits + kept * w.each * VOCAB_CHUNK, p->logits + first,
+                   (size_t)n_own * sizeof(float));
+        kept++;
+    }
     parts->gather(parts->ctx, mine, all, bytes);
     j->lists = parts->parts;
     for (int i = 0; i < parts->parts; i++) {

@@ -76,27 +76,6 @@ static bool word_ends_at(const char *p, const char *end)
     return ifeval_is_space(ifeval_next(&q, end)) || multi_mark(p, end) > 0;
 }
 
-/* The token at *p, where no white space stands; moves *p past it. */
-static ares_view next_token(const char **p, const char *end)
-{
-    const char *start = *p, *q = start;
-    size_t multi = multi_mark(start, end);
-    if (multi) {
-        q += multi;
-    } else {
-        ifeval_next(&q, end);
-        /*
-         * as short as the reference's lazy match: up to the first end of a word, or to a comma
-         * before one
-         */
-        if (!has_role(*start, NO_WORD))
-            while (!word_ends_at(q, end) && !(*q == ',' && word_ends_at(q + 1, end)))
-                ifeval_next(&q, end);
-    }
-    *p = q;
-    return (ares_view){ start, (size_t)(q - start) };
-}
-
 /* Writes v in lower case; returns the length, 0 when it does not fit. */
 static size_t lower_into(char out[TYPE_MAX], ares_view v)
 {
@@ -215,8 +194,24 @@ static bool contains_break(ares_view context)
                 p = q;
                 continue;
             }
+            const char *start = p, *stop = start; /* of the token: no white space stands here */
+            size_t multi = multi_mark(start, line_end);
+            if (multi) {
+                stop += multi;
+            } else {
+                ifeval_next(&stop, line_end);
+                /*
+                 * as short as the reference's lazy match: up to the first end of a word, or to a
+                 * comma before one
+                 */
+                if (!has_role(*start, NO_WORD))
+                    while (!word_ends_at(stop, line_end) &&
+                           !(*stop == ',' && word_ends_at(stop + 1, line_end)))
+                        ifeval_next(&stop, line_end);
+            }
+            p = stop;
             /* first pass: what the token alone tells */
-            ares_view text = next_token(&p, line_end);
+            ares_view text = (ares_view){ start, (size_t)(stop - start) };
             char mark = text.data[text.len - 1];
             t->text = text;
             t->breaks = t->abbreviation = t->ellipsis = false;

@@ -369,45 +369,6 @@ static void split_tis(work *w, const char *word, size_t n)
 /* place of a chunk: it starts its sentence, it ends it */
 enum { STARTS = 1, ENDS = 2 };
 
-/* Rewrites a chunk, given with the white space on both sides. */
-static void rewrite(work *w, ares_view chunk, int place)
-{
-    ares_str_clear(&w->text);
-    ares_str_add_view(&w->text, chunk);
-    /* what the chunk has: a pass without its characters is skipped */
-    w->ascii[0] = w->ascii[1] = 0;
-    w->wide = false;
-    for (size_t i = 0; i < chunk.len; i++) {
-        unsigned char c = (unsigned char)chunk.data[i];
-        if (c < 0x80) w->ascii[c >> 6] |= 1ull << (c & 63);
-        else w->wide = true;
-    }
-    bool apostrophe = holds(w, "'"), quote = holds(w, "\"`");
-    pad_wide_quotes(w, false);
-    pad_runs(w, '`', 1, false);
-    if (quote || apostrophe) open_quotes(w, place & STARTS);
-    if (apostrophe) split_apostrophes(w);
-    if (place & ENDS) split_period(w, true);
-    split_commas(w);
-    pad_runs(w, '.', 2, false);
-    pad_each(w, ";@#$%&");
-    if (place & ENDS) split_period(w, false);
-    pad_each(w, "?!");
-    if (apostrophe) split_closing_apostrophes(w);
-    pad_each(w, "*][(){}<>");
-    pad_runs(w, '-', 2, true);
-    /* 17: a blank at both ends; the one in front matters only to the last rule */
-    ares_str_add_char(&w->text, ' ');
-    pad_wide_quotes(w, true);
-    if (quote || apostrophe) close_quotes(w);
-    if (apostrophe) split_clitics(w);
-    split_contractions(w);
-    if (apostrophe && holds(w, "tT")) {
-        split_tis(w, " 'tis", 5);
-        split_tis(w, " 'twas", 6);
-    }
-}
-
 /* ------------------------------------------------------------------ chunks */
 typedef struct output {
     ares_view *items;
@@ -530,9 +491,44 @@ static void cut(output *o, const char *p, const char *end, const char *dot)
 /* Any chunk, or several; their tokens live in the arena. */
 static void cut_rewritten(output *o, ares_view chunk, int place)
 {
-    rewrite(&o->w, chunk, place);
-    const char *p = ares_arena_copy(o->arena, o->w.text.data, o->w.text.len),
-               *end = p + o->w.text.len, *start = NULL;
+    work *w = &o->w;
+    /* rewrites the chunk, given with the white space on both sides */
+    ares_str_clear(&w->text);
+    ares_str_add_view(&w->text, chunk);
+    /* what the chunk has: a pass without its characters is skipped */
+    w->ascii[0] = w->ascii[1] = 0;
+    w->wide = false;
+    for (size_t i = 0; i < chunk.len; i++) {
+        unsigned char c = (unsigned char)chunk.data[i];
+        if (c < 0x80) w->ascii[c >> 6] |= 1ull << (c & 63);
+        else w->wide = true;
+    }
+    bool apostrophe = holds(w, "'"), quote = holds(w, "\"`");
+    pad_wide_quotes(w, false);
+    pad_runs(w, '`', 1, false);
+    if (quote || apostrophe) open_quotes(w, place & STARTS);
+    if (apostrophe) split_apostrophes(w);
+    if (place & ENDS) split_period(w, true);
+    split_commas(w);
+    pad_runs(w, '.', 2, false);
+    pad_each(w, ";@#$%&");
+    if (place & ENDS) split_period(w, false);
+    pad_each(w, "?!");
+    if (apostrophe) split_closing_apostrophes(w);
+    pad_each(w, "*][(){}<>");
+    pad_runs(w, '-', 2, true);
+    /* 17: a blank at both ends; the one in front matters only to the last rule */
+    ares_str_add_char(&w->text, ' ');
+    pad_wide_quotes(w, true);
+    if (quote || apostrophe) close_quotes(w);
+    if (apostrophe) split_clitics(w);
+    split_contractions(w);
+    if (apostrophe && holds(w, "tT")) {
+        split_tis(w, " 'tis", 5);
+        split_tis(w, " 'twas", 6);
+    }
+    const char *p = ares_arena_copy(o->arena, w->text.data, w->text.len), *end = p + w->text.len,
+               *start = NULL;
     while (p < end) {
         const char *at = p;
         bool space = ifeval_is_space(ifeval_next(&p, end));

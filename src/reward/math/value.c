@@ -576,35 +576,6 @@ static const word *word_here(const parser *s, size_t *bytes)
     return NULL;
 }
 
-/* Reads a name that sympy does not know as the product of its letters and numbers. */
-static bool letters_of_name(parser *s, size_t bytes)
-{
-    ares_view name = { s->text.data + s->at, bytes };
-    /* sympy takes these Greek names for one symbol */
-    static const char *const whole[] = { "mu", "nu", "xi" };
-    for (int i = 0; i < ARES_COUNT(whole); i++) {
-        if (!ares_view_is(name, whole[i])) continue;
-        value_emit(s->p, VALUE_VARIABLE, 0x110000 + i);
-        s->at += bytes;
-        return true;
-    }
-    /* "x_1" is one symbol of sympy, and "oo" its infinity: neither is read here */
-    if (memchr(name.data, '_', name.len) || ares_view_is(name, "oo")) return fail(s);
-    size_t end = s->at + bytes, factors = 0;
-    while (s->at < end) {
-        if (ares_is_digit(peek(s))) {
-            size_t stop = s->at;
-            while (stop < end && ares_is_digit(s->text.data[stop])) stop++;
-            s->at += value_emit_number(s->p, (ares_view){ s->text.data, stop }, s->at, false);
-        } else {
-            value_emit(s->p, VALUE_VARIABLE, peek(s));
-            s->at++;
-        }
-        if (factors++) value_emit(s->p, VALUE_MUL, 0);
-    }
-    return true;
-}
-
 /* A bracket, a number, a word (a function or a constant), or a letter as a variable. */
 static bool primary(parser *s)
 {
@@ -630,7 +601,34 @@ static bool primary(parser *s)
     if (edit_letter(c)) {
         size_t bytes = 0;
         const word *w = word_here(s, &bytes);
-        if (!w && s->reference) return letters_of_name(s, bytes);
+        if (!w && s->reference) {
+            /* reads a name that sympy does not know as the product of its letters and numbers */
+            ares_view name = { s->text.data + s->at, bytes };
+            /* sympy takes these Greek names for one symbol */
+            static const char *const whole[] = { "mu", "nu", "xi" };
+            for (int i = 0; i < ARES_COUNT(whole); i++) {
+                if (!ares_view_is(name, whole[i])) continue;
+                value_emit(s->p, VALUE_VARIABLE, 0x110000 + i);
+                s->at += bytes;
+                return true;
+            }
+            /* "x_1" is one symbol of sympy, and "oo" its infinity: neither is read here */
+            if (memchr(name.data, '_', name.len) || ares_view_is(name, "oo")) return fail(s);
+            size_t end = s->at + bytes, factors = 0;
+            while (s->at < end) {
+                if (ares_is_digit(peek(s))) {
+                    size_t stop = s->at;
+                    while (stop < end && ares_is_digit(s->text.data[stop])) stop++;
+                    s->at +=
+                        value_emit_number(s->p, (ares_view){ s->text.data, stop }, s->at, false);
+                } else {
+                    value_emit(s->p, VALUE_VARIABLE, peek(s));
+                    s->at++;
+                }
+                if (factors++) value_emit(s->p, VALUE_MUL, 0);
+            }
+            return true;
+        }
         if (!w) {
             value_emit(s->p, VALUE_VARIABLE, c);
             s->at++;

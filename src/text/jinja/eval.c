@@ -375,9 +375,17 @@ static bool take_kwarg(jinja_args *a, ares_view name, jinja_value *out)
     return false;
 }
 
-/* The arguments of a macro, in jinja2's order: declared ones, the caller, kwargs, varargs. */
-static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_args *a)
+static jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
+
+/*
+ * Writes what the macro writes. Parameters that are not given get their defaults in order, so that
+ * a default may name the parameters before it.
+ */
+static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_args *a)
 {
+    jinja_act *act = act_new(r, n->func, up);
+    enter_frame(r, act, &n->frame);
+    /* the arguments, in the order of jinja2: declared ones, the caller, kwargs, varargs */
     int64_t count = n->items.n, given = ARES_MIN(a->n, count);
     bool found_caller = false;
     const char *name =
@@ -418,19 +426,6 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
     } else if (a->n > count) {
         JINJA_FAIL(r, "macro %s takes not more than %lld argument(s)", name, (long long)count);
     }
-}
-
-static jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
-
-/*
- * Writes what the macro writes. Parameters that are not given get their defaults in order, so that
- * a default may name the parameters before it.
- */
-static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_args *a)
-{
-    jinja_act *act = act_new(r, n->func, up);
-    enter_frame(r, act, &n->frame);
-    bind_macro(r, n, act, a);
     for (int32_t i = 0; i < n->items.n; i++) {
         const jinja_node *param = n->items.items[i];
         if (act->slots[param->slot].kind != JV_MISSING) continue;

@@ -216,19 +216,6 @@ static char **command(const sweep_queue *q, const sweep_run *r)
     return words;
 }
 
-/* This process's environment, with the worker's cards. */
-static char **environment(const sweep_queue *q, const sweep_worker *w)
-{
-    static const char name[] = "CUDA_VISIBLE_DEVICES=";
-    int n = 0, out = 0;
-    while (environ[n]) n++;
-    char **all = ares_arena_calloc(&q->s->arena, (size_t)n + 2, sizeof *all);
-    for (int i = 0; i < n; i++)
-        if (!w->cards || strncmp(environ[i], name, sizeof name - 1) != 0) all[out++] = environ[i];
-    if (w->cards) all[out] = ares_arena_printf(&q->s->arena, "%s%s", name, w->cards);
-    return all;
-}
-
 /* Starts a run as a child of the worker; what it prints is appended to its log. */
 static int sweep_spawn(sweep_queue *q, sweep_worker *w, const sweep_run *r)
 {
@@ -253,8 +240,15 @@ static int sweep_spawn(sweep_queue *q, sweep_worker *w, const sweep_run *r)
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
                                               POSIX_SPAWN_SETSIGMASK);
-    int failed =
-        posix_spawn(&w->pid, q->self, &files, &attributes, command(q, r), environment(q, w));
+    /* this process's environment, with the worker's cards */
+    static const char cards[] = "CUDA_VISIBLE_DEVICES=";
+    int n = 0, out = 0;
+    while (environ[n]) n++;
+    char **all = ares_arena_calloc(&q->s->arena, (size_t)n + 2, sizeof *all);
+    for (int i = 0; i < n; i++)
+        if (!w->cards || strncmp(environ[i], cards, sizeof cards - 1) != 0) all[out++] = environ[i];
+    if (w->cards) all[out] = ares_arena_printf(&q->s->arena, "%s%s", cards, w->cards);
+    int failed = posix_spawn(&w->pid, q->self, &files, &attributes, command(q, r), all);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     if (!failed) return ARES_OK;

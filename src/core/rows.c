@@ -149,23 +149,6 @@ static int packed_close(void *cookie)
     return 0;
 }
 
-/* A FILE of the plain bytes; it owns the packed one. NULL where memory is refused. */
-static FILE *unpack(FILE *file, bool is_gzip, const char **why)
-{
-    packed *p = ares_calloc(1, sizeof *p);
-    p->why = why;
-    p->file = file;
-    p->in_cap = ZSTD_DStreamInSize();
-    p->in_data = ares_calloc(1, p->in_cap);
-    bool ready = is_gzip ? inflateInit2(&p->gzip, MAX_WBITS + 16) == Z_OK /* gzip's header */
-                         : (p->context = ZSTD_createDCtx()) != NULL;
-    FILE *out = NULL;
-    if (ready)
-        out = fopencookie(p, "rb",
-                          (cookie_io_functions_t){ .read = packed_read, .close = packed_close });
-    if (!out) packed_close(p);
-    return out;
-}
 #else
 int64_t ares_deflated_bytes(ares_view text)
 {
@@ -194,7 +177,20 @@ static int compressed_open(const char *path, bool input, FILE **out, const char 
                    (magic[0] >> 4 == 5 && !memcmp(magic + 1, "\x2a\x4d\x18", 3));
     if (!is_gzip && !is_zstd) return ARES_OK;
 #ifdef ARES_HAVE_COMPRESSED
-    if ((*out = unpack(f, is_gzip, why))) return ARES_OK;
+    /* a FILE of the plain bytes, which owns the packed one */
+    packed *p = ares_calloc(1, sizeof *p);
+    p->why = why;
+    p->file = f;
+    p->in_cap = ZSTD_DStreamInSize();
+    p->in_data = ares_calloc(1, p->in_cap);
+    bool ready = is_gzip ? inflateInit2(&p->gzip, MAX_WBITS + 16) == Z_OK /* gzip's header */
+                         : (p->context = ZSTD_createDCtx()) != NULL;
+    *out = NULL;
+    if (ready)
+        *out = fopencookie(p, "rb",
+                           (cookie_io_functions_t){ .read = packed_read, .close = packed_close });
+    if (*out) return ARES_OK;
+    packed_close(p);
     return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
 #else
     fclose(f);

@@ -91,27 +91,6 @@ static int take(const ares_source *s, int64_t at, ares_arena *arena, ares_drawn 
     return ARES_OK;
 }
 
-/* At most n prompts of a part that were given back, the oldest first; *taken of them. */
-static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, ares_drawn *out,
-                        int64_t *taken)
-{
-    int64_t kept = 0;
-    int rc = ARES_OK;
-    *taken = 0;
-    for (int64_t i = 0; i < s->n_returned; i++) {
-        bool wanted =
-            rc == ARES_OK && *taken < n && ares_source_row(s, s->returned[i].id)->part == part;
-        /* what stays moves up in place, in order */
-        if (wanted) rc = take(s, i, arena, &out[*taken]);
-        if (wanted && rc == ARES_OK) {
-            answers_drop(s->returned[i].partial);
-            ++*taken;
-        } else s->returned[kept++] = s->returned[i]; /* after a failure too */
-    }
-    s->n_returned = kept;
-    return rc;
-}
-
 int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)
 {
     if (!n) return ARES_OK;
@@ -122,8 +101,20 @@ int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *o
         ares_share *shares = ares_arena_calloc(arena, (size_t)parts, sizeof *shares);
         ARES_TRY(s->kind->share(s->state, n, &step, shares));
         for (int i = 0; i < parts; i++) {
-            int64_t taken, first = at;
-            ARES_TRY(take_of_part(s, i, shares[i].count, arena, out + at, &taken));
+            int64_t taken = 0, kept = 0, first = at;
+            int rc = ARES_OK;
+            for (int64_t k = 0; k < s->n_returned; k++) { /* the oldest first */
+                bool wanted = rc == ARES_OK && taken < shares[i].count &&
+                              ares_source_row(s, s->returned[k].id)->part == i;
+                /* what stays moves up in place, in order */
+                if (wanted) rc = take(s, k, arena, &out[at + taken]);
+                if (wanted && rc == ARES_OK) {
+                    answers_drop(s->returned[k].partial);
+                    taken++;
+                } else s->returned[kept++] = s->returned[k]; /* after a failure too */
+            }
+            s->n_returned = kept;
+            ARES_TRY(rc);
             at += taken;
             ARES_TRY(s->kind->next_of(s->state, i, shares[i].count - taken, out + at));
             at = first + shares[i].count;

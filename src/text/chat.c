@@ -154,34 +154,6 @@ static void add_token(ares_chat *c, ares_view name, const ares_json *text)
     c->tokens = tokens;
 }
 
-/* The special tokens that tokenizer_config.json names, as transformers gives them to templates. */
-static void add_tokens(ares_chat *c, const ares_json *config)
-{
-    /* bos_token ..., and image_token of some models */
-    for (int64_t i = 0; i < config->count; i++) {
-        ares_view key = config->members[i].key;
-        ares_view text = tokenizer_token_text(config->members[i].value);
-        if (text.data && key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0)
-            add_token(c, key, copy_string(&c->arena, text));
-    }
-    /* {"image_token": "<image>"} */
-    const ares_json *extra = ares_json_get(config, "extra_special_tokens");
-    for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
-        ares_view text = tokenizer_token_text(extra->members[i].value);
-        if (text.data) add_token(c, extra->members[i].key, copy_string(&c->arena, text));
-    }
-    const ares_json *more = ares_json_get(config, "additional_special_tokens");
-    if (!more || more->type != ARES_JSON_ARRAY || more->count == 0) return;
-    ares_json *list = ares_arena_calloc(&c->arena, 1, sizeof *list),
-              *items = ares_arena_calloc(&c->arena, (size_t)more->count, sizeof *items);
-    *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = items };
-    for (int64_t i = 0; i < more->count; i++) {
-        ares_view text = tokenizer_token_text(&more->items[i]);
-        if (text.data) items[list->count++] = *copy_string(&c->arena, text);
-    }
-    add_token(c, ARES_VIEW("additional_special_tokens"), list);
-}
-
 /* A chat of one template; tokenizer_config: the special tokens that it may name, or NULL. */
 int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config,
                   ares_chat **out)
@@ -192,8 +164,31 @@ int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer
     ares_chat *c = ares_calloc(1, sizeof *c);
     c->template = t;
     c->source = (ares_view){ ares_arena_copy(&c->arena, source.data, source.len), source.len };
-    if (tokenizer_config) add_tokens(c, tokenizer_config);
     *out = c;
+    if (!tokenizer_config) return ARES_OK;
+    /* the special tokens that it names, as transformers gives them to templates: bos_token .. */
+    for (int64_t i = 0; i < tokenizer_config->count; i++) {
+        ares_view key = tokenizer_config->members[i].key;
+        ares_view text = tokenizer_token_text(tokenizer_config->members[i].value);
+        if (text.data && key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0)
+            add_token(c, key, copy_string(&c->arena, text));
+    }
+    /* {"image_token": "<image>"} */
+    const ares_json *extra = ares_json_get(tokenizer_config, "extra_special_tokens");
+    for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
+        ares_view text = tokenizer_token_text(extra->members[i].value);
+        if (text.data) add_token(c, extra->members[i].key, copy_string(&c->arena, text));
+    }
+    const ares_json *more = ares_json_get(tokenizer_config, "additional_special_tokens");
+    if (!more || more->type != ARES_JSON_ARRAY || more->count == 0) return ARES_OK;
+    ares_json *list = ares_arena_calloc(&c->arena, 1, sizeof *list),
+              *items = ares_arena_calloc(&c->arena, (size_t)more->count, sizeof *items);
+    *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = items };
+    for (int64_t i = 0; i < more->count; i++) {
+        ares_view text = tokenizer_token_text(&more->items[i]);
+        if (text.data) items[list->count++] = *copy_string(&c->arena, text);
+    }
+    add_token(c, ARES_VIEW("additional_special_tokens"), list);
     return ARES_OK;
 }
 

@@ -199,41 +199,34 @@ static passes passes_of(void)
     return (passes){ media_rows_plain, media_column_plain, NULL };
 }
 
-/* out[x] += w * in[x], in one rounding as torch's build computes it */
+/* Videos alone take this way, and of them those that EasyR1 resizes. FMAs, as torch's build has. */
 FOR_THIS_CPU
-static void add_row(const float *in, float w, float *out, int64_t n)
-{
-    for (int64_t x = 0; x < n; x++) out[x] = fmaf(in[x], w, out[x]);
-}
-
-FOR_THIS_CPU
-static void sum_row_floats(const uint8_t *in, const axis *a, float *out)
-{
-    for (int32_t i = 0; i < a->n_out; i++, out += 3) {
-        const float *w = a->f + (int64_t)i * a->taps;
-        const uint8_t *pixel = in + (int64_t)a->first[i] * 3;
-        out[0] = out[1] = out[2] = 0;
-        for (int32_t k = 0; k < a->n[i]; k++, pixel += 3)
-            for (int c = 0; c < 3; c++) out[c] = fmaf((float)pixel[c], w[k], out[c]);
-    }
-}
-
-/* Videos alone take this way, and of them those that EasyR1 resizes. */
 static void resample_floats(const axis *across, const axis *down, const uint8_t *in,
                             media_size from, uint8_t *out, media_size to)
 {
     int64_t row = (int64_t)to.w * 3;
     float *between = ares_malloc((size_t)from.h * (size_t)row * sizeof *between),
           *sum = ares_malloc((size_t)row * sizeof *sum);
-    for (int64_t y = 0; y < from.h; y++)
-        if (from.w != to.w) sum_row_floats(in + y * from.w * 3, across, between + y * row);
-        else
-            for (int64_t x = 0; x < row; x++) between[y * row + x] = in[y * row + x];
+    for (int64_t y = 0; y < from.h; y++) {
+        const uint8_t *line = in + y * from.w * 3;
+        float *x = between + y * row;
+        for (int64_t i = 0; from.w == to.w && i < row; i++) x[i] = line[i];
+        for (int32_t i = 0; from.w != to.w && i < across->n_out; i++, x += 3) {
+            const float *w = across->f + (int64_t)i * across->taps;
+            const uint8_t *pixel = line + (int64_t)across->first[i] * 3;
+            x[0] = x[1] = x[2] = 0;
+            for (int32_t k = 0; k < across->n[i]; k++, pixel += 3)
+                for (int c = 0; c < 3; c++) x[c] = fmaf((float)pixel[c], w[k], x[c]);
+        }
+    }
     for (int64_t i = 0; i < to.h; i++) {
         memset(sum, 0, (size_t)row * sizeof *sum);
         if (from.h == to.h) memcpy(sum, between + i * row, (size_t)row * sizeof *sum);
-        for (int32_t k = 0; from.h != to.h && k < down->n[i]; k++)
-            add_row(between + (down->first[i] + k) * row, down->f[i * down->taps + k], sum, row);
+        for (int32_t k = 0; from.h != to.h && k < down->n[i]; k++) {
+            const float *line = between + (down->first[i] + k) * row,
+                        w = down->f[i * down->taps + k];
+            for (int64_t x = 0; x < row; x++) sum[x] = fmaf(line[x], w, sum[x]);
+        }
         for (int64_t x = 0; x < row; x++)
             /* to nearest even, clamped: what torch does before it stores bytes */
             out[i * row + x] = (uint8_t)rintf(fminf(fmaxf(sum[x], 0), 255));

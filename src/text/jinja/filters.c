@@ -14,27 +14,17 @@
 
 /* Whether the value has one of the kinds in a->how, a set of bits 1 << kind. */
 #define KIND(word) (1 << JV_##word)
-TEST(test_kind)
-{
-    (void)r;
-    return jinja_bool((a->how & 1 << self.kind) != 0);
-}
+#define TEST_IS(name, truth)      \
+    TEST(name)                    \
+    {                             \
+        (void)r, (void)a;         \
+        return jinja_bool(truth); \
+    }
+TEST_IS(test_kind, (a->how & 1 << self.kind) != 0)
 /* "is true" and "is false", by a->how: the value itself, where "is true" of 1 is false. */
-TEST(test_flag)
-{
-    (void)r;
-    return jinja_bool(self.kind == JV_BOOL && self.u.b == (a->how != 0));
-}
-TEST(test_number)
-{
-    (void)r, (void)a;
-    return jinja_bool(jinja_is_number(self));
-}
-TEST(test_iterable)
-{
-    (void)r, (void)a;
-    return jinja_bool(jinja_is_iterable(self));
-}
+TEST_IS(test_flag, self.kind == JV_BOOL && self.u.b == (a->how != 0))
+TEST_IS(test_number, jinja_is_number(self))
+TEST_IS(test_iterable, jinja_is_iterable(self))
 /* a->how: the remainder of odd (1) or even (0), by 2, and of divisibleby, by its argument. */
 TEST(test_remainder)
 {
@@ -42,10 +32,7 @@ TEST(test_remainder)
     return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, by), jinja_int(a->how)));
 }
 /* a->how: the operator. */
-TEST(test_compare)
-{
-    return jinja_bool(jinja_compare(r, (jinja_op)a->how, self, ARG(0)));
-}
+TEST_IS(test_compare, jinja_compare(r, (jinja_op)a->how, self, ARG(0)))
 /*
  * Identity. In Python equal numbers or strings may or may not be one object; where the result would
  * depend on it, it is an error.

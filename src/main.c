@@ -21,21 +21,6 @@ typedef struct cli_entry {
 static const cli_entry verbs[] = { CLI_LIST(ENTRY) };
 static const char *const names[] = { CLI_LIST(NAME) };
 
-/* --ranks, --restarts: starts the same command without these options, as processes to watch. */
-static int launch(int ranks, int restarts, const char *verb, int first, int argc, char **argv,
-                  int *exit_code)
-{
-    ares_str latest = { 0 };
-    int rc = ARES_OK;
-    if (restarts) rc = cli_latest_checkpoint(verb, argc - first, argv + first, &latest);
-    bool helped = rc == ARES_OK && restarts && !latest.len; /* --help is printed once */
-    ares_launch_plan plan = { .ranks = ranks, .restarts = restarts, .latest = latest.data };
-    if (helped) *exit_code = 0;
-    else if (rc == ARES_OK) rc = ares_launch(&plan, argc - 1, argv + 1, exit_code);
-    ares_str_fini(&latest);
-    return rc;
-}
-
 /* *exit_code: of the launched processes, which main exits with; -1: by the returned failure. */
 static int dispatch(int argc, char **argv, int *exit_code)
 {
@@ -65,8 +50,21 @@ static int dispatch(int argc, char **argv, int *exit_code)
         const cli_option options[] = { CLI_RANKS(ranks), CLI_RESTARTS(restarts) };
         for (int i = 0; i < ARES_COUNT(options); i++)
             ARES_TRY(cli_take(verbs[verb].name, &options[i], &argc, argv));
-        if (ranks > 1 || restarts > 0)
-            return launch((int)ranks, (int)restarts, names[verb], first, argc, argv, exit_code);
+        if (ranks > 1 || restarts > 0) {
+            /* starts the same command without these options, as processes to watch */
+            ares_str latest = { 0 };
+            int rc = ARES_OK;
+            if (restarts)
+                rc = cli_latest_checkpoint(names[verb], argc - first, argv + first, &latest);
+            bool helped = rc == ARES_OK && restarts && !latest.len; /* --help is printed once */
+            ares_launch_plan plan = { .ranks = (int)ranks,
+                                      .restarts = (int)restarts,
+                                      .latest = latest.data };
+            if (helped) *exit_code = 0;
+            else if (rc == ARES_OK) rc = ares_launch(&plan, argc - 1, argv + 1, exit_code);
+            ares_str_fini(&latest);
+            return rc;
+        }
     }
     argv[first] = (char *)names[verb];
     return verbs[verb].run(argc - first, argv + first);

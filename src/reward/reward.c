@@ -358,16 +358,6 @@ static double reward_score(const ares_reward_config *c, bool right, double own)
     return worth * (scale ? c->scale : 1.0);
 }
 
-/* Gives a verdict that judges the configured score; its penalty of length stays. */
-static void replace_score(const ares_reward_config *c, reward_verdict *v)
-{
-    if (v->failure || isnan(v->accuracy)) return;
-    double penalty = v->score - v->plain, plain = reward_score(c, v->accuracy > 0.5, v->plain);
-    if (plain == v->plain) return; /* the sum below could change the last bit of the score */
-    v->plain = plain;
-    v->score = plain + penalty;
-}
-
 /* Adds the verdicts on a response up: its score, accuracy, details and metrics. */
 static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
 {
@@ -396,7 +386,15 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
     for (int i = 0; i < verdicts; i++) {
         reward_entry *e = i < r->n ? &r->entries[i] : NULL;
         reward_verdict *v = &j->verdicts[i];
-        if (e) replace_score(&r->cfg, v);
+        if (e && !v->failure && !isnan(v->accuracy)) {
+            /* judged: the configured score replaces its own; its penalty of length stays */
+            double penalty = v->score - v->plain,
+                   plain = reward_score(&r->cfg, v->accuracy > 0.5, v->plain);
+            if (plain != v->plain) { /* else the sum could change the last bit of the score */
+                v->plain = plain;
+                v->score = plain + penalty;
+            }
+        }
         double failure_score = e && !ares_is_null_f64(e->o.failure_score) ? e->o.failure_score : 0;
         if (v->failure) count_failure(r, j, v, failure_score, warnings);
         else count_verdict(r, v);
@@ -868,32 +866,6 @@ static const char *name_of(const reward_entry *e)
     return e->judge || e->child ? e->name : "";
 }
 
-/* No two entries share the name of their metrics; faults are those of the first `listed` ones. */
-static void check_names(ares_config *cfg, const ares_reward *r, int listed)
-{
-    for (int i = 0; i < listed; i++) {
-        const reward_entry *e = &r->entries[i];
-        const char *name = name_of(e);
-        char path[64];
-        snprintf(path, sizeof path, "worker.reward.rewards.%d%s", i,
-                 e->o.as     ? ".as"
-                 : e->o.name ? ".name"
-                             : "");
-        if (is_taken(name))
-            ares_config_fault(cfg, path,
-                              "reward/%s is a metric of every run; give the entry another name in "
-                              "metrics: as: my_%s",
-                              name, name);
-        for (int k = i + 1; *name && k < r->n; k++)
-            if (strcmp(name, name_of(&r->entries[k])) == 0)
-                ares_config_fault(cfg, path,
-                                  "another entry is called '%s', too, and metrics are named after "
-                                  "entries; give one of them another name in metrics: as: "
-                                  "other_%s",
-                                  name, name);
-    }
-}
-
 /* worker.reward.reward_funcs: TRL's own names, modules and files, each with its weight. */
 static void open_reward_funcs(ares_config *cfg, ares_reward *r)
 {
@@ -980,7 +952,32 @@ static void reward_open_entries(ares_config *cfg, ares_reward *r)
             cfg, rc->reward_function ? "worker.reward.reward_function" : "worker.reward.rewards",
             "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; "
             "leave the penalty of length here out, or them");
-    else check_names(cfg, r, listed ? n : 0);
+    else {
+        int named = listed ? n : 0;
+        for (int i = 0; i < named; i++) {
+            const reward_entry *e = &r->entries[i];
+            const char *name = name_of(e);
+            char path[64];
+            snprintf(path, sizeof path, "worker.reward.rewards.%d%s", i,
+                     e->o.as     ? ".as"
+                     : e->o.name ? ".name"
+                                 : "");
+            if (is_taken(name))
+                ares_config_fault(
+                    cfg, path,
+                    "reward/%s is a metric of every run; give the entry another name in "
+                    "metrics: as: my_%s",
+                    name, name);
+            for (int k = i + 1; *name && k < r->n; k++)
+                if (strcmp(name, name_of(&r->entries[k])) == 0)
+                    ares_config_fault(
+                        cfg, path,
+                        "another entry is called '%s', too, and metrics are named after "
+                        "entries; give one of them another name in metrics: as: "
+                        "other_%s",
+                        name, name);
+        }
+    }
 }
 
 /* Opens and closes the reward manager; which accuracy counts, and the one limit of length. */

@@ -445,32 +445,6 @@ static wire wire_at(char *base, const sample_job *j, int64_t each)
     return w;
 }
 
-/* The chunks of a part, from chunk `first` on, and its lists, which are those of number `part`. */
-static void read_part(const sample_job *j, const wire *w, int part, int64_t first, int64_t own)
-{
-    int64_t kept = 0, most = j->a->n_likely;
-    for (int64_t r = 0; r < j->rows; r++) {
-        for (int64_t c = 0; c < own; c++) {
-            const chunk_result *x = &w->chunk[r * w->each + c];
-            int64_t at = r * j->chunks + first + c;
-            j->part[at] = x->part;
-            if (j->part_1) j->part_1[at] = x->part_1;
-            j->best[at] = x->best;
-        }
-        int64_t list = part * j->rows + r;
-        int n = 0;
-        for (; n < most && w->likely[r * most + n].token >= 0; n++)
-            j->likely[list * most + n] = w->likely[r * most + n];
-        if (most) j->n_likely[list] = n;
-        if (j->plan[r].kind != FILTERED) continue;
-        int64_t at = first * VOCAB_CHUNK;
-        if (own)
-            memcpy(j->plan[r].logits + at, w->logits + kept * w->each * VOCAB_CHUNK,
-                   (size_t)ARES_MIN((int64_t)j->a->vocab - at, own * VOCAB_CHUNK) * sizeof(float));
-        kept++;
-    }
-}
-
 /* Every part gets what all parts know; then each makes the same rows of it. */
 static void join_parts(sample_job *j, int64_t filtered)
 {
@@ -510,7 +484,31 @@ static void join_parts(sample_job *j, int64_t filtered)
         int64_t first = ares_vocab_part_first(a->vocab, parts->parts, i),
                 end = ares_vocab_part_first(a->vocab, parts->parts, i + 1);
         w = wire_at(all + (size_t)i * bytes, j, each);
-        read_part(j, &w, i, vocab_chunks(first), vocab_chunks(end) - vocab_chunks(first));
+        /* its chunks, from chunk `begin` on, and its lists */
+        int64_t begin = vocab_chunks(first);
+        int64_t own = vocab_chunks(end) - vocab_chunks(first);
+        int64_t taken = 0;
+        for (int64_t r = 0; r < j->rows; r++) {
+            for (int64_t c = 0; c < own; c++) {
+                const chunk_result *x = &w.chunk[r * w.each + c];
+                int64_t at = r * j->chunks + begin + c;
+                j->part[at] = x->part;
+                if (j->part_1) j->part_1[at] = x->part_1;
+                j->best[at] = x->best;
+            }
+            int64_t list = i * j->rows + r;
+            int n = 0;
+            for (; n < most && w.likely[r * most + n].token >= 0; n++)
+                j->likely[list * most + n] = w.likely[r * most + n];
+            if (most) j->n_likely[list] = n;
+            if (j->plan[r].kind != FILTERED) continue;
+            int64_t at = begin * VOCAB_CHUNK;
+            if (own)
+                memcpy(j->plan[r].logits + at, w.logits + taken * w.each * VOCAB_CHUNK,
+                       (size_t)ARES_MIN((int64_t)j->a->vocab - at, own * VOCAB_CHUNK) *
+                           sizeof(float));
+            taken++;
+        }
     }
     ares_free(mine);
     ares_free(all);

@@ -543,19 +543,6 @@ static jinja_value eval_compare(jinja_run *r, jinja_act *act, const jinja_node *
     return jinja_bool(true);
 }
 
-/* a[b] and a[b:c:d]. */
-static jinja_value eval_item(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    jinja_value obj = jinja_eval(r, act, n->a);
-    const jinja_node *s = n->b;
-    if (s->kind != JN_SLICE) return jinja_getitem(r, obj, jinja_eval(r, act, s));
-    jinja_value part[3];
-    const jinja_node *from[3] = { s->a, s->b, s->c };
-    /* a bound left out is None */
-    for (int i = 0; i < 3; i++) part[i] = from[i] ? jinja_eval(r, act, from[i]) : jinja_none();
-    return jinja_slice(r, obj, part[0], part[1], part[2]);
-}
-
 /* extra: the caller of a call block, or NULL. */
 static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n,
                              const jinja_kwarg *extra)
@@ -646,7 +633,17 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
             JINJA_FAIL(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
         return jinja_as_index(v, &i) ? jinja_int(i) : v; /* +True is 1 */
     case JN_GETATTR: return getattr(r, jinja_eval(r, act, n->a), n->name);
-    case JN_GETITEM: return eval_item(r, act, n);
+    case JN_GETITEM: {
+        /* a[b] and a[b:c:d] */
+        jinja_value obj = jinja_eval(r, act, n->a);
+        const jinja_node *s = n->b;
+        if (s->kind != JN_SLICE) return jinja_getitem(r, obj, jinja_eval(r, act, s));
+        jinja_value part[3];
+        const jinja_node *from[3] = { s->a, s->b, s->c };
+        /* a bound left out is None */
+        for (int k = 0; k < 3; k++) part[k] = from[k] ? jinja_eval(r, act, from[k]) : jinja_none();
+        return jinja_slice(r, obj, part[0], part[1], part[2]);
+    }
     case JN_CALL: return eval_call(r, act, n, NULL);
     case JN_FILTER:
     case JN_TEST: return eval_filter(r, act, n, jinja_eval(r, act, n->a));
@@ -747,24 +744,6 @@ static jinja_value filter_captured(jinja_run *r, jinja_act *act, const jinja_nod
     return text;
 }
 
-/* A set block, whose text a target gets, or a filter block, whose filtered text is written. */
-static flow run_captured(jinja_run *r, jinja_act *act, const jinja_node *n)
-{
-    enter_frame(r, act, &n->frame);
-    jinja_buf b, *outer = capture(r, &b);
-    flow how = run_all(r, act, &n->body);
-    r->out = outer;
-    if (how != GO) return how; /* a break leaves the block too, without its text */
-    jinja_value text = jinja_str_buf(r, &b);
-    /* set blocks keep it in b, since a has their target */
-    const jinja_node *filter = n->kind == JN_SETBLOCK ? n->b : n->a;
-    if (filter) text = filter_captured(r, act, filter, text);
-    if (n->kind == JN_SETBLOCK) assign(r, act, n->a, text);
-    else jinja_add_str(r, r->out, text);
-    leave_frame(act, &n->frame);
-    return GO;
-}
-
 /* A macro keeps the activation it was defined in, whose variables its body may read. */
 static jinja_value macro_value(jinja_run *r, const jinja_node *n, jinja_act *act)
 {
@@ -837,7 +816,22 @@ static flow run(jinja_run *r, jinja_act *act, const jinja_node *n)
         return GO;
     }
     case JN_SETBLOCK:
-    case JN_FILTERBLOCK: return run_captured(r, act, n);
+    case JN_FILTERBLOCK: {
+        /* of a set block a target gets the text; that of a filter block is written, filtered */
+        enter_frame(r, act, &n->frame);
+        jinja_buf b, *outer = capture(r, &b);
+        flow how = run_all(r, act, &n->body);
+        r->out = outer;
+        if (how != GO) return how; /* a break leaves the block too, without its text */
+        jinja_value text = jinja_str_buf(r, &b);
+        /* set blocks keep it in b, since a has their target */
+        const jinja_node *filter = n->kind == JN_SETBLOCK ? n->b : n->a;
+        if (filter) text = filter_captured(r, act, filter, text);
+        if (n->kind == JN_SETBLOCK) assign(r, act, n->a, text);
+        else jinja_add_str(r, r->out, text);
+        leave_frame(act, &n->frame);
+        return GO;
+    }
     case JN_WITH: {
         enter_frame(r, act, &n->frame);
         for (int32_t i = 0; i < n->items.n; i++)

@@ -130,11 +130,9 @@ static inline bool ares_lora_wanted(const ares_lora_options *o)
 
 /*
  * Chooses layers of a model as opening it will: fails where that would, and warns of ranks that
- * exceed a side of their matrix. tower: layers of its vision tower may be chosen; where: what
- * messages begin with
+ * exceed a side of their matrix. where: what messages begin with
  */
-int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, bool tower,
-                    const char *where);
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, const char *where);
 
 /* ---------------- parameters (param.c, weights.c) */
 typedef struct ares_param {

@@ -481,12 +481,11 @@ const ares_json *lora_peft_config(const ares_lora_options *o, ares_arena *arena)
     return config;
 }
 
-int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, bool tower,
-                    const char *where)
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, const char *where)
 {
     ares_arena arena = { 0 };
     lora_config lora;
-    int rc = lora_select(base, tower, lora_peft_config(o, &arena), where, &arena, &lora);
+    int rc = lora_select(base, false, lora_peft_config(o, &arena), where, &arena, &lora);
     const lora_module *first = NULL;
     int32_t n = 0;
     for (int32_t i = 0; rc == ARES_OK && i < lora.n; i++) {
@@ -850,6 +849,8 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
         size_t n = (size_t)out->lora.n;
         out->a = ares_arena_calloc(arena, n, sizeof *out->a);
         out->b = ares_arena_calloc(arena, n, sizeof *out->b);
+        const char *print = ares_safetensors_note(s, LORA_BASE_NOTE);
+        if (print) out->base_print = ares_arena_copy(arena, print, strlen(print));
         rc = take_tensors(&r, s);
         if (rc == ARES_OK && critic && (!out->score || !out->score_bias))
             rc = ares_fail(ARES_EFORMAT, "%s: no tensor '" LORA_PREFIX "score.weight' and its bias",

@@ -12,7 +12,8 @@
 #include "internal.h"
 
 #define LORA_PREFIX "base_model.model." /* of names of tensors */
-enum { LORA_OF_BLOCK = 7 };             /* layers of a block */
+#define LORA_BASE_NOTE "base_fingerprint" /* in the metadata of adapter_model.safetensors */
+enum { LORA_OF_BLOCK = 7 }; /* layers of a block */
 
 typedef struct lora_module {
     const char *name; /* transformers' name of the layer, whatever the base's files call it */
@@ -59,6 +60,7 @@ typedef struct peft_adapter {
     float **a, **b; /* [lora.n] of [rank][in], [out][rank] */
     /* TOKEN_CLS, a critic's: its head [hidden] and bias; NULL: CAUSAL_LM */
     float *score, *score_bias;
+    const char *base_print; /* the base's fingerprint, in hexadecimal; NULL: it does not say */
 } peft_adapter;
 /*
  * path: a directory with adapter_config.json and adapter_model.safetensors, or a checkpoint or run

@@ -34,6 +34,19 @@ static ares_param *add_param(ares_adapter *a, const char *name, int32_t n, int32
     return p;
 }
 
+/* A copy of what was chosen, in the adapter's own memory. */
+static void keep_config(ares_adapter *a, const lora_config *l)
+{
+    lora_module *modules = ares_arena_alloc(&a->arena, (size_t)l->n * sizeof *modules);
+    for (int32_t i = 0; i < l->n; i++) {
+        modules[i] = l->modules[i];
+        modules[i].name = ares_arena_copy(&a->arena, modules[i].name, strlen(modules[i].name));
+    }
+    a->config = ares_arena_calloc(&a->arena, 1, sizeof *a->config);
+    *a->config = *l;
+    a->config->modules = modules;
+}
+
 /* Memory for the modules of a->config; all numbers are 0. blocks, hidden: of the model */
 static int allocate(ares_adapter *a, int32_t blocks, int32_t hidden,
                     const ares_adapter_options *opt)
@@ -124,28 +137,39 @@ static int fill(ares_adapter *a, const ares_adapter_options *opt, const peft_ada
     return rc;
 }
 
-/* A rank that no matrix of the size can use is everybody's default, so it only warns. */
-static void check_ranks(const lora_config *l)
-{
-    for (int32_t i = 0; i < l->n; i++) {
-        const lora_module *x = &l->modules[i];
-        int32_t least = ARES_MIN(x->in, x->out);
-        if (x->rank <= least) continue;
-        ares_warn("adapter: rank %d is above the size of '%s', %d x %d; a rank of %d can say as "
-                  "much",
-                  x->rank, x->name, x->out, x->in, least);
-        return; /* the others are of the same kind */
-    }
-}
-
-/* What the user wrote against what the file says. */
+/* What the user wrote, beside the defaults, against what the file says. */
 static int agree(const ares_lora_options *o, const char *path, const lora_config *l)
 {
+    if (o->alpha != 64 && o->alpha != l->alpha)
+        return ares_fail(ARES_ECONFIG,
+                         "adapter: lora.alpha = %g, and the adapter of %s has alpha %g; leave "
+                         "lora.alpha out, or leave adapter_path out",
+                         o->alpha, path, l->alpha);
     if (o->rank > 0 && o->rank != l->rank)
         return ares_fail(ARES_ECONFIG,
-                         "adapter: worker.actor.model.lora.rank = %lld, and the adapter of %s has "
-                         "rank %lld; leave lora.rank at 0, or leave adapter_path out",
+                         "adapter: lora.rank = %lld, and the adapter of %s has rank %lld; leave lora.rank at 0, or leave adapter_path out",
                          (long long)o->rank, path, (long long)l->rank);
+    return ARES_OK;
+}
+
+/* The base's fingerprint as files hold it. */
+static int print_of(const char *base_dir, char text[static 17])
+{
+    uint64_t print;
+    ARES_TRY(ares_model_fingerprint(base_dir, &print));
+    snprintf(text, 17, "%016llx", (unsigned long long)print);
+    return ARES_OK;
+}
+
+/* A merged or converted base is legal, and its numbers differ. */
+static int compare_base(const char *base_dir, const char *path, const peft_adapter *peft)
+{
+    char own[17];
+    if (!peft->base_print) return ARES_OK;
+    ARES_TRY(print_of(base_dir, own));
+    if (strcmp(own, peft->base_print) != 0)
+        ares_warn("adapter: %s: it was trained beside other weights than those of %s", path,
+                  base_dir);
     return ARES_OK;
 }
 
@@ -154,22 +178,23 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
 {
     const ares_model_config *c = &m->cfg;
     ares_adapter *a = ares_calloc(1, sizeof *a);
+    ares_arena file = { 0 }; /* all numbers of the file, and its names */
     peft_adapter peft = { 0 };
     a->params.device = m->device;
-    a->config = ares_arena_calloc(&a->arena, 1, sizeof *a->config);
     int rc;
     if (path) {
-        rc = peft_open(path, base_dir, c, false, &a->arena, &peft);
+        rc = peft_open(path, base_dir, c, false, &file, &peft);
         if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
-        *a->config = peft.lora;
+        if (rc == ARES_OK && !m->device->counting) rc = compare_base(base_dir, path, &peft);
     } else {
-        rc = lora_select(c, false, lora_peft_config(opt->lora, &a->arena), "adapter", &a->arena,
-                         a->config);
-        if (rc == ARES_OK) check_ranks(a->config);
+        rc = lora_select(c, false, lora_peft_config(opt->lora, &file), "adapter", &file,
+                         &peft.lora);
     }
+    if (rc == ARES_OK) keep_config(a, &peft.lora);
     if (rc == ARES_OK) rc = allocate(a, c->layers, c->hidden, opt);
     if (rc == ARES_OK && !m->device->counting) rc = fill(a, opt, path ? &peft : NULL);
     if (rc == ARES_OK) rc = regions_refresh(&a->params);
+    ares_arena_fini(&file);
     if (rc != ARES_OK) {
         ares_adapter_free(a);
         return rc;
@@ -312,8 +337,7 @@ int ares_adapter_save(const ares_adapter *a, const char *base_dir, const char *d
     ares_world *world = by ? by->world : NULL;
     ares_arena arena = { 0 };
     ares_model_config c;
-    uint64_t print;
-    char note[32];
+    char note[17];
     ares_str path = { 0 };
     int rc = ARES_OK;
     if (ares_world_rank(world) == 0) {
@@ -322,13 +346,12 @@ int ares_adapter_save(const ares_adapter *a, const char *base_dir, const char *d
         const lora_module *all = rc == ARES_OK ? lora_candidates(&c, false, &arena, &n) : NULL;
         if (rc == ARES_OK) rc = write_config(a, base_dir, all, n, dir);
     }
-    if (rc == ARES_OK) rc = ares_model_fingerprint(base_dir, &print);
-    snprintf(note, sizeof note, "%016llx", (unsigned long long)print);
+    if (rc == ARES_OK) rc = print_of(base_dir, note);
     ares_arena_fini(&arena);
     rc = ares_world_share_error(world, rc);
     if (rc == ARES_OK)
         rc = params_save(&a->params, ares_path_join(&path, dir, "adapter_model.safetensors"), by,
-                         "base_fingerprint", note, sum);
+                         LORA_BASE_NOTE, note, sum);
     ares_str_fini(&path);
     return rc;
 }

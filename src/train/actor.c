@@ -190,7 +190,13 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     ares_vapor_sums_init(&u.pairs);
     mini_batches_expect(&minis, a->cfg->actor.ppo_epochs, a->cfg->actor.max_token_len,
                         a->cfg->actor.share_prompts);
-    int rc = train(&u, &minis, &norms);
+    int rc = ARES_OK;
+    if (a->learner.adapter) { /* of the weights that sampled the answers: it shows that they move */
+        double adapter;
+        rc = ares_adapter_norm(a->learner.adapter, &adapter);
+        ares_metrics_set(m, "actor/adapter_norm", adapter);
+    }
+    if (rc == ARES_OK) rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);
         a->learner.step++;

@@ -80,7 +80,7 @@ TEST(layers_that_options_choose_are_checked_against_the_model)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_lora_options o;
         ares_config *cfg = options_of(cases[i].options, &o);
-        int rc = ares_lora_check(&base, &o, false, "m");
+        int rc = ares_lora_check(&base, &o, "m");
         CHECK_MSG((rc != ARES_OK) == (cases[i].fault != NULL), "%s: %s", cases[i].options,
                   rc == ARES_OK ? "no fault" : ares_error_message());
         if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);

@@ -51,6 +51,7 @@ static bool set_up(golden *g, setup *s, bool trains)
 {
     const char *base = path_of(g, golden_z(g, "model"));
     const ares_lora_options lora = { .adapter_path = path_of(g, golden_z(g, "adapter")),
+                                     .alpha = 64,
                                      .seed = ARES_NULL_I64 };
     const ares_adapter_options opt = { .lora = &lora, .trainable = trains };
     memset(s, 0, sizeof *s);

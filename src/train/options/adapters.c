@@ -44,7 +44,6 @@ typedef struct side {
     const ares_texts *trainable;
     const char *model_path;
     double lr;
-    bool tower; /* layers of a vision tower may have adapters, too */
 } side;
 
 enum { PATH_BYTES = 128 };
@@ -86,6 +85,11 @@ static bool asks_adapters(ares_config *cfg, const char *name)
 
 void adapters_translate(ares_config *cfg)
 {
+    /* a run of an adapter as the model: its base, and the adapter to start from */
+    const char *model = ares_config_given(cfg, "worker.actor.model.model_path");
+    if (model && ares_model_adapted(model))
+        (void)ares_config_preset(cfg, ADAPTER, model,
+                                 "worker.actor.model.model_path, whose checkpoint has an adapter");
     const char *type = ares_config_given(cfg, ACTOR_TYPE), *dropout = "x-lora.actor.lora_dropout",
                *actor = ares_config_given(cfg, "worker.actor.model.model_path"),
                *critic = ares_config_given(cfg, "worker.critic.model.model_path");
@@ -216,7 +220,7 @@ static void check_layers(ares_config *cfg, const side *s)
     bool known = s->model_path && ares_model_find(s->model_path, &dir) == ARES_OK &&
                  ares_model_config_load(dir.data, &model) == ARES_OK;
     ares_error_clear(); /* a fault of the model is told where it is loaded */
-    if (known && ares_lora_check(&model, s->lora, s->tower, dir.data) != ARES_OK) {
+    if (known && ares_lora_check(&model, s->lora, dir.data) != ARES_OK) {
         (void)snprintf(key, sizeof key, "model.lora.%s", option_of(ares_error_message()));
         ares_config_fault(cfg, PATH("worker", s->name, key), "%s", ares_error_message());
         ares_error_clear();
@@ -224,12 +228,30 @@ static void check_layers(ares_config *cfg, const side *s)
     ares_str_fini(&dir);
 }
 
+/* Options that a given adapter's own file says. */
+static void tell_of_file(ares_config *cfg, const side *s)
+{
+    int n;
+    const ares_option *options = ares_lora_option_table(&n);
+    static const char *const own[] = { "rank", "alpha", "adapter_path" }; /* compared when opened */
+    for (int i = 0; i < n; i++) {
+        char option[PATH_BYTES], key[64];
+        bool compared = false;
+        for (int k = 0; k < ARES_COUNT(own); k++)
+            compared = compared || strcmp(options[i].path, own[k]) == 0;
+        (void)snprintf(key, sizeof key, "model.lora.%s", options[i].path);
+        (void)path_of(option, "worker", s->name, key);
+        if (!compared && is_given_other(cfg, option, options[i].text))
+            ares_config_fault(cfg, option,
+                              "the adapter of adapter_path says it itself; leave one of both out");
+    }
+}
+
 static void check_side(ares_config *cfg, const side *s)
 {
     const char *trainable = PATH("worker", s->name, "model.trainable"),
                *rank = PATH("worker", s->name, "model.lora.rank");
     bool wanted = ares_lora_wanted(s->lora);
-    if (wanted) ares_config_fault(cfg, rank, "not built: training adapters; set 0");
     if (s->trainable->count)
         ares_config_fault(cfg, trainable, "not built: training a part of the parameters; set null");
     if (!wanted) {
@@ -246,6 +268,7 @@ static void check_side(ares_config *cfg, const side *s)
             ares_config_fault(cfg, option, "not accepted: %s", asked[i].why);
     }
     if (!s->lora->adapter_path) check_layers(cfg, s);
+    else tell_of_file(cfg, s);
     if (s->lr < 5e-6)
         ares_log(ARES_LOG_INFO,
                  "config: worker.%s.optim.lr = %g: adapters want about ten times the rate of full "
@@ -273,8 +296,7 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
                          .lora = &c->actor_lora,
                          .trainable = &c->actor.trainable,
                          .model_path = base,
-                         .lr = c->trainer.val_only ? 1 : c->optim.lr,
-                         .tower = !c->actor.freeze_vision };
+                         .lr = c->trainer.val_only ? 1 : c->optim.lr };
     const side critic = { .name = "critic",
                           .lora = &c->critic_lora,
                           .trainable = &c->critic.trainable,
@@ -283,7 +305,14 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
     bool valued = reinforcement && adv && (adv->needs & ARES_NEEDS_VALUES);
     check_side(cfg, &actor);
     if (valued) check_side(cfg, &critic);
-    if (!reinforcement || !ares_lora_wanted(actor.lora)) return;
+    if (!ares_lora_wanted(actor.lora)) return;
+    if (!c->actor.freeze_vision)
+        ares_config_fault(cfg, "worker.actor.model.freeze_vision_tower",
+                          "a vision tower has no adapters; set true, which is the default");
+    if (c->rollout.tensor_parallel_size > 1)
+        ares_config_fault(cfg, "worker.rollout.tensor_parallel_size",
+                          "ranks that decode as one take no adapters; set 1");
+    if (!reinforcement) return;
     if (trainer_needs_reference(c)) check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");
     if (valued && ares_lora_wanted(critic.lora) && (!own || (base && strcmp(own, base) == 0)))
         check_type(cfg, c, CRITIC_TYPE, c->critic.dtype, "the critic's");

@@ -11,9 +11,9 @@
 
 #include "internal.h"
 
-#define LORA_PREFIX "base_model.model." /* of names of tensors */
+#define LORA_PREFIX "base_model.model."   /* of names of tensors */
 #define LORA_BASE_NOTE "base_fingerprint" /* in the metadata of adapter_model.safetensors */
-enum { LORA_OF_BLOCK = 7 }; /* layers of a block */
+enum { LORA_OF_BLOCK = 7 };               /* layers of a block */
 
 typedef struct lora_module {
     const char *name; /* transformers' name of the layer, whatever the base's files call it */

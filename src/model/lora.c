@@ -147,7 +147,8 @@ static int agree(const ares_lora_options *o, const char *path, const lora_config
                          o->alpha, path, l->alpha);
     if (o->rank > 0 && o->rank != l->rank)
         return ares_fail(ARES_ECONFIG,
-                         "adapter: lora.rank = %lld, and the adapter of %s has rank %lld; leave lora.rank at 0, or leave adapter_path out",
+                         "adapter: lora.rank = %lld, and the adapter of %s has rank %lld; leave "
+                         "lora.rank at 0, or leave adapter_path out",
                          (long long)o->rank, path, (long long)l->rank);
     return ARES_OK;
 }
@@ -187,8 +188,8 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
         if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
         if (rc == ARES_OK && !m->device->counting) rc = compare_base(base_dir, path, &peft);
     } else {
-        rc = lora_select(c, false, lora_peft_config(opt->lora, &file), "adapter", &file,
-                         &peft.lora);
+        rc =
+            lora_select(c, false, lora_peft_config(opt->lora, &file), "adapter", &file, &peft.lora);
     }
     if (rc == ARES_OK) keep_config(a, &peft.lora);
     if (rc == ARES_OK) rc = allocate(a, c->layers, c->hidden, opt);

@@ -481,27 +481,6 @@ const ares_json *lora_peft_config(const ares_lora_options *o, ares_arena *arena)
     return config;
 }
 
-int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, const char *where)
-{
-    ares_arena arena = { 0 };
-    lora_config lora;
-    int rc = lora_select(base, false, lora_peft_config(o, &arena), where, &arena, &lora);
-    const lora_module *first = NULL;
-    int32_t n = 0;
-    for (int32_t i = 0; rc == ARES_OK && i < lora.n; i++) {
-        const lora_module *m = &lora.modules[i];
-        if (m->rank <= ARES_MIN(m->in, m->out)) continue;
-        if (!first) first = m;
-        n++;
-    }
-    if (first)
-        ares_warn("%s: rank %d exceeds a side of %d layer%s, such as %s [%d][%d]; a smaller one "
-                  "learns as much",
-                  where, first->rank, n, n == 1 ? "" : "s", first->name, first->out, first->in);
-    ares_arena_fini(&arena);
-    return rc;
-}
-
 /* ---------------- a PEFT directory */
 
 /* Writes the directory that has adapter_config.json: path, its adapter/, a run's last one. */

@@ -153,6 +153,31 @@ static int agree(const ares_lora_options *o, const char *path, const lora_config
     return ARES_OK;
 }
 
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, const char *dir)
+{
+    ares_arena arena = { 0 };
+    peft_adapter peft = { 0 };
+    int rc = o->adapter_path
+                 ? peft_open(o->adapter_path, dir, base, false, &arena, &peft)
+                 : lora_select(base, false, lora_peft_config(o, &arena), dir, &arena, &peft.lora);
+    if (rc == ARES_OK && o->adapter_path) rc = agree(o, o->adapter_path, &peft.lora);
+    const lora_config lora = peft.lora;
+    const lora_module *first = NULL;
+    int32_t n = 0;
+    for (int32_t i = 0; rc == ARES_OK && i < lora.n; i++) {
+        const lora_module *m = &lora.modules[i];
+        if (m->rank <= ARES_MIN(m->in, m->out)) continue;
+        if (!first) first = m;
+        n++;
+    }
+    if (first)
+        ares_warn("%s: rank %d exceeds a side of %d layer%s, such as %s [%d][%d]; a smaller one "
+                  "learns as much",
+                  dir, first->rank, n, n == 1 ? "" : "s", first->name, first->out, first->in);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
 /* The base's fingerprint as files hold it. */
 static int print_of(const char *base_dir, char text[static 17])
 {

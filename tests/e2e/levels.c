@@ -210,6 +210,18 @@ static const factor written[FACTORS] = {
                      { "4 mini-batches", "worker.critic.global_batch_size=1", BY_RANK },
                      { "warm-up", "trainer.critic_warmup=1", WARMS_UP },
                  } },
+    [ADAPTERS] = { "adapters",
+                   4,
+                   {
+                       { "none", "", 0 },
+                       { "of the policy", "worker.actor.model.lora.rank=2", 0 },
+                       { "of the policy and its head",
+                         "worker.actor.model.lora.rank=3 "
+                         "'worker.actor.model.lora.target_modules=[down_proj,lm_head]'",
+                         0 },
+                       { "of policy and critic",
+                         "worker.actor.model.lora.rank=2 worker.critic.model.lora.rank=3", 0 },
+                   } },
     [OTHER] = { "other",
                 13,
                 {

@@ -82,6 +82,7 @@ enum {
     CORRECTION,
     EXHAUSTED,
     CRITIC,
+    ADAPTERS,
     OTHER,
     FACTORS
 };

@@ -42,7 +42,7 @@ typedef struct side {
     const char *name; /* actor or critic */
     const ares_lora_options *lora;
     const ares_texts *trainable;
-    const char *model_path;
+    const char *model_path, *strategy;
     double lr;
 } side;
 
@@ -87,9 +87,12 @@ void adapters_translate(ares_config *cfg)
 {
     /* a run of an adapter as the model: its base, and the adapter to start from */
     const char *model = ares_config_given(cfg, "worker.actor.model.model_path");
-    if (model && ares_model_adapted(model))
-        (void)ares_config_preset(cfg, ADAPTER, model,
-                                 "worker.actor.model.model_path, whose checkpoint has an adapter");
+    if (model && ares_model_adapted(model) &&
+        ares_config_preset(cfg, ADAPTER, model, "worker.actor.model.model_path"))
+        ares_log(ARES_LOG_INFO,
+                 "config: worker.actor.model.model_path = '%s': a run of an adapter -> its base, "
+                 "and " ADAPTER " = '%s'",
+                 model, model);
     const char *type = ares_config_given(cfg, ACTOR_TYPE), *dropout = "x-lora.actor.lora_dropout",
                *actor = ares_config_given(cfg, "worker.actor.model.model_path"),
                *critic = ares_config_given(cfg, "worker.critic.model.model_path");
@@ -109,6 +112,8 @@ void adapters_translate(ares_config *cfg)
     if (peft && strcmp(peft, "true") == 0 && !ares_config_is_set(cfg, dropout))
         ares_log(ARES_LOG_INFO, "config: lora_dropout -> 0 (TRL's default, 0.05, is not taken "
                                 "over: the sampler has no dropout)");
+    /* a mixture of two adapters is no adapter of their rank */
+    (void)ares_config_preset(cfg, "vapor.sync_ref_model", "false", "worker.actor.model.lora");
     /* models that are the actor's base, with adapters of their own or none, are stored as it is */
     if (!ares_config_given(cfg, REF_TYPE))
         ares_config_follow(cfg, REF_TYPE, type ? type : "fp32", REF_TYPE);
@@ -221,7 +226,8 @@ static void check_layers(ares_config *cfg, const side *s)
                  ares_model_config_load(dir.data, &model) == ARES_OK;
     ares_error_clear(); /* a fault of the model is told where it is loaded */
     if (known && ares_lora_check(&model, s->lora, dir.data) != ARES_OK) {
-        (void)snprintf(key, sizeof key, "model.lora.%s", option_of(ares_error_message()));
+        (void)snprintf(key, sizeof key, "model.lora.%s",
+                       s->lora->adapter_path ? "adapter_path" : option_of(ares_error_message()));
         ares_config_fault(cfg, PATH("worker", s->name, key), "%s", ares_error_message());
         ares_error_clear();
     }
@@ -267,8 +273,13 @@ static void check_side(ares_config *cfg, const side *s)
         if (is_given_other(cfg, option, asked[i].neutral))
             ares_config_fault(cfg, option, "not accepted: %s", asked[i].why);
     }
-    if (!s->lora->adapter_path) check_layers(cfg, s);
-    else tell_of_file(cfg, s);
+    if (strcmp(s->strategy, "adamw_bf16") == 0)
+        ares_log(ARES_LOG_INFO,
+                 "config: worker.%s.optim.strategy = 'adamw_bf16': adapters and their states are "
+                 "stored in fp32 (on a card beside bf16), as by adamw",
+                 s->name);
+    check_layers(cfg, s);
+    if (s->lora->adapter_path) tell_of_file(cfg, s);
     if (s->lr < 5e-6)
         ares_log(ARES_LOG_INFO,
                  "config: worker.%s.optim.lr = %g: adapters want about ten times the rate of full "
@@ -296,11 +307,13 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
                          .lora = &c->actor_lora,
                          .trainable = &c->actor.trainable,
                          .model_path = base,
+                         .strategy = c->optim.strategy,
                          .lr = c->trainer.val_only ? 1 : c->optim.lr };
     const side critic = { .name = "critic",
                           .lora = &c->critic_lora,
                           .trainable = &c->critic.trainable,
                           .model_path = own ? own : base,
+                          .strategy = c->critic_optim.strategy,
                           .lr = c->trainer.val_only ? 1 : c->critic_optim.lr };
     bool valued = reinforcement && adv && (adv->needs & ARES_NEEDS_VALUES);
     check_side(cfg, &actor);
@@ -316,6 +329,10 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
     if (trainer_needs_reference(c)) check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");
     if (valued && ares_lora_wanted(critic.lora) && (!own || (base && strcmp(own, base) == 0)))
         check_type(cfg, c, CRITIC_TYPE, c->critic.dtype, "the critic's");
+    if (vapor_wanted(c) && !ares_config_is_set(cfg, "vapor.sync_ref_model"))
+        ares_log(ARES_LOG_INFO, "config: vapor.sync_ref_model -> false: a mixture of two adapters "
+                                "is no adapter; the reference is the model that the run starts "
+                                "from");
     if (vapor_wanted(c) && c->vapor.sync_ref_model)
         ares_config_fault(cfg, "vapor.sync_ref_model",
                           "a mixture of two adapters is no adapter of their rank; set false: the "

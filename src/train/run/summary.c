@@ -184,7 +184,12 @@ static void write_summary(FILE *out, const char *run_dir)
         else fprintf(out, "%-44s%10s%10.3f\n", key, "", value);
     }
     fprintf(out, "\nrun directory  %s\n", run_dir);
-    if (name.len) fprintf(out, "model          %s/checkpoints/%s/model\n", run_dir, name.data);
+    if (name.len) {
+        ares_str_clear(&path);
+        ares_str_addf(&path, "%s/checkpoints/%s/adapter", run_dir, name.data);
+        if (ares_dir_exists(path.data)) fprintf(out, "adapter        %s\n", path.data);
+        else fprintf(out, "model          %s/checkpoints/%s/model\n", run_dir, name.data);
+    }
     fprintf(out, "metrics        %s/metrics.jsonl\n", run_dir);
     ares_arena_fini(&arena);
     ares_str_fini(&path);

@@ -1,0 +1,207 @@
+/*
+ * Runs that train adapters beside a frozen model: exactness, what changes no bit, going on, the
+ * reference and the critic on the same model, and what other commands make of a checkpoint.
+ */
+#include "e2e.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LORA "worker.actor.model.lora."
+#define RANK LORA "rank=4 "
+#define STEPS_3 "trainer.max_steps=3 trainer.save_freq=3 worker.actor.optim.lr=1e-2 "
+
+static bool train(const char *run, const char *words)
+{
+    ares_str out = { 0 };
+    bool good = CHECK_EQ(
+        e2e_program(&out, "--config '%s' " STEPS_3 RANK "%s", e2e_train_words(run), words), 0);
+    if (!good) printf("%s\n", out.data);
+    ares_str_fini(&out);
+    return good;
+}
+
+static char *file_of(char *to, const char *run, const char *name)
+{
+    snprintf(to, 300, "%s/checkpoints/step_000003/%s", test_file(run), name);
+    return to;
+}
+
+/* Whether both runs' adapters and optimizer states have the same bytes. */
+static bool same_checkpoints(const char *a, const char *b)
+{
+    static const char *const files[] = { "adapter/adapter_model.safetensors",
+                                         "optimizer.safetensors" };
+    bool same = true;
+    for (int i = 0; i < ARES_COUNT(files); i++) {
+        char path[300];
+        ares_str x = { 0 }, y = { 0 };
+        CHECK_OK(ares_file_read(file_of(path, a, files[i]), &x));
+        CHECK_OK(ares_file_read(file_of(path, b, files[i]), &y));
+        same = same && x.len && x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+        ares_str_fini(&x);
+        ares_str_fini(&y);
+    }
+    return same;
+}
+
+static double largest(const char *run, const char *metric)
+{
+    double most = 0;
+    for (int64_t step = 1; step <= 3; step++)
+        most = fmax(most, fabs(e2e_metric(run, step, metric)));
+    return most;
+}
+
+TEST(sampled_log_probs_are_trained_ones_and_the_first_kl_is_zero)
+{
+    /* seen to fail: with the adapter left out of the engine's requests; with KL to the policy */
+    static const char *const with[] = {
+        "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_penalty=low_var_kl",
+        "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_penalty=full",
+        LORA "target_modules=[q_proj,lm_head,down_proj]",
+        "worker.actor.fsdp.torch_dtype=bf16",
+    };
+    for (int i = 0; i < ARES_COUNT(with); i++) {
+        char run[20];
+        snprintf(run, sizeof run, "run%d", i);
+        if (!train(run, with[i])) continue;
+        CHECK(largest(run, "exact/rollout_train_max_abs") == 0);
+        CHECK(e2e_metric(run, 1, "actor/adapter_norm") == 0);
+        CHECK(e2e_metric(run, 3, "actor/adapter_norm") > 0);
+        if (i > 1) continue;
+        CHECK(e2e_metric(run, 1, "actor/kl_loss") == 0);
+        CHECK(e2e_metric(run, 2, "actor/kl_loss") > 0);
+    }
+}
+
+TEST(what_changes_no_bit_of_a_model_changes_none_of_an_adapter)
+{
+    static const char *const ways[] = {
+        "worker.actor.max_token_len_per_device=40 trainer.threads=1",
+        "worker.actor.model.enable_gradient_checkpointing=true",
+        "worker.actor.offload.offload_params=true worker.actor.offload.offload_optimizer=true",
+        "worker.actor.round_tokens=60",
+        "worker.rollout.cache_tokens=256 worker.rollout.enable_prefix_caching=false",
+    };
+    if (!train("plain", "")) return;
+    for (int i = 0; i < ARES_COUNT(ways); i++) {
+        char run[20];
+        snprintf(run, sizeof run, "way%d", i);
+        if (train(run, ways[i])) CHECK_MSG(same_checkpoints("plain", run), "%s", ways[i]);
+    }
+}
+
+TEST_MPI(two_ranks_train_the_same_adapter_however_they_share_the_model)
+{
+    E2E_NEEDS_MPI();
+    if (!train("whole", "--ranks 2") ||
+        !train("parts", "--ranks 2 worker.actor.fsdp.enable_full_shard=true") ||
+        !train("rounds", "--ranks 2 worker.actor.round_tokens=60") || !train("one", ""))
+        return;
+    CHECK(same_checkpoints("whole", "parts"));
+    CHECK(same_checkpoints("whole", "rounds"));
+    CHECK(e2e_same_rollouts("whole", "one", 1));
+    double a = e2e_metric("whole", 1, "actor/grad_norm"),
+           b = e2e_metric("one", 1, "actor/grad_norm");
+    CHECK_NEAR(a, b, 1e-5 * b);
+}
+
+TEST(a_run_of_adapters_goes_on_bit_for_bit_and_only_as_one)
+{
+    const char *critic = "algorithm.adv_estimator=gae worker.critic.model.lora.rank=2";
+    char words[300];
+    ares_str out = { 0 };
+    snprintf(words, sizeof words, "%s", critic);
+    if (!train("whole", words)) return;
+    snprintf(words, sizeof words, "%s trainer.max_steps=2 trainer.save_freq=1", critic);
+    if (!train("part", words) || !train("part", critic)) return;
+    CHECK(same_checkpoints("whole", "part"));
+    CHECK(e2e_same_runs("whole", "part", 3));
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=4 trainer.force=true",
+                         e2e_train_words("part")),
+             1);
+    CHECK_CONTAINS(out.data, "trains an adapter");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--config '%s' " STEPS_3, e2e_train_words("full")), 0);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=4 trainer.force=true " RANK,
+                         e2e_train_words("full")),
+             1);
+    CHECK_CONTAINS(out.data, "trains all weights");
+    ares_str_fini(&out);
+}
+
+TEST(a_checkpoint_of_an_adapter_is_used_with_its_model)
+{
+    ares_str by_run = { 0 }, by_adapter = { 0 }, merged = { 0 }, base = { 0 }, out = { 0 };
+    const char *model = e2e_model();
+    if (!train("run", "")) return;
+    const char *run = test_file("run");
+    char ask[] = "--prompt '12+30=?' --raw --temperature 0 --max-new-tokens 12";
+    CHECK_EQ(e2e_program(&by_run, "generate --model '%s' %s", run, ask), 0);
+    CHECK_EQ(e2e_program(&by_adapter, "generate --model '%s' --adapter '%s' %s", model, run, ask),
+             0);
+    CHECK_EQ(e2e_program(&base, "generate --model '%s' %s", model, ask), 0);
+    CHECK_STR(by_run.data, by_adapter.data);
+    CHECK(strcmp(by_run.data, base.data) != 0);
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s' --adapter '%s' --out '%s'", model, run,
+                         test_file("merged")),
+             0);
+    CHECK_EQ(e2e_program(&merged, "generate --model '%s' %s", test_file("merged"), ask), 0);
+    CHECK_STR(merged.data, by_run.data);
+    CHECK_EQ(e2e_program(&out, "generate --model '%s' --adapter '%s' %s", run, run, ask), 2);
+    CHECK_CONTAINS(out.data, "of an adapter already");
+    /* a new run starts from it, with KL to where it starts */
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=1 worker.actor.model.model_path='%s' "
+                         "algorithm.disable_kl=false algorithm.use_kl_loss=true",
+                         e2e_train_words("next"), run),
+             0);
+    CHECK_CONTAINS(out.data, "adapter_path");
+    CHECK(e2e_metric("next", 1, "actor/kl_loss") == 0);
+    CHECK(e2e_metric("next", 1, "actor/adapter_norm") > 0);
+    CHECK_EQ(e2e_program(&out, "eval --config '%s' " LORA "adapter_path='%s' data.val_files='%s'",
+                         e2e_train_words("eval"), run, test_source("examples/data/sums/val.jsonl")),
+             0);
+    ares_str *all[] = { &by_run, &by_adapter, &merged, &base, &out };
+    for (int i = 0; i < ARES_COUNT(all); i++) ares_str_fini(all[i]);
+}
+
+TEST(supervised_training_of_an_adapter_goes_on_bit_for_bit)
+{
+    ares_str out = { 0 };
+    static const char form[] =
+        "sft --config '%s' " RANK "trainer.save_freq=%d trainer.max_steps=%d";
+    CHECK_EQ(e2e_program(&out, form, e2e_sft_words("whole"), 3, 3), 0);
+    CHECK_EQ(e2e_program(&out, form, e2e_sft_words("part"), 1, 2), 0);
+    CHECK_EQ(e2e_program(&out, form, e2e_sft_words("part"), 3, 3), 0);
+    CHECK(same_checkpoints("whole", "part"));
+    ares_str_fini(&out);
+}
+
+TEST(what_makes_no_sense_of_adapters_is_refused_by_name)
+{
+    static const struct {
+        const char *words, *part;
+    } cases[] = {
+        { RANK LORA "target_modules=[q_proi]", "did you mean 'q_proj'" },
+        { RANK "worker.actor.model.freeze_vision_tower=false", "freeze_vision_tower" },
+        { RANK LORA "adapter_path=runs/x", "runs/x" },
+        { RANK LORA "init=pissa", "init" },
+        { RANK "worker.ref.fsdp.torch_dtype=bf16 algorithm.disable_kl=false "
+               "algorithm.use_kl_loss=true",
+          "worker.ref.fsdp.torch_dtype" },
+        { RANK "lora_dropout=0.1", "lora_dropout" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(
+            e2e_program(&out, "--check --config '%s' %s", e2e_train_words("run"), cases[i].words),
+            2);
+        CHECK_CONTAINS(out.data, cases[i].part);
+    }
+    ares_str_fini(&out);
+}

@@ -108,10 +108,6 @@ template <typename U> static __device__ void note_fault(U *fault, int64_t t)
 {
     atomicMin((unsigned long long *)fault, (unsigned long long)t);
 }
-static __device__ void add_count(uint64_t *to, unsigned n)
-{
-    atomicAdd((unsigned long long *)to, (unsigned long long)n);
-}
 
 /*
  * Whether this block is the last of its launch to get here; it may then read what the others have
@@ -312,7 +308,7 @@ static __device__ void tally_close(const loss_job &j, const tally &s, const unsi
     double low = -block_max(-s.low), high = block_max(s.high);
     if (threadIdx.x == 0) to[SUM_MIN] = low, to[SUM_MAX] = high;
     if (threadIdx.x < ARES_LOSS_BINS && bins[threadIdx.x])
-        add_count(&j.sums->bins[threadIdx.x], bins[threadIdx.x]);
+        atomicAdd((unsigned long long *)&j.sums->bins[threadIdx.x], bins[threadIdx.x]);
     if (!last_block(j.sums)) return;
     add_blocks(j.partial, SUM_WIDTH, SUM_COUNT, j.sums);
     low = INFINITY, high = -INFINITY;
@@ -463,16 +459,6 @@ static loss_kernel kernel_named(const char *name)
 
 /* ------------------------------------------------------------------ the call */
 
-static void add_kl(loss_job *j, const ares_kl_args *k)
-{
-    j->kl_value = k->kl->value_formula, j->kl_derivative = k->kl->derivative_formula;
-    j->kl_coef = k->coef;
-    j->kl_weight = k->weight;
-    j->kl_out = k->out;
-    if (k->kl->value) j->ref = k->ref_log_prob;
-    else j->full = k->full, j->d_full = k->d_full;
-}
-
 static int loss_pass(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                      const ares_kl_args *k)
 {
@@ -491,7 +477,14 @@ static int loss_pass(ares_device *d, const ares_loss *loss, const ares_loss_args
     j.d_log_prob = a->d_log_prob, j.d_entropy = a->d_entropy;
     j.entropy_coeff = a->cfg->entropy_coeff;
     if (loss) j.settings = loss_settings_of(a, loss);
-    if (k) add_kl(&j, k);
+    if (k) {
+        j.kl_value = k->kl->value_formula, j.kl_derivative = k->kl->derivative_formula;
+        j.kl_coef = k->coef;
+        j.kl_weight = k->weight;
+        j.kl_out = k->out;
+        if (k->kl->value) j.ref = k->ref_log_prob;
+        else j.full = k->full, j.d_full = k->d_full;
+    }
     j.sums = a->card->sums;
     unsigned blocks = blocks_for(kernel.by_row ? j.rows : (a->n + THREADS - 1) / THREADS);
     cuda_context *c = cuda_enter(d);

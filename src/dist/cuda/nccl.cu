@@ -101,20 +101,6 @@ static int beside_torch(struct dl_phdr_info *object, size_t, void *path)
     return 1;
 }
 
-/* The library that ARES_NCCL_LIB names, the system's, or the one beside libtorch; NULL: why says.
- */
-static void *open_library(char *why, size_t size)
-{
-    const char *named = getenv("ARES_NCCL_LIB");
-    char path[PATH_MAX];
-    bool is_named = named && *named;
-    void *library = dlopen(is_named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!library) snprintf(why, size, "%s%s", is_named ? "ARES_NCCL_LIB: " : "", dlerror());
-    if (!library && !is_named && dl_iterate_phdr(beside_torch, path))
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    return library;
-}
-
 /* Looks up all functions; false: one is missing, and why says which. */
 static bool find_functions(void *library, char *why, size_t size)
 {
@@ -134,7 +120,15 @@ int group_find(int *version)
     /* asked once per process: the answer does not change */
     static int found; /* its version; -1: nothing to use */
     if (found == 0) {
-        void *library = open_library(why, sizeof why); /* never closed: it has threads */
+        /* what ARES_NCCL_LIB names, the system's, or the one beside libtorch */
+        const char *named = getenv("ARES_NCCL_LIB");
+        char path[PATH_MAX];
+        bool is_named = named && *named;
+        void *library = dlopen(is_named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+        if (!library)
+            snprintf(why, sizeof why, "%s%s", is_named ? "ARES_NCCL_LIB: " : "", dlerror());
+        if (!library && !is_named && dl_iterate_phdr(beside_torch, path))
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: it has threads */
         found = -1;
         if (library && find_functions(library, why, sizeof why)) {
             int is = 0;
@@ -259,21 +253,6 @@ int group_connect(ares_dist_side *s, const uint8_t id[128])
     return ARES_OK;
 }
 
-/*
- * Waits for the other ranks to close the group too, so that no rank takes memory away that another
- * still receives from; only for CLOSE_MS, because this rank may be closing alone after a failure.
- */
-static int finalize(group_context *g)
-{
-    int result = ncclCommFinalize(g->comm);
-    for (int ms = 0; result == IN_PROGRESS && ms < CLOSE_MS; ms++) {
-        int asked = ncclCommGetAsyncError(g->comm, &result);
-        if (asked != SUCCESS) result = asked;
-        if (result == IN_PROGRESS) usleep(1000);
-    }
-    return result;
-}
-
 void group_disconnect(ares_dist_side *s)
 {
     cuda_context *c = cuda_enter(s->device);
@@ -284,7 +263,18 @@ void group_disconnect(ares_dist_side *s)
             *b = g->beside.next;
             break;
         }
-    (void)(finalize(g) == SUCCESS ? ncclCommDestroy(g->comm) : ncclCommAbort(g->comm));
+    /*
+     * Waits for the other ranks to close the group too, so that no rank takes memory away that
+     * another still receives from; only for CLOSE_MS, because this rank may be closing alone after
+     * a failure.
+     */
+    int result = ncclCommFinalize(g->comm);
+    for (int ms = 0; result == IN_PROGRESS && ms < CLOSE_MS; ms++) {
+        int asked = ncclCommGetAsyncError(g->comm, &result);
+        if (asked != SUCCESS) result = asked;
+        if (result == IN_PROGRESS) usleep(1000);
+    }
+    (void)(result == SUCCESS ? ncclCommDestroy(g->comm) : ncclCommAbort(g->comm));
     g->comm = NULL;
 }
 

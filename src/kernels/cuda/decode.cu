@@ -39,12 +39,6 @@ static __host__ __device__ int head_tiles(const ares_attention_args &a)
     return (a.n_heads / a.n_kv_heads + HEADS - 1) / HEADS;
 }
 
-/* Most runs of a row that sees at most `keys` keys; the first key may lie inside a chunk. */
-static int most_parts(int keys)
-{
-    return ARES_MIN((keys + SPLIT - 2) / SPLIT + 1, (int)PARTS);
-}
-
 /* False for a block without work: a segment of several rows, or a run without keys. */
 static __device__ bool find_part(const ares_attention_args &a, part *p)
 {
@@ -370,7 +364,9 @@ void cuda_decode(ares_device *d, const ares_attention_args *a)
 {
     cuda_context *c = cuda_enter(d);
     int dim = a->head_dim, most = a->seg.max_keys, seen = a->window > 0 ? a->window : most,
-        parts = ARES_MIN(most_parts(seen), (most + SPLIT - 1) / SPLIT);
+        /* runs of a row that sees so many keys, the first of which may lie inside a chunk */
+        parts = ARES_MIN(ARES_MIN((seen + SPLIT - 2) / SPLIT + 1, (int)PARTS),
+                         (most + SPLIT - 1) / SPLIT);
     dim3 grid((unsigned)a->seg.n, (unsigned)(a->n_kv_heads * head_tiles(*a)), (unsigned)parts);
     float *partial = NULL;
     unsigned *ticket = NULL;

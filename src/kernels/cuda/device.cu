@@ -598,25 +598,6 @@ double ares_cuda_total_bytes(int index)
                : 0;
 }
 
-/*
- * A handle whose products are the same whenever they run: sums in f32 also where cuBLAS splits a
- * product, and a workspace of our own. Without one, cuBLAS takes memory in the middle of a graph.
- */
-static void open_blas(cuda_context *c)
-{
-    const size_t bytes = 32 << 20; /* what NVIDIA recommends for Hopper */
-    cublasMath_t math =
-        (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-    (void)(cuda_check_blas(c, cublasCreate(&c->blas), "cublasCreate") &&
-           cuda_check_blas(c, cublasSetStream(c->blas, c->stream), "cublasSetStream") &&
-           cuda_check(c, cudaMalloc(&c->blas_workspace, bytes), "cudaMalloc") &&
-           cuda_check_blas(c, cublasSetWorkspace(c->blas, c->blas_workspace, bytes),
-                           "cublasSetWorkspace") &&
-           cuda_check_blas(c, cublasSetMathMode(c->blas, math), "cublasSetMathMode") &&
-           cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED),
-                           "cublasSetAtomicsMode"));
-}
-
 /* Fills d->scratch and d->stream. A failure's text goes into message: no table is in use yet. */
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
 {
@@ -641,7 +622,24 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
     if (!c->failed)
         cuda_check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
                    "cudaStreamCreate");
-    if (!c->failed) open_blas(c);
+    if (!c->failed) {
+        /*
+         * A handle whose products are the same whenever they run: sums in f32 also where cuBLAS
+         * splits a product, and a workspace of our own. Without one, cuBLAS takes memory in the
+         * middle of a graph.
+         */
+        const size_t bytes = 32 << 20; /* what NVIDIA recommends for Hopper */
+        cublasMath_t math =
+            (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+        (void)(cuda_check_blas(c, cublasCreate(&c->blas), "cublasCreate") &&
+               cuda_check_blas(c, cublasSetStream(c->blas, c->stream), "cublasSetStream") &&
+               cuda_check(c, cudaMalloc(&c->blas_workspace, bytes), "cudaMalloc") &&
+               cuda_check_blas(c, cublasSetWorkspace(c->blas, c->blas_workspace, bytes),
+                               "cublasSetWorkspace") &&
+               cuda_check_blas(c, cublasSetMathMode(c->blas, math), "cublasSetMathMode") &&
+               cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED),
+                               "cublasSetAtomicsMode"));
+    }
     if (!ring_open(c, &c->in) || !ring_open(c, &c->out)) {
         snprintf(message, size, "%s", c->message);
         close_context(c);

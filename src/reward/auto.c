@@ -129,14 +129,14 @@ static int dispatch(const ares_verify_in *in, ares_verify_out *out)
                              "reward: auto: data_source = '%s': stands for no verifier; "
                              "give the row an rm_type, or set rm_type or sources of the reward",
                              word);
-        for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = judge_name(o->set.judges[n]);
+        for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = o->set.judges[n]->name;
         nearest = ares_nearest(word, names, n);
         return ares_fail(ARES_ECONFIG, "reward: auto: rm_type = '%s': no such verifier%s%s%s", word,
                          nearest ? "; did you mean '" : "", nearest ? nearest : "",
                          nearest ? "'?" : " (ares-train grade --list names them)");
     }
-    const char *name_of_judge = out->judged_by = judge_name(j), *plain = name_of_judge,
-               *missing = judge_unusable(j);
+    const char *name_of_judge = out->judged_by = j->name, *plain = name_of_judge,
+               *missing = j->unusable;
     size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
     if (strncmp(plain, ARES_BOXED_PREFIX, prefix) == 0) plain += prefix;
     if (missing)
@@ -178,7 +178,7 @@ static void open_judge(auto_options *o, const ares_verifier *verifier, bool boxe
     double penalty;
     ares_judge *j = judge_of(verifier, boxed);
     ares_str key = { 0 }, where = { 0 };
-    ares_map_put(set->names, ares_view_of(judge_name(j)), set->n);
+    ares_map_put(set->names, ares_view_of(j->name), set->n);
     set->judges[set->n++] = j;
     if (ares_json_get(o->types, plain)) {
         ares_str_addf(&key, "types.%s", plain);

@@ -77,8 +77,7 @@ static void run_verifiers(void *ctx)
         if (e->judge) judge_response(e->judge, e->name, j->item, &j->verdicts[i]);
     }
     if (r->accuracy_judge)
-        judge_response(r->accuracy_judge, judge_name(r->accuracy_judge), j->item,
-                       &j->verdicts[r->n]);
+        judge_response(r->accuracy_judge, r->accuracy_judge->name, j->item, &j->verdicts[r->n]);
     reward_judged(&j->left);
 }
 
@@ -1110,14 +1109,15 @@ bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, doubl
     *right = *wrong = *penalty = 0;
     for (int i = 0; i < r->n; i++) {
         const reward_entry *e = &r->entries[i];
-        double scores[2], most;
+        double most;
         int64_t limit;
         if (e->child) return false;
+        const ares_verifier *v = e->judge->verifier;
         if (judge_limit(e->judge, &limit, &most)) *penalty += e->o.weight * most;
-        if (!judge_worth(e->judge, &scores[true], &scores[false])) continue;
+        if (v->right == v->wrong) continue; /* it does not judge, or its scores vary */
         judged = true;
-        *right += e->o.weight * reward_score(&r->cfg, true, scores[true]);
-        *wrong += e->o.weight * reward_score(&r->cfg, false, scores[false]);
+        *right += e->o.weight * reward_score(&r->cfg, true, v->right);
+        *wrong += e->o.weight * reward_score(&r->cfg, false, v->wrong);
     }
     return judged;
 }
@@ -1137,7 +1137,7 @@ static const reward_shaper *const table[] = { SHAPE_LIST(ENTRY) };
 static const reward_shaper *shaper_of(const reward_entry *e)
 {
     for (int i = 0; e->judge && i < ARES_COUNT(table); i++)
-        if (strcmp(table[i]->name, judge_name(e->judge)) == 0) return table[i];
+        if (strcmp(table[i]->name, e->judge->name) == 0) return table[i];
     return NULL;
 }
 

@@ -7,17 +7,6 @@
 
 #include <string.h>
 
-/* A verifier with its options, and the prefix "boxed_". */
-
-struct ares_judge {
-    const ares_verifier *verifier;
-    void *options; /* the verifier's own */
-    bool boxed;
-    char *name;
-    char *unusable;        /* why it cannot judge: an option without a default is missing */
-    ares_config *defaults; /* owns the texts of options that took their defaults */
-};
-
 ares_judge *judge_of(const ares_verifier *v, bool boxed)
 {
     ares_judge *j = ares_calloc(1, sizeof *j);
@@ -38,16 +27,6 @@ void ares_judge_free(ares_judge *j)
     ares_free(j->name);
     ares_free(j->unusable);
     ares_free(j);
-}
-
-const char *judge_name(const ares_judge *j)
-{
-    return j->name;
-}
-
-const char *judge_unusable(const ares_judge *j)
-{
-    return j->unusable;
 }
 
 ares_option_table *ares_judge_options(ares_judge *j, void **into)
@@ -81,14 +60,6 @@ bool judge_limit(const ares_judge *j, int64_t *limit, double *penalty)
 {
     if (j->verifier->limit) *limit = j->verifier->limit(j->options, penalty);
     return j->verifier->limit;
-}
-
-/* The scores of a right and of a wrong answer; false where the verifier has no two such scores. */
-bool judge_worth(const ares_judge *j, double *right, double *wrong)
-{
-    *right = j->verifier->right;
-    *wrong = j->verifier->wrong;
-    return *right != *wrong;
 }
 
 /* Whether its results have an accuracy: it says so, or right and wrong answers differ in score. */

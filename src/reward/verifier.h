@@ -8,11 +8,19 @@
 #include "ares/core.h"
 #include "ares/grade.h"
 
+/* A verifier with its options, and the prefix "boxed_". */
+struct ares_judge {
+    const ares_verifier *verifier;
+    void *options; /* the verifier's own */
+    bool boxed;
+    char *name;
+    char *unusable;        /* why it cannot judge: an option without a default is missing */
+    ares_config *defaults; /* owns the texts of options that took their defaults */
+};
+
 /* Whether the judge gives an accuracy, to some rows at least. */
 bool judge_judges(const ares_judge *j);
 bool judge_reads_truth(const ares_judge *j); /* a row without a ground truth is of no use */
-/* Scores of right and wrong answers; false: it does not judge, or its scores vary. */
-bool judge_worth(const ares_judge *j, double *right, double *wrong);
 
 /* How a row names its verifier. */
 
@@ -96,7 +104,6 @@ ares_view verifier_last_boxed(ares_view text, int flags);
 
 /* What opens judges: the reward manager, `auto`, and the table of verifiers. */
 
-const char *judge_name(const ares_judge *j);
 /* Gives all options their defaults. Without a default for one of them, ares_judge_run fails. */
 void judge_use_defaults(ares_judge *j);
 /*
@@ -106,8 +113,6 @@ void judge_use_defaults(ares_judge *j);
 bool judge_limit(const ares_judge *j, int64_t *limit, double *penalty);
 /* A judge of v, plain or of the content of the last \boxed{}. ares_judge_free. */
 ares_judge *judge_of(const ares_verifier *v, bool boxed);
-/* Which option without a default is missing, after judge_use_defaults; NULL: none. */
-const char *judge_unusable(const ares_judge *j);
 
 /* Penalties of length, in [-1, 0] (docs/dapo.md#penalty-of-length). */
 

@@ -266,10 +266,26 @@ bool ares_config_together(const ares_config *cfg, const char *a, const char *b)
     return order(cfg, a, b) == 0;
 }
 
+/* Gives an option a value as if it were its default: no layer has set it. */
+static config_node *set_text(ares_config *cfg, const char *path, const char *text)
+{
+    const config_option *o = config_option_at(cfg, path);
+    const char *error;
+    ARES_ASSERT(o);
+    config_node *node = config_yaml_value(cfg, o->option->type,
+                                          ares_arena_printf(&cfg->arena, "%s", text), &error),
+                *old = config_walk(cfg->root, path);
+    ARES_ASSERT(!error);
+    if (!node || !old) return NULL;
+    config_node_stamp(node, 0, 0, NULL);
+    config_node_replace(old, node);
+    return config_walk(cfg->root, path);
+}
+
 bool ares_config_preset(ares_config *cfg, const char *path, const char *value, const char *by)
 {
     if (ares_config_is_set(cfg, path)) return false;
-    config_node *node = config_set_text(cfg, path, value);
+    config_node *node = set_text(cfg, path, value);
     if (node) node->written = ares_arena_printf(&cfg->arena, "%s", by);
     return true;
 }
@@ -277,7 +293,7 @@ bool ares_config_preset(ares_config *cfg, const char *path, const char *value, c
 void ares_config_follow(ares_config *cfg, const char *path, const char *value, const char *from)
 {
     config_node place = *config_walk(cfg->root, from); /* a copy: setting path may replace it */
-    config_node *node = config_set_text(cfg, path, value);
+    config_node *node = set_text(cfg, path, value);
     if (!node) return;
     config_node_stamp(node, place.layer, place.line, place.source);
     node->written = ares_arena_printf(&cfg->arena, "%s", place.written ? place.written : from);
@@ -327,7 +343,7 @@ static bool set_default(ares_config *cfg, const config_default *d)
     bool null = old && config_asks_nothing(old);
     if (old && (old->written || old->layer) && !null) return false;
     if (row->when && !holds(cfg, row->when)) return false;
-    if (old) node = config_set_text(cfg, row->path, row->value);
+    if (old) node = set_text(cfg, row->path, row->value);
     else { /* a key of an open map, which only config_put makes */
         node = config_yaml_value(cfg, ARES_OPTION_tree, row->value, &error);
         if (!node) return false;

@@ -306,22 +306,6 @@ void config_add_default(ares_config *cfg, config_node *under, const ares_option 
     else config_node_add(under, node);
 }
 
-/* Gives an option a value as if it were its default: no layer has set it. */
-config_node *config_set_text(ares_config *cfg, const char *path, const char *text)
-{
-    const config_option *o = config_option_at(cfg, path);
-    const char *error;
-    ARES_ASSERT(o);
-    config_node *node = config_yaml_value(cfg, o->option->type,
-                                          ares_arena_printf(&cfg->arena, "%s", text), &error),
-                *old = config_walk(cfg->root, path);
-    ARES_ASSERT(!error);
-    if (!node || !old) return NULL;
-    config_node_stamp(node, 0, 0, NULL);
-    config_node_replace(old, node);
-    return config_walk(cfg->root, path);
-}
-
 /* "a", "b.c" -> "a.b.c"; either may be empty. */
 const char *config_path_join(ares_config *cfg, const char *prefix, const char *path)
 {

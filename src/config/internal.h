@@ -300,8 +300,6 @@ void config_show_constraint(ares_view body, ares_str *out);
 /* ---- config.c: declared options */
 config_option *config_option_at(const ares_config *cfg, const char *path); /* exactly there; NULL */
 void config_add_default(ares_config *cfg, config_node *under, const ares_option *option);
-/* gives an option the value of a YAML text, as if it were the default; returns its node, or NULL */
-config_node *config_set_text(ares_config *cfg, const char *path, const char *text);
 const char *config_path_join(ares_config *cfg, const char *prefix, const char *path);
 /* "a[0].b", OmegaConf's spelling, becomes a.0.b */
 char *config_path_dotted(ares_config *cfg, const char *path, size_t len);

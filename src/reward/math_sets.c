@@ -8,6 +8,28 @@
 #include <string.h>
 
 /*
+ * Appends "extracted" (cut at MATH_MAX_BYTES, beyond which nothing is an answer) and "decided_by".
+ */
+static void answer_details(ares_verify_out *out, ares_view extracted, const char *decided_by)
+{
+    while (extracted.len > MATH_MAX_BYTES) {
+        extracted.len = MATH_MAX_BYTES;
+        /* back to where a character begins */
+        while (extracted.len && ((unsigned char)extracted.data[extracted.len] & 0xc0) == 0x80)
+            extracted.len--;
+    }
+    grade_detail(out, "extracted", extracted);
+    grade_detail(out, "decided_by", ares_view_of(decided_by));
+}
+
+/* Fails when the row has no ground truth at all; an empty one makes every answer wrong. */
+static int need_truth(const ares_verify_in *in, const char *who)
+{
+    if (in->ground_truth.data) return ARES_OK;
+    return ares_fail(ARES_EFORMAT, "reward: %s: the row has no ground truth", who);
+}
+
+/*
  * slime's deepscaler judge: the last \boxed{} of the response, or of the text after its </think>,
  * against the ground truth, whose own box counts when it has one
  * (docs/rewards.md#the-deepscaler-judge). `math` is the same without </think>.
@@ -43,7 +65,7 @@ static int judge(const char *mode, ares_view text, ares_view truth, ares_verify_
     out->score = out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = budget.exhausted;
-    grade_answer_details(out, answer, by);
+    answer_details(out, answer, by);
     ares_arena_fini(&arena);
     return ARES_OK;
 }
@@ -52,7 +74,7 @@ static int deepscaler(const ares_verify_in *in, ares_verify_out *out)
 {
     const deepscaler_options *o = in->options;
     bool behind = !o || o->require_think;
-    ARES_TRY(grade_need_truth(in, "deepscaler"));
+    ARES_TRY(need_truth(in, "deepscaler"));
     return judge(o ? o->mode : NULL, behind ? math_after_think(in->response) : in->response,
                  in->ground_truth, out);
 }
@@ -60,7 +82,7 @@ static int deepscaler(const ares_verify_in *in, ares_verify_out *out)
 static int math(const ares_verify_in *in, ares_verify_out *out)
 {
     const math_options *o = in->options;
-    ARES_TRY(grade_need_truth(in, "math"));
+    ARES_TRY(need_truth(in, "math"));
     return judge(o ? o->mode : NULL, in->response, in->ground_truth, out);
 }
 
@@ -98,7 +120,7 @@ static ARES_OPTION_TABLE(gsm8k_table, gsm8k_options, GSM8K_OPTIONS);
 static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
 {
     const gsm8k_options *o = in->options;
-    ARES_TRY(grade_need_truth(in, "gsm8k"));
+    ARES_TRY(need_truth(in, "gsm8k"));
     ares_arena arena = { 0 };
     bool flexible = o && o->method && strcmp(o->method, "flexible") == 0;
     ares_view truth = in->ground_truth, answer = flexible ? math_gsm8k_flexible(in->response)
@@ -111,7 +133,7 @@ static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
     bool same = answer.data && ares_view_eq(answer, truth);
     out->score = out->accuracy = same;
     out->no_answer = !answer.data;
-    grade_answer_details(out, answer, same ? "text" : "no");
+    answer_details(out, answer, same ? "text" : "no");
     ares_arena_fini(&arena);
     return ARES_OK;
 }
@@ -133,7 +155,7 @@ const ares_verifier ares_verifier_gsm8k = {
 /* A text above MATH_MAX_BYTES is no answer and counts as exhausted. */
 static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
 {
-    ARES_TRY(grade_need_truth(in, "math_hendrycks"));
+    ARES_TRY(need_truth(in, "math_hendrycks"));
     ares_arena arena = { 0 };
     ares_view answer;
     /* as verl reads it, the text after the last "\boxed " up to a "$" comes before any box */
@@ -149,7 +171,7 @@ static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
     out->score = out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = !fits;
-    grade_answer_details(out, answer, same ? "text" : "no");
+    answer_details(out, answer, same ? "text" : "no");
     ares_arena_fini(&arena);
     return ARES_OK;
 }
@@ -172,12 +194,12 @@ static int math_verify_entry(const ares_verify_in *in, ares_verify_out *out)
     math_budget budget = { .steps = MATH_STEPS };
     ares_view extracted;
     const char *by;
-    ARES_TRY(grade_need_truth(in, "math_verify"));
+    ARES_TRY(need_truth(in, "math_verify"));
     bool same = claim_verify(in->ground_truth, in->response, &budget, &arena, &extracted, &by);
     out->score = out->accuracy = same;
     out->no_answer = !extracted.data;
     out->exhausted = budget.exhausted;
-    grade_answer_details(out, extracted, by);
+    answer_details(out, extracted, by);
     ares_arena_fini(&arena);
     return ARES_OK;
 }
@@ -226,7 +248,7 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
 {
     const dapo_options *o = in->options;
     bool box = o && o->strict_box, fits = in->ground_truth.len <= MATH_MAX_BYTES, same;
-    ARES_TRY(grade_need_truth(in, "dapo"));
+    ARES_TRY(need_truth(in, "dapo"));
     ares_arena arena = { 0 };
     ares_view answer = box ? verifier_last_boxed(edit_tail(in->response, 100), 0)
                            : math_dapo_answer(in->response),
@@ -250,7 +272,7 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
     grade_add_value(out, "reward/accuracy_normalized", easyr1_normalized(out->score));
     ares_json_write_bool(ares_json_key(&out->details, "acc"), same);
     grade_detail(out, "pred", pred);
-    grade_answer_details(out, answer, same ? "text" : "no");
+    answer_details(out, answer, same ? "text" : "no");
     ares_arena_fini(&arena);
     return ARES_OK;
 }

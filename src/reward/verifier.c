@@ -3,7 +3,6 @@
  * details and metrics that a verdict carries. Each verifier is in the file of its subject.
  */
 #include "verifier.h"
-#include "math/math.h"
 
 #include <string.h>
 
@@ -132,24 +131,6 @@ void grade_detail(ares_verify_out *out, const char *key, ares_view value)
     ares_json_key(&out->details, key);
     if (value.data) ares_json_write_string(&out->details, value);
     else ares_json_write_null(&out->details);
-}
-
-void grade_answer_details(ares_verify_out *out, ares_view extracted, const char *decided_by)
-{
-    while (extracted.len > MATH_MAX_BYTES) {
-        extracted.len = MATH_MAX_BYTES;
-        /* back to where a character begins */
-        while (extracted.len && ((unsigned char)extracted.data[extracted.len] & 0xc0) == 0x80)
-            extracted.len--;
-    }
-    grade_detail(out, "extracted", extracted);
-    grade_detail(out, "decided_by", ares_view_of(decided_by));
-}
-
-int grade_need_truth(const ares_verify_in *in, const char *who)
-{
-    if (in->ground_truth.data) return ARES_OK;
-    return ares_fail(ARES_EFORMAT, "reward: %s: the row has no ground truth", who);
 }
 
 int grade_need_length(const ares_verify_in *in, const char *who)

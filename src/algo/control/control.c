@@ -172,20 +172,6 @@ int control_integer(const ares_json *o, const char *who, const char *key, int64_
     return ARES_OK;
 }
 
-int control_count(const ares_json *o, const char *who, const char *key, int64_t *out)
-{
-    ARES_TRY(control_integer(o, who, key, out));
-    return *out >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: %s below 0", who, key);
-}
-
-/* {"steps": 12}: the whole state of a control that only counts. */
-void control_save_count(ares_str *json, const char *key, int64_t n)
-{
-    ares_json_begin(json, '{');
-    ares_json_write_i64(ares_json_key(json, key), n);
-    ares_json_end(json, '}');
-}
-
 /*
  * The table of controls. To add one: a file in control/ and a word here. The order is that of
  * observe and adapt.

@@ -58,8 +58,4 @@ int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, 
 int control_member(const ares_json *o, const char *who, const char *key, const ares_json **out);
 int control_number(const ares_json *o, const char *who, const char *key, double *out);
 int control_integer(const ares_json *o, const char *who, const char *key, int64_t *out);
-/* 0 or more */
-int control_count(const ares_json *o, const char *who, const char *key, int64_t *out);
-/* A state that is one number. */
-void control_save_count(ares_str *json, const char *key, int64_t n);
 #endif

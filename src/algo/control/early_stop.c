@@ -9,6 +9,21 @@
 
 #include "ares/algo_filter.h"
 
+/* A member that counts: 0 or more. */
+static int load_count(const ares_json *o, const char *who, const char *key, int64_t *out)
+{
+    ARES_TRY(control_integer(o, who, key, out));
+    return *out >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: %s below 0", who, key);
+}
+
+/* {"steps": 12}: the whole state of a control that only counts. */
+static void save_count(ares_str *json, const char *key, int64_t n)
+{
+    ares_json_begin(json, '{');
+    ares_json_write_i64(ares_json_key(json, key), n);
+    ares_json_end(json, '}');
+}
+
 /*
  * Early stopping on the collapse of the rewards' variance (RAGEN's StarPO, arXiv 2504.20073): where
  * the answers to a prompt all score alike, a group teaches nothing, and training beyond that point
@@ -119,8 +134,8 @@ static int early_stop_load(void *state, const ares_json *json)
 {
     early_stop *s = state;
     ARES_TRY(control_number(json, early_stop_who, "base", &s->base));
-    ARES_TRY(control_count(json, early_stop_who, "steps", &s->steps));
-    ARES_TRY(control_count(json, early_stop_who, "below", &s->below));
+    ARES_TRY(load_count(json, early_stop_who, "steps", &s->steps));
+    ARES_TRY(load_count(json, early_stop_who, "below", &s->below));
     return s->base >= 0 ? ARES_OK
                         : ares_fail(ARES_EFORMAT, "%s: saved state: base below 0", early_stop_who);
 }
@@ -215,12 +230,12 @@ static const char *low_success_reason(const void *state)
 
 static void low_success_save(const void *state, ares_str *json)
 {
-    control_save_count(json, "low", ((const low_success *)state)->low);
+    save_count(json, "low", ((const low_success *)state)->low);
 }
 
 static int low_success_load(void *state, const ares_json *json)
 {
-    return control_count(json, low_success_who, "low", &((low_success *)state)->low);
+    return load_count(json, low_success_who, "low", &((low_success *)state)->low);
 }
 
 const ares_control ares_control_low_success = {
@@ -294,12 +309,12 @@ static const char *empty_filter_reason(const void *state)
 
 static void empty_filter_save(const void *state, ares_str *json)
 {
-    control_save_count(json, "empty", ((const empty_filter *)state)->empty);
+    save_count(json, "empty", ((const empty_filter *)state)->empty);
 }
 
 static int empty_filter_load(void *state, const ares_json *json)
 {
-    return control_count(json, empty_filter_who, "empty", &((empty_filter *)state)->empty);
+    return load_count(json, empty_filter_who, "empty", &((empty_filter *)state)->empty);
 }
 
 const ares_control ares_control_empty_filter = {

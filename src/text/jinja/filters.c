@@ -127,6 +127,14 @@ static bool bool_arg(jinja_run *r, jinja_value v)
     return v.kind != JV_MISSING && jinja_truth(r, v);
 }
 
+/* str(v) without the mark of safe text. */
+static jinja_value plain(jinja_run *r, jinja_value v)
+{
+    v = jinja_to_str(r, v);
+    v.flag = 0;
+    return v;
+}
+
 /* ---------------- attribute paths: "a.b.0", or a number */
 typedef struct path {
     jinja_value *parts;
@@ -146,7 +154,7 @@ static path path_of(jinja_run *r, jinja_value v)
         return p;
     }
     jinja_value dot = jinja_str_view(r, ".", 1),
-                list = jinja_str_call(r, "split", jinja_plain(r, v), &dot, 1);
+                list = jinja_str_call(r, "split", plain(r, v), &dot, 1);
     /* split at dots */
     p = (path){ list.u.l->items, list.u.l->n };
     for (int64_t i = 0; i < p.n; i++) {
@@ -211,7 +219,7 @@ FILTER(filter_safe)
 FILTER(filter_title)
 {
     (void)a;
-    jinja_value s = jinja_plain(r, self);
+    jinja_value s = plain(r, self);
     ares_view t = jinja_text(s);
     jinja_buf b = { 0 };
     for (size_t i = 0; i < t.len;) {
@@ -240,15 +248,14 @@ FILTER(filter_title)
 /* The count None means all, as in jinja2. */
 FILTER(filter_replace)
 {
-    jinja_value args[3] = { jinja_plain(r, ARG(0)), jinja_plain(r, ARG(1)),
-                            SET(2) ? ARG(2) : jinja_int(-1) };
-    return jinja_str_call(r, "replace", jinja_plain(r, self), args, 3);
+    jinja_value args[3] = { plain(r, ARG(0)), plain(r, ARG(1)), SET(2) ? ARG(2) : jinja_int(-1) };
+    return jinja_str_call(r, "replace", plain(r, self), args, 3);
 }
 
 /* [1, 2] | join(", ") -> "1, 2"; attribute: that of each item. */
 FILTER(filter_join)
 {
-    jinja_value d = GIVEN(0) ? jinja_plain(r, ARG(0)) : jinja_str_view(r, "", 0);
+    jinja_value d = GIVEN(0) ? plain(r, ARG(0)) : jinja_str_view(r, "", 0);
     path p = path_of(r, ARG(1));
     if (!jinja_is_iterable(self)) JINJA_FAIL(r, "can only join an iterable");
     jinja_iter *it = jinja_iterate(r, self);
@@ -341,6 +348,138 @@ FILTER(filter_tojson_html)
 
 /* ------------------------------------------------------------------ numbers */
 
+/* Python int(v) of a number, toward zero: -1.9 -> -1. *ok: v is a number other than NaN. */
+static jinja_value int_of(jinja_run *r, jinja_value v, bool *ok)
+{
+    int64_t i;
+    *ok = true;
+    if (v.kind == JV_BIG) return v;
+    if (jinja_as_index(v, &i)) return jinja_int(i);
+    *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
+    if (!*ok) return v;
+    /* as Python says it */
+    if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
+    /* INT64_MAX is 9.22e18 */
+    if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
+    return jinja_int((int64_t)v.u.f);
+}
+
+/*
+ * Python's int() and float() read the digits of any script; we read ASCII's and refuse the others.
+ */
+static void refuse_other_digits(jinja_run *r, ares_view s)
+{
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        i += (size_t)jinja_decode(s.data + i, s.len - i, &cp);
+        if (cp >= 0x80 && jinja_is_decimal(cp))
+            JINJA_UNSUPPORTED(r, "a number in digits other than 0 to 9");
+    }
+}
+
+/*
+ * False: int() would raise ValueError. The grammar is that of Python: white space around, a sign, a
+ * prefix that fits the base, single underscores between digits.
+ */
+static bool parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
+{
+    if (base != 0 && (base < 2 || base > 36)) return false;
+    jinja_work(r, s.len);
+    refuse_other_digits(r, s);
+    s = jinja_strip(s);
+    bool negative = s.len && s.data[0] == '-', big = false, any = false;
+    size_t i = s.len && (s.data[0] == '-' || s.data[0] == '+');
+    /* base 0: the prefix decides, else 10; "0x1f" -> 31 */
+    bool prefixed = false, zero_based = base == 0;
+    if (i + 1 < s.len && s.data[i] == '0') {
+        char mark = (char)(s.data[i + 1] | 32);
+        int marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
+        if (marked && (base == 0 || base == marked)) base = marked, i += 2, prefixed = true;
+    }
+    if (base == 0) base = 10;
+    size_t first = i;
+    /* "0x_1f" is allowed, "_1f" is not */
+    if (prefixed && i < s.len && s.data[i] == '_') i++;
+    int64_t v = 0;
+    bool under = false, nonzero = false;
+    for (; i < s.len; i++) {
+        char c = s.data[i];
+        if (c == '_') {
+            if (under || !any) return false;
+            under = true;
+            continue;
+        }
+        /* 99: no digit of any base */
+        int d = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10
+                                                     : 99;
+        if (d >= base) return false;
+        /* an underscore may follow this digit */
+        under = false, any = true, nonzero |= d != 0;
+        /* negative: reaches INT64_MIN */
+        big = big || __builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v);
+    }
+    if (!any || under) return false;
+    /* "010" in base 0 */
+    if (zero_based && !prefixed && s.data[first] == '0' && nonzero) return false;
+    if (big || (!negative && v == INT64_MIN))
+        JINJA_UNSUPPORTED(r, "an integer beyond 64 bits from text");
+    *out = jinja_int(negative ? v : -v);
+    return true;
+}
+
+/*
+ * False: float() would raise ValueError. strtod alone would take hexadecimal numbers, and no
+ * underscores.
+ */
+static bool parse_float(jinja_run *r, ares_view s, double *out)
+{
+    jinja_work(r, s.len);
+    refuse_other_digits(r, s);
+    s = jinja_strip(s);
+    /* without underscores, and with a NUL for strtod */
+    char *text = jinja_alloc(r, s.len + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.data[i];
+        if (c == '_') {
+            if (i == 0 || i + 1 >= s.len || s.data[i - 1] < '0' || s.data[i - 1] > '9' ||
+                s.data[i + 1] < '0' || s.data[i + 1] > '9')
+                return false;
+            continue;
+        }
+        text[n++] = c;
+    }
+    text[n] = 0;
+    const char *p = text + (text[0] == '-' || text[0] == '+');
+    /* in whatever case, as Python reads them */
+    static const char *const words[] = { "inf", "infinity", "nan" };
+    for (int w = 0; w < ARES_COUNT(words); w++) {
+        size_t len = strlen(words[w]), i = 0;
+        while (i < len && (p[i] | 32) == words[w][i]) i++;
+        if (i == len && p + len == text + n) {
+            *out = w == 2 ? NAN : text[0] == '-' ? -INFINITY : INFINITY;
+            return true;
+        }
+    }
+    /* digits [. digits] [e [sign] digits], with at least one digit before the e */
+    size_t digits = 0;
+    const char *q = p;
+    while (*q >= '0' && *q <= '9') q++, digits++;
+    if (*q == '.')
+        for (q++; *q >= '0' && *q <= '9'; q++) digits++;
+    if (!digits) return false;
+    if ((*q | 32) == 'e') {
+        q++;
+        if (*q == '-' || *q == '+') q++;
+        if (*q < '0' || *q > '9') return false;
+        while (*q >= '0' && *q <= '9') q++;
+    }
+    if (q != text + n) return false;
+    *out = strtod(text, NULL);
+    return true;
+}
+
 /* "3.7" | int -> 3; what is no number gives the default. */
 FILTER(filter_int)
 {
@@ -349,15 +488,15 @@ FILTER(filter_int)
     double x;
     if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
     if (self.kind != JV_STR) {
-        v = jinja_int_of(r, self, &ok);
+        v = int_of(r, self, &ok);
         return ok ? v : absent;
     }
     /* of the text: "0x1f" | int(0, 16) is 31 */
     int64_t base = jinja_int_arg(r, ARG(1), 10);
-    if (base >= 0 && base <= 36 && jinja_parse_int(r, jinja_text(self), (int)base, &v)) return v;
+    if (base >= 0 && base <= 36 && parse_int(r, jinja_text(self), (int)base, &v)) return v;
     /* "1.5" is 1: jinja2 tries int(float(text)) where int(text) fails */
-    if (!jinja_parse_float(r, jinja_text(self), &x) || !isfinite(x)) return absent;
-    return jinja_int_of(r, jinja_float(x), &ok);
+    if (!parse_float(r, jinja_text(self), &x) || !isfinite(x)) return absent;
+    return int_of(r, jinja_float(x), &ok);
 }
 
 FILTER(filter_float)
@@ -365,7 +504,7 @@ FILTER(filter_float)
     double x;
     if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
     if (jinja_is_number(self)) return jinja_float(jinja_as_double(r, self));
-    if (self.kind == JV_STR && jinja_parse_float(r, jinja_text(self), &x)) return jinja_float(x);
+    if (self.kind == JV_STR && parse_float(r, jinja_text(self), &x)) return jinja_float(x);
     return GIVEN(0) ? ARG(0) : jinja_float(0);
 }
 
@@ -546,7 +685,7 @@ FILTER(filter_sort)
     names.u.l->items[0] = ARG(2);
     if (SET(2) && ARG(2).kind == JV_STR) {
         jinja_value comma = jinja_str_view(r, ",", 1);
-        names = jinja_str_call(r, "split", jinja_plain(r, ARG(2)), &comma, 1);
+        names = jinja_str_call(r, "split", plain(r, ARG(2)), &comma, 1);
     }
     int64_t n = names.u.l->n;
     /* one per attribute, parsed once */

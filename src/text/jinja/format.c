@@ -199,14 +199,6 @@ jinja_value jinja_to_str(jinja_run *r, jinja_value v)
     return jinja_str_buf(r, &b);
 }
 
-/* str(v) without the mark of safe text. */
-jinja_value jinja_plain(jinja_run *r, jinja_value v)
-{
-    v = jinja_to_str(r, v);
-    v.flag = 0;
-    return v;
-}
-
 /* markupsafe.escape: text marked safe stays, other text is escaped and marked. */
 jinja_value jinja_escape(jinja_run *r, jinja_value v)
 {

@@ -390,7 +390,6 @@ ares_view jinja_text(jinja_value v);              /* STR */
 int64_t jinja_chars(jinja_run *r, jinja_value v); /* code points of a STR */
 size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index);
 jinja_value jinja_to_str(jinja_run *r, jinja_value v); /* str(v), Markup stays */
-jinja_value jinja_plain(jinja_run *r, jinja_value v);  /* str(v), not marked safe */
 const char *jinja_type_name(jinja_value v);
 bool jinja_truth(jinja_run *r, jinja_value v);
 bool jinja_is_number(jinja_value v);              /* bool, int, float */
@@ -438,13 +437,7 @@ jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, j
                            int64_t n);
 jinja_builtin_fn jinja_strftime;
 jinja_value jinja_escape(jinja_run *r, jinja_value v);
-/* Python's int(str, base) */
-bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out);
-/* Python's float(str) */
-bool jinja_parse_float(jinja_run *r, ares_view s, double *out);
 jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b);
-/* Python's int(v) of a number; !*ok: v is no number, or NaN */
-jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok);
 
 /* ---------------- characters (unicode.c), as Python 3's str sees them */
 /* The code point at s, valid UTF-8; returns its number of bytes. */

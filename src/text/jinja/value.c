@@ -203,7 +203,7 @@ const char *jinja_type_name(jinja_value v)
     return names[v.kind];
 }
 
-/* Numbers among values, their order, and text to numbers as Python's int() and float() read it. */
+/* Numbers among values, and their order. */
 
 bool jinja_is_number(jinja_value v)
 {
@@ -241,22 +241,6 @@ double jinja_as_double(jinja_run *r, jinja_value v)
     return x;
 }
 
-/* Python int(v) of a number, toward zero: -1.9 -> -1. *ok: v is a number other than NaN. */
-jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
-{
-    int64_t i;
-    *ok = true;
-    if (v.kind == JV_BIG) return v;
-    if (jinja_as_index(v, &i)) return jinja_int(i);
-    *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
-    if (!*ok) return v;
-    /* as Python says it */
-    if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
-    /* INT64_MAX is 9.22e18 */
-    if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
-    return jinja_int((int64_t)v.u.f);
-}
-
 /*
  * -1, 0 or 1, and 2 where one is NaN. long double holds every int64 and every double exactly, so a
  * comparison of an int with a float rounds nothing.
@@ -285,7 +269,7 @@ static int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
     return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
 }
 
-/* ------------------------------------------------------------------ from text */
+/* ------------------------------------------------------------------ white space around a text */
 size_t jinja_strip_right(const char *s, size_t n)
 {
     while (n) {
@@ -310,122 +294,6 @@ ares_view jinja_strip(ares_view s)
     }
     s.len = jinja_strip_right(s.data, s.len);
     return s;
-}
-
-/*
- * Python's int() and float() read the digits of any script; we read ASCII's and refuse the others.
- */
-static void refuse_other_digits(jinja_run *r, ares_view s)
-{
-    for (size_t i = 0; i < s.len;) {
-        uint32_t cp;
-        i += (size_t)jinja_decode(s.data + i, s.len - i, &cp);
-        if (cp >= 0x80 && jinja_is_decimal(cp))
-            JINJA_UNSUPPORTED(r, "a number in digits other than 0 to 9");
-    }
-}
-
-/*
- * False: int() would raise ValueError. The grammar is that of Python: white space around, a sign, a
- * prefix that fits the base, single underscores between digits.
- */
-bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
-{
-    if (base != 0 && (base < 2 || base > 36)) return false;
-    jinja_work(r, s.len);
-    refuse_other_digits(r, s);
-    s = jinja_strip(s);
-    bool negative = s.len && s.data[0] == '-', big = false, any = false;
-    size_t i = s.len && (s.data[0] == '-' || s.data[0] == '+');
-    /* base 0: the prefix decides, else 10; "0x1f" -> 31 */
-    bool prefixed = false, zero_based = base == 0;
-    if (i + 1 < s.len && s.data[i] == '0') {
-        char mark = (char)(s.data[i + 1] | 32);
-        int marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
-        if (marked && (base == 0 || base == marked)) base = marked, i += 2, prefixed = true;
-    }
-    if (base == 0) base = 10;
-    size_t first = i;
-    /* "0x_1f" is allowed, "_1f" is not */
-    if (prefixed && i < s.len && s.data[i] == '_') i++;
-    int64_t v = 0;
-    bool under = false, nonzero = false;
-    for (; i < s.len; i++) {
-        char c = s.data[i];
-        if (c == '_') {
-            if (under || !any) return false;
-            under = true;
-            continue;
-        }
-        /* 99: no digit of any base */
-        int d = c >= '0' && c <= '9'                 ? c - '0'
-                : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10
-                                                     : 99;
-        if (d >= base) return false;
-        /* an underscore may follow this digit */
-        under = false, any = true, nonzero |= d != 0;
-        /* negative: reaches INT64_MIN */
-        big = big || __builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v);
-    }
-    if (!any || under) return false;
-    /* "010" in base 0 */
-    if (zero_based && !prefixed && s.data[first] == '0' && nonzero) return false;
-    if (big || (!negative && v == INT64_MIN))
-        JINJA_UNSUPPORTED(r, "an integer beyond 64 bits from text");
-    *out = jinja_int(negative ? v : -v);
-    return true;
-}
-
-/*
- * False: float() would raise ValueError. strtod alone would take hexadecimal numbers, and no
- * underscores.
- */
-bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
-{
-    jinja_work(r, s.len);
-    refuse_other_digits(r, s);
-    s = jinja_strip(s);
-    /* without underscores, and with a NUL for strtod */
-    char *text = jinja_alloc(r, s.len + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < s.len; i++) {
-        char c = s.data[i];
-        if (c == '_') {
-            if (i == 0 || i + 1 >= s.len || s.data[i - 1] < '0' || s.data[i - 1] > '9' ||
-                s.data[i + 1] < '0' || s.data[i + 1] > '9')
-                return false;
-            continue;
-        }
-        text[n++] = c;
-    }
-    text[n] = 0;
-    const char *p = text + (text[0] == '-' || text[0] == '+');
-    /* in whatever case, as Python reads them */
-    static const char *const words[] = { "inf", "infinity", "nan" };
-    for (int w = 0; w < ARES_COUNT(words); w++) {
-        size_t len = strlen(words[w]), i = 0;
-        while (i < len && (p[i] | 32) == words[w][i]) i++;
-        if (i == len && p + len == text + n) {
-            *out = w == 2 ? NAN : text[0] == '-' ? -INFINITY : INFINITY;
-            return true;
-        }
-    }
-    /* digits [. digits] [e [sign] digits], with at least one digit before the e */
-    size_t digits = 0;
-    const char *q = p;
-    while (*q >= '0' && *q <= '9') q++, digits++;
-    if (*q == '.')
-        for (q++; *q >= '0' && *q <= '9'; q++) digits++;
-    if (!digits) return false;
-    if ((*q | 32) == 'e') {
-        q++;
-        if (*q == '-' || *q == '+') q++;
-        if (*q < '0' || *q > '9') return false;
-        while (*q >= '0' && *q <= '9') q++;
-    }
-    if (q != text + n) return false;
-    *out = strtod(text, NULL);
-    return true;
 }
 
 /*

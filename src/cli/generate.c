@@ -659,8 +659,7 @@ int ares_cli_score(int argc, char **argv)
     };
     const cli_command command = {
         .name = "score",
-        .usage = "--model DIR [--adapter DIR] [--input FILE] [--device cpu] [--threads N] [--dtype "
-                 "fp32|bf16]",
+        .usage = "--model DIR [--adapter DIR] [--input FILE] [--device cpu] [--threads N]",
         .about = "Reads {\"input_ids\":[..]}, {\"text\":\"..\"}, or {\"prompt\":\"..\"} or "
                  "{\"messages\":[..]} with a \"response\" per line, with \"images\":[..] and "
                  "\"videos\":[..] for a vision model (docs/vision.md); writes "

@@ -54,7 +54,7 @@ TEST(what_adapters_cannot_do_is_refused_where_there_are_adapters_and_by_the_user
         { L "rank_pattern.q_proj=-1", "rank_pattern: a rank is a whole number" },
         { "worker.ref.fsdp.torch_dtype=bf16", "worker.ref.fsdp.torch_dtype = 'bf16': the reference "
                                               "is the actor's own model" },
-        { "algorithm.name=vapor worker.rollout.n=4",
+        { "algorithm.name=vapor worker.rollout.n=4 vapor.sync_ref_model=true",
           "vapor.sync_ref_model = true: a mixture of two "
           "adapters" },
         { "worker.actor.model.trainable=[lm_head]", "worker.actor.model.trainable = [lm_head]: "

@@ -542,6 +542,12 @@ int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapt
  */
 int ares_adapter_load(const ares_model *m, const char *base_dir, const char *path,
                       ares_adapter **out);
+/*
+ * Beside a slice of the model among ranks: A whole, and this rank's rows of B. Its numbers are
+ * those of ares_adapter_slice_fill, to be called after the whole one has changed.
+ */
+int ares_adapter_slice(const ares_adapter *whole, const ares_model *slice, ares_adapter **out);
+int ares_adapter_slice_fill(ares_adapter *slice, const ares_adapter *whole, const ares_model *of);
 void ares_adapter_free(ares_adapter *a);
 /*
  * Writes adapter_config.json and adapter_model.safetensors as PEFT does, f32; *sum as

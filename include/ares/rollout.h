@@ -114,8 +114,9 @@ typedef struct ares_rollout_options {
      * outcome, as in the published AEPO (docs/aepo.md#token-entropy)
      */
     int32_t entropy_top_k;
-    bool most_likely;     /* record the most likely tokens */
-    int32_t adapter_rank; /* largest of adapters to come; a larger one takes memory anew */
+    bool most_likely;            /* record the most likely tokens */
+    int32_t adapter_rank;        /* largest of adapters to come; a larger one takes memory anew */
+    const ares_adapter *adapter; /* of ranks that decode as one: the only one that requests name */
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
 } ares_rollout_options;
 

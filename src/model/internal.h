@@ -246,6 +246,9 @@ void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t l
  */
 int model_get(const ares_params *ps, const ares_matrix *from, void *rows, ares_dtype dtype);
 
+/* Copies to->n rows of `from`, from row `first` on, on the device. (rollout_weights.c) */
+void matrix_copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from,
+                      int32_t first);
 /* The reverse: rows in host memory -> the parameter's tensor. */
 int model_put(const ares_params *ps, const ares_matrix *to, const void *rows, ares_dtype dtype);
 /* The weight [hidden] of a critic's new head, as transformers draws it. */

@@ -241,6 +241,53 @@ int ares_adapter_load(const ares_model *m, const char *base_dir, const char *pat
     return open_adapter(m, base_dir, path, &(ares_adapter_options){ 0 }, out);
 }
 
+/* The first of a rank's outputs of a module, and where the next rank's begin. */
+static int32_t first_output(const lora_module *x, const ares_adapter *a, const ares_model *of,
+                            int32_t part)
+{
+    int32_t parts = ares_group_size(of->tp);
+    bool head = x->number == a->n_modules - 1;
+    return head ? ares_vocab_part_first(x->out, parts, part) : x->out / parts * part;
+}
+
+int ares_adapter_slice(const ares_adapter *whole, const ares_model *slice, ares_adapter **out)
+{
+    ares_adapter *a = ares_calloc(1, sizeof *a);
+    int32_t part = ares_group_rank(slice->tp);
+    a->params.device = slice->device;
+    keep_config(a, whole->config);
+    lora_module *own = ares_arena_alloc(&a->arena, (size_t)a->config->n * sizeof *own);
+    for (int32_t i = 0; i < a->config->n; i++) {
+        const lora_module *x = &whole->config->modules[i];
+        own[i] = a->config->modules[i];
+        own[i].out = first_output(x, whole, slice, part + 1) - first_output(x, whole, slice, part);
+    }
+    a->config->modules = own;
+    int rc = allocate(a, slice->cfg.layers, slice->cfg.hidden, &(ares_adapter_options){ 0 });
+    if (rc != ARES_OK) {
+        ares_adapter_free(a);
+        return rc;
+    }
+    *out = a;
+    return ARES_OK;
+}
+
+int ares_adapter_slice_fill(ares_adapter *slice, const ares_adapter *whole, const ares_model *of)
+{
+    ares_device *d = of->device;
+    for (int32_t i = 0; i < whole->config->n; i++) {
+        const lora_module *x = &whole->config->modules[i];
+        const ares_adapter_module *from = &whole->module[x->number],
+                                  *to = &slice->module[x->number];
+        matrix_copy_rows(d, &to->a->weight, &from->a->weight, 0);
+        if (to->b->weight.n)
+            matrix_copy_rows(d, &to->b->weight, &from->b->weight,
+                             first_output(x, whole, of, ares_group_rank(of->tp)));
+    }
+    slice->version++;
+    return d->k->sync(d);
+}
+
 void ares_adapter_free(ares_adapter *a)
 {
     if (!a) return;

@@ -73,8 +73,7 @@ int ares_model_slice_take(ares_model *m)
     return ARES_OK;
 }
 
-/* Copies to->n rows of `from`, from row `first` on. */
-static void copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from, int32_t first)
+void matrix_copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from, int32_t first)
 {
     size_t each = ares_dtype_bytes(to->dtype);
     if (to->layout != ARES_PANEL32 ||
@@ -106,7 +105,7 @@ static void fill_region(ares_model *slice, const ares_model *whole, int region)
         int32_t first = to->n == from->n ? 0 : part * to->n;
         if (!slice->cfg.tied && &slice->params.list[i] == slice->lm_head)
             first = ares_vocab_part_first(slice->cfg.vocab, parts, part);
-        if (to->n) copy_rows(slice->device, to, from, first);
+        if (to->n) matrix_copy_rows(slice->device, to, from, first);
     }
 }
 

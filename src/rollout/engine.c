@@ -285,10 +285,7 @@ static int check_request(const ares_rollout *r, const ares_request *q)
                          "rollout: kv cache of %d blocks of %d tokens cannot hold one sample of up "
                          "to %d; raise worker.rollout.cache_tokens to %d",
                          r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
-    if (q->adapter && r->peers)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "rollout: ranks that decode as one take no adapters; set "
-                         "worker.rollout.tensor_parallel_size=1");
+    ARES_ASSERT(!r->peers || !q->adapter || q->adapter == r->options.adapter);
     return ares_model_check_ids(r->model, q->prompt, prompt_len, q->row_media);
 }
 
@@ -408,6 +405,7 @@ static void take_requests(ares_rollout *r, ares_view in, bool own)
             ares_arena_alloc(&r->arena, (size_t)s->n_stop_strings * sizeof *stops + 1);
         for (int32_t i = 0; i < s->n_stop_strings; i++) stops[i] = take(&in, strlen(in.data) + 1);
         s->stop_strings = stops;
+        if (q.adapter) q.adapter = r->options.adapter; /* this rank's rows of it */
         queue_request(r, &q, own ? r->peers->taken++ : -1);
     }
 }

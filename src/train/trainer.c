@@ -540,6 +540,8 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
                  t->val_sampling.max_new_tokens, (long long)most);
     if (!t->slice && (t->tp || ares_params_by_region(&t->run.model->params)))
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
+    if (t->run.adapter && t->tp && !t->slice_adapter)
+        ARES_TRY(ares_adapter_slice(t->run.adapter, t->slice, &t->slice_adapter));
     ARES_TRY(ares_world_share_error(t->run.world, ARES_OK)); /* all have opened what stays */
     ARES_TRY(ares_world_share_error(t->run.world, cache_budget(t, &budget)));
     if (lends) ARES_TRY(announce_training(t, ranks, &training));
@@ -558,10 +560,16 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
                              : 0,
         .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
         .adapter_rank = t->run.adapter ? t->run.adapter->rank : 0,
+        .adapter = trainer_adapter(t),
         .no_prefix_cache = !c->rollout.enable_prefix_caching
     };
     t->slice_version = -1;
     return ares_rollout_new(t->slice ? t->slice : t->run.model, t->run.tokenizer, &o, &t->rollout);
+}
+
+const ares_adapter *trainer_adapter(const ares_trainer *t)
+{
+    return t->slice_adapter ? t->slice_adapter : t->run.adapter;
 }
 
 int trainer_renew_rollout(ares_trainer *t)
@@ -574,6 +582,8 @@ int trainer_renew_rollout(ares_trainer *t)
         ares_features_trim(t->run.features);
     }
     if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
+    if (t->slice_adapter)
+        ARES_TRY(ares_adapter_slice_fill(t->slice_adapter, t->run.adapter, t->slice));
     if (!t->slice || (t->slice->filled && t->slice_version == version)) return ARES_OK;
     ARES_TRY(ares_model_slice_fill(t->slice, t->run.model));
     t->slice_version = version;
@@ -733,6 +743,7 @@ void trainer_close(ares_trainer *t)
     ares_features_free(t->run.features); /* its decoders read the rows of all data sets below */
     t->run.features = NULL;
     ares_rollout_free(t->rollout);
+    ares_adapter_free(t->slice_adapter);
     ares_model_free(t->slice);
     ares_group_close(t->tp);
     agents_close(t->agents);

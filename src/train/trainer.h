@@ -134,8 +134,9 @@ typedef struct ares_trainer {
     critic *critic;                    /* NULL where the estimator needs no values */
     const struct generator *generator; /* who answers prompts (collect/collect.h) */
     ares_rollout *rollout;
-    ares_group *tp;        /* the ranks that roll out as one; NULL: each by itself */
-    ares_model *slice;     /* what the engine runs then; NULL: the policy itself */
+    ares_group *tp;              /* the ranks that roll out as one; NULL: each by itself */
+    ares_model *slice;           /* what the engine runs then; NULL: the policy itself */
+    ares_adapter *slice_adapter; /* beside the slice of ranks that roll out as one; else NULL */
     int64_t slice_version; /* the updates that its weights have seen; -1: none are there yet */
     struct vapor *vapor;   /* NULL: the loss knows no stored answers (vapor.h) */
     struct agents *agents; /* NULL: the run answers prompts of a data set (agents/agents.h) */
@@ -170,6 +171,8 @@ int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_
                       bool trained);
 /* Fails where rows have images or videos, and an option of the run cannot go together with them. */
 int trainer_check_media(const ares_trainer *t);
+/* What the engine's requests name: NULL where all weights are trained. */
+const ares_adapter *trainer_adapter(const ares_trainer *t);
 /* Empties the engine; its next samples are of the policy as it is now. */
 int trainer_renew_rollout(ares_trainer *t);
 /* Whether training compares with the model it began from. */

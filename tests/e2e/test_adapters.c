@@ -102,6 +102,16 @@ TEST_MPI(two_ranks_train_the_same_adapter_however_they_share_the_model)
         return;
     CHECK(same_checkpoints("whole", "parts"));
     CHECK(same_checkpoints("whole", "rounds"));
+    /* ranks that decode as one, with the head adapted, too */
+    if (train("together", "--ranks 2 worker.rollout.tensor_parallel_size=2"))
+        CHECK(same_checkpoints("whole", "together"));
+    const char *head = LORA "target_modules=[v_proj,down_proj,lm_head] --ranks 2";
+    char words[200];
+    snprintf(words, sizeof words, "%s worker.rollout.tensor_parallel_size=2", head);
+    if (train("head", head) && train("head_together", words)) {
+        CHECK(same_checkpoints("head", "head_together"));
+        CHECK(e2e_same_rollouts("head", "head_together", 3));
+    }
     CHECK(e2e_same_rollouts("whole", "one", 1));
     double a = e2e_metric("whole", 1, "actor/grad_norm"),
            b = e2e_metric("one", 1, "actor/grad_norm");

@@ -409,7 +409,7 @@ static int queue(agent_play *p, int64_t e, int32_t n)
                        .first_index = x->item,
                        .turn = (uint64_t)x->talk.n - 1,
                        .sampling = *p->job->sampling,
-                       .adapter = p->t->run.adapter,
+                       .adapter = trainer_adapter(p->t),
                        .key = ares_rng_sub(of_draw, (uint64_t)g->attempt, 0) };
     q.sampling.n_stop_ids = p->a->stops.n_stop_ids;
     q.sampling.stop_ids = p->a->stops.stop_ids;

@@ -264,7 +264,7 @@ static ares_request request_of(const engine_queue *q, const ares_group *g, int64
                            .n = g->n,
                            .start = start,
                            .sampling = q->sampling,
-                           .adapter = q->t->run.adapter,
+                           .adapter = trainer_adapter(q->t),
                            .key = ares_rng_sub(of_draw, (uint64_t)g->attempt, 0) };
 }
 

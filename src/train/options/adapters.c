@@ -322,9 +322,6 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
     if (!c->actor.freeze_vision)
         ares_config_fault(cfg, "worker.actor.model.freeze_vision_tower",
                           "a vision tower has no adapters; set true, which is the default");
-    if (c->rollout.tensor_parallel_size > 1)
-        ares_config_fault(cfg, "worker.rollout.tensor_parallel_size",
-                          "ranks that decode as one take no adapters; set 1");
     if (!reinforcement) return;
     if (trainer_needs_reference(c)) check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");
     if (valued && ares_lora_wanted(critic.lora) && (!own || (base && strcmp(own, base) == 0)))

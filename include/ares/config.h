@@ -230,7 +230,8 @@ void ares_config_add_defaults(ares_config *cfg, const ares_config_default *defau
  *   preset    gives the option a value unless a layer does; returns whether it did. by is shown
  *             with the value: "algorithm.name: dapo"
  *   follow    gives the option a value as if it stood in the place of `from`
- *   forget    gives the option its default again
+ *   move      gives the option the value of a key x-.., however deep it is, unless that is null or
+ * a later layer gives the option another forget    gives the option its default again
  */
 void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg));
 const char *ares_config_given(ares_config *cfg, const char *path);
@@ -239,6 +240,7 @@ bool ares_config_later(const ares_config *cfg, const char *a, const char *b);
 bool ares_config_together(const ares_config *cfg, const char *a, const char *b);
 bool ares_config_preset(ares_config *cfg, const char *path, const char *value, const char *by);
 void ares_config_follow(ares_config *cfg, const char *path, const char *value, const char *from);
+void ares_config_move(ares_config *cfg, const char *key, const char *path);
 void ares_config_forget(ares_config *cfg, const char *path);
 
 /* ------------------------------------------------------------------ reading

@@ -299,6 +299,18 @@ void ares_config_follow(ares_config *cfg, const char *path, const char *value, c
     node->written = ares_arena_printf(&cfg->arena, "%s", place.written ? place.written : from);
 }
 
+void ares_config_move(ares_config *cfg, const char *key, const char *path)
+{
+    const config_node *from = config_walk(cfg->root, key);
+    config_node *to = config_walk(cfg->root, path), *copy;
+    if (!from || config_asks_nothing(from) || config_order(to, from) > 0) return;
+    copy = config_node_copy(cfg, from, config_node_depth(to));
+    if (!copy) return;
+    copy->written = from->written;
+    config_node_replace(to, copy);
+    if (copy->written) config_announce(cfg, copy->written, path, NULL);
+}
+
 void ares_config_forget(ares_config *cfg, const char *path)
 {
     config_reset(cfg, path, NULL);

@@ -232,6 +232,14 @@ TEST(words_of_adapters_bring_their_trainers_defaults_and_are_told_where_nothing_
         { "worker.actor.model.lora.alpha=64.0 lora.target_modules=all-linear "
           "worker.actor.model.lora.exclude_modules=null worker.actor.model.lora.seed=null",
           "", "nothing reads it" },
+        { "actor_rollout_ref.model.lora.alpha=5 actor_rollout_ref.model.lora.rank=0",
+          "warning: config: actor_rollout_ref.model.lora.alpha: nothing reads it, for with "
+          "worker.actor.model.lora.rank = 0 there are no adapters\n",
+          "lora.alpha = 32" },
+        { "actor_rollout_ref.model.lora_rank=0 actor_rollout_ref.model.lora.rank=8 "
+          "actor_rollout_ref.model.lora.alpha=5",
+          "config: actor_rollout_ref.model.lora.alpha -> worker.actor.model.lora.alpha\n",
+          "x-verl" },
         { "use_peft=yes", "use_peft = 'yes': must be true or false", NULL },
         { "--use_peft --learning_rate 1e-6",
           "config: worker.actor.optim.lr = 1e-06: adapters want about ten times the rate of full "

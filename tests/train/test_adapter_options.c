@@ -141,3 +141,38 @@ TEST(models_that_are_the_actors_base_are_stored_as_it_is)
         ares_config_free(cfg);
     }
 }
+
+/* A word of a later layer counts, whichever trainer's it is. */
+TEST(of_two_layers_that_speak_of_adapters_the_later_counts)
+{
+    static const struct {
+        const char *yaml, *word;
+        int64_t rank;
+        double alpha;
+    } cases[] = {
+        { "actor_rollout_ref: {model: {lora: {rank: 8, alpha: 5}, lora_rank: 0, lora_alpha: 16}}",
+          L "alpha=9", 8, 9 },
+        { "actor_rollout_ref: {model: {lora: {rank: 0, alpha: 5}, lora_rank: 0, lora_alpha: 7}}",
+          "actor_rollout_ref.model.lora_rank=8", 8, 7 },
+        { "actor_rollout_ref: {model: {lora: {rank: 0, alpha: 5}, lora_rank: 0, lora_alpha: 7}}",
+          "actor_rollout_ref.model.lora.rank=8", 8, 5 },
+        { "use_peft: false\nlora_r: 4\nlora_alpha: 5", L "rank=8", 8, 5 },
+        { "use_peft: false\nlora_r: 4\nlora_alpha: 5", "use_peft=true", 4, 5 },
+        { "use_peft: true\nlora_r: 4\nlora_alpha: 5", "use_peft=false", 0, 5 },
+        { "worker: {actor: {model: {lora: {rank: 4}}}}", "use_peft=false", 0, 64 },
+    };
+    ares_log_set(ARES_LOG_ERROR, 0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_train_config c;
+        ares_config *cfg = ares_config_new();
+        ares_train_config_declare(cfg, &c);
+        ares_config_load_text(cfg, "a.yaml", ares_view_of(cases[i].yaml));
+        ares_config_override(cfg, "worker.actor.model.model_path=m");
+        ares_config_override(cfg, cases[i].word);
+        ares_config_resolve(cfg);
+        CHECK_OK(ares_config_finish(cfg));
+        CHECK_EQ(c.actor_lora.rank, cases[i].rank);
+        CHECK_NEAR(c.actor_lora.alpha, cases[i].alpha, 0);
+        ares_config_free(cfg);
+    }
+}

@@ -48,6 +48,25 @@ typedef struct meaning {
         { side "model.lora.ensure_weight_tying=false", "" },                                      \
         { side "model.lora.lora_B_init_method=zero", "" }
 
+/* verl's section for Megatron, which counts where its rank is not 0 */
+#define MEGATRONS_MEANINGS(model, to)                                                           \
+    { model "model.lora.rank=9 " model "model.lora.alpha=5 " model                              \
+            "model.lora.exclude_modules=[]",                                                    \
+      to "rank=9 " to "alpha=5 " to "exclude_modules=[]" },                                     \
+        { model "model.lora.rank=0", "" },                                                      \
+        { model "model.lora.rank=9 " model "model.lora.target_modules=[q_proj]",                \
+          to "rank=9 " to "alpha=32 " to "target_modules=[q_proj]" },                           \
+        { model "model.lora.rank=9", to "rank=9 " to "alpha=32" },                              \
+        { model "model.lora.rank=9 " model "model.lora.target_modules=[linear_qkv,linear_proj," \
+                "linear_fc1,linear_fc2]",                                                       \
+          to "rank=9 " to "alpha=32 " to "target_modules=all-linear" },                         \
+        { model "model.lora.alpha=5", "" },                                                     \
+        { model "model.lora.rank=9 " model                                                      \
+                "model.lora.target_modules=[linear_q,linear_k,linear_v,"                        \
+                "linear_proj,linear_fc1_up,linear_fc1_gate,linear_fc2]",                        \
+          to "rank=9 " to "alpha=32 " to "target_modules=all-linear" },                         \
+        { model "model.lora.adapter_path=p", to "adapter_path=p" }
+
 /*
  * What the trainers do where nothing is said, and this program otherwise. `mark` begins a word that
  * tells whose configuration it is; `when` is a word that must stand beside it.
@@ -102,9 +121,12 @@ static const meaning meanings[] = {
     { "critic.model.target_modules=[q_proj]", C "model.lora.target_modules=[q_proj]" },
     { "critic.model.exclude_modules=lm_head", C "model.lora.exclude_modules=lm_head" },
     { "critic.model.target_parameters=null", "" },
-    { V "model.lora.rank=0", L "rank=0" },
-    { V "model.lora.rank=9", L "rank=9 " L "alpha=32" },
-    { "critic.model.lora.rank=9", C "model.lora.rank=9 " C "model.lora.alpha=32" },
+    MEGATRONS_MEANINGS(V, L),
+    MEGATRONS_MEANINGS("critic.", C "model.lora."),
+    { V "model.lora_rank=8 " V "model.lora_alpha=7 " V "model.lora.rank=0 " V "model.lora.alpha=5",
+      L "rank=8 " L "alpha=7" }, /* both sections in a file: one has a rank */
+    { V "model.lora_rank=0 " V "model.lora_alpha=7 " V "model.lora.rank=8 " V "model.lora.alpha=5",
+      L "rank=8 " L "alpha=5" },
     { V "model.lora.type=lora", "" },
     { V "model.lora.dropout=0.0", "" },
     { "critic.model.lora.freeze_vision_model=true", "" },
@@ -988,5 +1010,6 @@ static const meaning meanings[] = {
 #undef KL
 #undef L
 #undef ADAPTER_MEANINGS
+#undef MEGATRONS_MEANINGS
 
 #endif

@@ -73,6 +73,27 @@ static void switch_off(ares_config *cfg, int flag, const char *option, const cha
         ares_config_follow(cfg, option, off, flags[flag].option);
 }
 
+/* verl's section of adapters for Megatron, with its defaults there. */
+static const char *const megatrons[][2] = { { "rank", "0" },
+                                            { "alpha", "32" },
+                                            { "target_modules", "all-linear" },
+                                            { "exclude_modules", "" },
+                                            { "adapter_path", "" } };
+
+/* verl's files have that section beside the words for FSDP; it counts where its rank is not 0. */
+static void take_megatrons(ares_config *cfg, const char *name)
+{
+    char section[24], key[64];
+    (void)snprintf(section, sizeof section, "%s_lora", name);
+    const char *rank = ares_config_given(cfg, PATH("x-verl", section, "rank"));
+    bool path = ares_config_given(cfg, PATH("x-verl", section, "adapter_path")) != NULL;
+    if (!path && (!rank || strcmp(rank, "0") == 0)) return;
+    for (int i = 0; i < ARES_COUNT(megatrons); i++) {
+        (void)snprintf(key, sizeof key, "model.lora.%s", megatrons[i][0]);
+        ares_config_move(cfg, PATH("x-verl", section, megatrons[i][0]), PATH("worker", name, key));
+    }
+}
+
 /* Whether options ask for adapters of a model; before they are bound. */
 static bool asks_adapters(ares_config *cfg, const char *name)
 {
@@ -96,6 +117,8 @@ void adapters_translate(ares_config *cfg)
     const char *type = ares_config_given(cfg, ACTOR_TYPE), *dropout = "x-lora.actor.lora_dropout",
                *actor = ares_config_given(cfg, "worker.actor.model.model_path"),
                *critic = ares_config_given(cfg, "worker.critic.model.model_path");
+    take_megatrons(cfg, "actor");
+    take_megatrons(cfg, "critic");
     for (int i = 0; i < ARES_COUNT(flags); i++) {
         const char *given = ares_config_given(cfg, flags[i].option);
         if (given && strcmp(given, "true") != 0 && strcmp(given, "false") != 0)
@@ -182,6 +205,13 @@ static void tell_unread(const ares_config *cfg, const side *s)
         }
         if (off || is_given_other(cfg, option, options[i].text))
             ares_str_addf(&names, "%s%s", names.len ? ", " : "", word);
+    }
+    for (int i = 0; i < ARES_COUNT(megatrons); i++) {
+        char section[24];
+        (void)snprintf(section, sizeof section, "%s_lora", s->name);
+        const char *option = PATH("x-verl", section, megatrons[i][0]);
+        if (is_given_other(cfg, option, megatrons[i][1]))
+            ares_str_addf(&names, "%s%s", names.len ? ", " : "", ares_config_word(cfg, option));
     }
     for (int i = 0; i < ARES_COUNT(asked); i++) {
         const char *option = PATH("x-lora", s->name, asked[i].word);

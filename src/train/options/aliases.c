@@ -100,6 +100,15 @@
 #define MEGATRONS_LAYERS                                                                 \
     "=[linear_qkv, linear_proj, linear_fc1, linear_fc2]|[linear_q, linear_k, linear_v, " \
     "linear_proj, linear_fc1_up, linear_fc1_gate, linear_fc2]"
+/* verl's section for Megatron, which stands in its files beside the words for FSDP */
+#define MEGATRONS_SECTION(from, to)                                                        \
+    { from "rank", to "rank", NULL, NULL }, { from "alpha", to "alpha", NULL, NULL },      \
+        { from "target_modules", to "target_modules", NULL, NULL },                        \
+        { from "target_modules", to "target_modules=all-linear", MEGATRONS_LAYERS, NULL }, \
+        { from "exclude_modules", to "exclude_modules", NULL, NULL },                      \
+    {                                                                                      \
+        from "adapter_path", to "adapter_path", NULL, NULL                                 \
+    }
 #define SAME_WEIGHTS \
     "actor and rollout read the same weights and adapters, so that nothing has to be synchronised"
 #define FILES "each file is named with --config, a later one over those before it"
@@ -841,6 +850,8 @@ const ares_config_alias train_aliases[] = {
     { VERL "model.exclude_modules", LORA "exclude_modules", NULL, NULL },
     { VERL "model.target_parameters", "x-lora.actor.target_parameters", NULL, NULL },
     { VERL "model.lora_adapter_path", LORA "adapter_path", NULL, NULL },
+    MEGATRONS_SECTION(VERL "model.lora.", "x-verl.actor_lora."),
+    MEGATRONS_SECTION("critic.model.lora.", "x-verl.critic_lora."),
     { "critic.model.lora_rank", CRITIC_LORA "rank", NULL, NULL },
     { "critic.model.lora_alpha", CRITIC_LORA "alpha", NULL, NULL },
     { "critic.model.target_modules", CRITIC_LORA "target_modules", NULL, NULL },
@@ -1293,9 +1304,9 @@ static const ares_config_default defaults[] = {
     { "verl", MODEL_OF_VERL, "worker.critic.optim.lr", "1e-5", NULL },
     { "verl", MODEL_OF_VERL, "trainer.total_epochs", "30", NULL },
     { "verl", VERL "model.lora_rank", LORA "alpha", "16", ADAPTED },
-    { "verl", VERL "model.lora.rank", LORA "alpha", "32", ADAPTED },
+    { "verl", VERL "model.lora.rank", LORA "alpha", "32", "x-verl.actor_lora.rank!=0" },
     { "verl", "critic.model.lora_rank", CRITIC_LORA "alpha", "16", CRITIC_ADAPTED },
-    { "verl", "critic.model.lora.rank", CRITIC_LORA "alpha", "32", CRITIC_ADAPTED },
+    { "verl", "critic.model.lora.rank", CRITIC_LORA "alpha", "32", "x-verl.critic_lora.rank!=0" },
     { "EasyR1", RANK0_OF_EASYR1, ACTOR "model.freeze_vision_tower", "false", NULL },
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.filter_key", "overall", NULL },
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.kl_penalty", "kl", NULL },

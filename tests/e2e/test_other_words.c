@@ -310,6 +310,15 @@ TEST(batches_of_trl_are_counted_in_prompts_and_its_flags_need_no_value)
           "--log_completions --use_vllm",
           "config: per_device_train_batch_size -> data.rollout_batch_size = 4\n"
           "config: per_device_train_batch_size -> worker.actor.global_batch_size = 4\n" },
+        { "~data.rollout_batch_size ~worker.actor.global_batch_size --num_generations 2 "
+          "--model_name_or_path models/none --num_processes 3",
+          "config: TRL's 8 samples for each process -> data.rollout_batch_size = 12\n"
+          "config: TRL's 8 samples for each process -> worker.actor.global_batch_size = 12\n" },
+        { "~data.rollout_batch_size ~worker.actor.global_batch_size --num_generations 3 "
+          "--model_name_or_path models/none",
+          "worker.rollout.n = 3 (written num_generations): does not divide the 8 samples of an "
+          "optimizer step, TRL's 8 samples for each process; set per_device_train_batch_size" },
+        { "--warmup_steps 0.1", "config: warmup_steps -> worker.actor.optim.lr_warmup_steps\n" },
         { "--per_device_train_batch_size 3 --num_generations 2",
           "per_device_train_batch_size = 3: makes optimizer steps of 3 samples (1 processes) and 3 "
           "at once: num_generations = 2 does not divide both" },

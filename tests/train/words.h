@@ -103,6 +103,8 @@ static const struct {
     { "model_name_or_path", A "optim.weight_decay=0", NULL },
     { "model_name_or_path", A "optim.lr_scheduler_type=linear", NULL },
     { "model_name_or_path", "trainer.total_epochs=3", NULL },
+    { "model_name_or_path", "data.rollout_batch_size=1", NULL }, /* 8 samples */
+    { "model_name_or_path", A "global_batch_size=1", NULL },
 };
 
 static const meaning meanings[] = {
@@ -602,6 +604,8 @@ static const meaning meanings[] = {
 
     /* TRL */
     { "model_name_or_path=m", A "model.model_path=m" },
+    { "model_name_or_path=m num_generations=4",
+      A "model.model_path=m " R "n=4 data.rollout_batch_size=2 " A "global_batch_size=2" },
     { "num_generations=6", R "n=6" },
     { "max_prompt_length=300", "data.max_prompt_length=300" },
     { "max_completion_length=77", "data.max_response_length=77" },
@@ -622,6 +626,7 @@ static const meaning meanings[] = {
     { "lr_scheduler_type=cosine", A "optim.lr_scheduler_type=cosine" },
     { "warmup_ratio=0.1", A "optim.lr_warmup_ratio=0.1" },
     { "warmup_steps=5", A "optim.lr_warmup_steps=5" },
+    { "warmup_steps=0.25", A "optim.lr_warmup_ratio=0.25" },
     { "gradient_checkpointing=true", A "model.enable_gradient_checkpointing=true" },
     { "gradient_checkpointing=false", A "model.enable_gradient_checkpointing=false" },
     { "num_iterations=2", A "ppo_epochs=2" },

@@ -1326,6 +1326,7 @@ static const ares_config_default defaults[] = {
     { "TRL", MODEL_OF_TRL, ACTOR "optim.weight_decay", "0", NULL },
     { "TRL", MODEL_OF_TRL, ACTOR "optim.lr_scheduler_type", "linear", NULL },
     { "TRL", MODEL_OF_TRL, "trainer.total_epochs", "3", NULL },
+    { "TRL", MODEL_OF_TRL, ACTOR "optim.lr", "2e-5", "sft.batch_size!=null" }, /* of trl sft */
     { "TRL", "use_peft", LORA "rank", "16", TRL_ADAPTED },
     { "TRL", "use_peft", LORA "alpha", "32", TRL_ADAPTED },
     { "TRL", "use_peft", LORA "target_modules", "[q_proj, v_proj]", TRL_ADAPTED },
@@ -1353,12 +1354,29 @@ static long long batch_word(ares_config *cfg, const char *word, long long unsaid
     return n;
 }
 
+#define TRLS_BATCH "TRL's 8 samples for each process"
+
+/* from: NULL: TRL's default */
 static void follow_batch(ares_config *cfg, const char *path, long long value, const char *from)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%lld", value);
-    ares_config_follow(cfg, path, text, from);
-    ares_log(ARES_LOG_INFO, "config: %s -> %s = %s", ares_config_word(cfg, from), path, text);
+    if (from) ares_config_follow(cfg, path, text, from);
+    else (void)ares_config_preset(cfg, path, text, TRLS_BATCH);
+    ares_log(ARES_LOG_INFO, "config: %s -> %s = %s", ares_config_word(cfg, path), path, text);
+}
+
+/* Whether the model is named as TRL does, and nothing says how large batches are. */
+static bool wants_trls_batches(ares_config *cfg)
+{
+    static const char *const sizes[] = { "data.rollout_batch_size",    ACTOR "global_batch_size",
+                                         ACTOR "global_batch_samples", "algorithm.n_minibatches",
+                                         "env.train.groups",           "sft.batch_size" };
+    const char *validates = ares_config_given(cfg, "trainer.val_only");
+    for (int i = 0; i < ARES_COUNT(sizes); i++)
+        if (ares_config_is_set(cfg, sizes[i])) return false;
+    return strcmp(ares_config_word(cfg, ACTOR "model.model_path"), MODEL_OF_TRL) == 0 &&
+           !(validates && strcmp(validates, "true") == 0);
 }
 
 /*
@@ -1376,7 +1394,7 @@ static void translate_batches(ares_config *cfg)
     const char *from = NULL;
     for (int i = 0; !from && i < ARES_COUNT(words); i++)
         if (ares_config_given(cfg, words[i])) from = words[i];
-    if (!from) return;
+    if (!from && !wants_trls_batches(cfg)) return;
     long long ranks = batch_word(cfg, "trainer.n_gpus_per_node", 1) *
                       batch_word(cfg, "trainer.nnodes", 1),
               batch = batch_word(cfg, device, 8) * ranks, times = batch_word(cfg, sum, 1),
@@ -1393,6 +1411,11 @@ static void translate_batches(ares_config *cfg)
                           "once; set steps_per_generation to a multiple of "
                           "gradient_accumulation_steps",
                           batch * times, at_once);
+    else if (!from && at_once % n)
+        ares_config_fault(cfg, "worker.rollout.n",
+                          "does not divide the %lld samples of an optimizer step, " TRLS_BATCH
+                          "; set per_device_train_batch_size",
+                          at_once);
     else if (at_once % n || batch * times % n)
         ares_config_fault(cfg, from,
                           "makes optimizer steps of %lld samples (%lld processes) and %lld at "
@@ -1402,14 +1425,14 @@ static void translate_batches(ares_config *cfg)
                           batch * times, ranks, at_once, n);
     else {
         follow_batch(cfg, "data.rollout_batch_size", at_once / n, from);
-        follow_batch(cfg, "worker.actor.global_batch_size", batch * times / n, from);
+        follow_batch(cfg, ACTOR "global_batch_size", batch * times / n, from);
     }
 }
 
 static void translate(ares_config *cfg)
 {
     static const char one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold",
-                      resume[] = "x-verl.resume_mode";
+                      resume[] = "x-verl.resume_mode", warmup[] = ACTOR "optim.lr_warmup_steps";
     char path[64], lower[64], higher[64];
     translate_batches(cfg);
     adapters_translate(cfg);
@@ -1424,6 +1447,13 @@ static void translate(ares_config *cfg)
         ares_config_follow(cfg, ACTOR "rollout_is_threshold_lower", lower, upper);
         ares_config_follow(cfg, ACTOR "rollout_is_mode", "mask", upper);
         ares_config_follow(cfg, upper, higher, upper);
+    }
+    /* a number of TRL's below 1 is a share of all steps */
+    const char *steps = ares_config_given(cfg, warmup);
+    double share = steps ? strtod(steps, NULL) : 0;
+    if (share > 0 && share < 1 && strcmp(ares_config_word(cfg, warmup), "warmup_steps") == 0) {
+        ares_config_follow(cfg, ACTOR "optim.lr_warmup_ratio", steps, warmup);
+        ares_config_forget(cfg, warmup);
     }
     /* TRL's accuracy_reward reads a row's `solution`; reward_funcs is a name or a list of names */
     const char *name = ares_config_given(cfg, one);

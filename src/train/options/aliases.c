@@ -162,6 +162,7 @@
 #define MODEL_OF_VERL VERL "model.path"
 #define RANK0_OF_EASYR1 ACTOR "fsdp.enable_rank0_init"
 #define MODEL_OF_TRL "model_name_or_path"
+#define MODEL_OF_SLIME "hf_checkpoint"
 
 #define RAGEN_TAGS "es_manager.train.env_configs.tags"
 
@@ -1260,6 +1261,30 @@ const ares_config_alias train_aliases[] = {
     { "expert_model_parallel_size", "", NULL, SHARDS },
     { "expert_tensor_parallel_size", "", NULL, SHARDS },
     { "sequence_parallel", "", NULL, SHARDS },
+    { "save", "trainer.run_dir", NULL, NULL },
+    { "load", "", NULL, "a run directory goes on by itself" },
+    { "save_hf", "", NULL, "the model of a checkpoint has the form of Hugging Face" },
+    { "no_save_optim", "trainer.save_model_only", NULL, NULL },
+    { "gamma", "algorithm.gamma", NULL, NULL },
+    { "lambd", "algorithm.lam", NULL, NULL },
+    { "value_clip", CRITIC "cliprange_value", NULL, NULL },
+    { "eps_clip_c", ACTOR "clip_ratio_dual", NULL, NULL },
+    { "normalize_advantages", "algorithm.normalize_advantages", NULL, NULL },
+    { "grpo_std_normalization", "algorithm.norm_adv_by_std_in_grpo", NULL, NULL },
+    { "disable_grpo_std_normalization", "algorithm.norm_adv_by_std_in_grpo=false", "=true", NULL },
+    { "disable_grpo_std_normalization", "algorithm.norm_adv_by_std_in_grpo=true", "=false", NULL },
+    { "disable_grpo_std_normalization", NULL, NULL,
+      "set algorithm.norm_adv_by_std_in_grpo, which is the contrary" },
+    { "lr_warmup_iters", ACTOR "optim.lr_warmup_steps", NULL, NULL },
+    { "lr_warmup_fraction", ACTOR "optim.lr_warmup_ratio", NULL, NULL },
+    { "only_train_params_name_list", ACTOR "model.trainable", NULL, NULL },
+    { "freeze_params_name_list", NULL, NULL,
+      "worker.actor.model.trainable names what is trained, not what is frozen" },
+    { "use_opsm", "", "=false", UNSAID },
+    { "use_opsm", NULL, NULL, "not built: leaving out sequences; set worker.actor.rollout_is" },
+    { "use_fault_tolerance", "", NULL, ENGINE },
+    { "use_wandb", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
+    { "wandb_?", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
     { "rollout_num_gpus_per_engine", "", NULL, ENGINE },
     { "colocate", "", NULL, "actor and rollout share their weights" },
 };
@@ -1317,6 +1342,17 @@ static const ares_config_default defaults[] = {
     { "RLinf", "actor.model.is_lora", LORA "init", "gaussian", RLINF_ADAPTED },
     { "RLinf", "actor.model.is_lora", LORA "target_modules",
       "[q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head]", RLINF_ADAPTED },
+    /* Megatron's too: the learning rate falls; neither KL nor dual clip; answers weigh the same */
+    { "slime", MODEL_OF_SLIME, "algorithm.kl_coef", "0", NULL },
+    { "slime", MODEL_OF_SLIME, "algorithm.kl_penalty", "kl", "algorithm.use_kl_loss=true" },
+    { "slime", MODEL_OF_SLIME, ACTOR "clip_ratio_high", "0.2", NULL },
+    { "slime", MODEL_OF_SLIME, ACTOR "loss_type", "dapo", NULL },
+    { "slime", MODEL_OF_SLIME, ACTOR "loss_avg_mode", "seq-mean-token-mean", NULL },
+    { "slime", MODEL_OF_SLIME, ACTOR "optim.lr_scheduler_type", "linear", NULL },
+    { "slime", MODEL_OF_SLIME, CRITIC "cliprange_value", "0.2", NULL },
+    { "slime", MODEL_OF_SLIME, "data.shuffle", "false", NULL },
+    { "slime", MODEL_OF_SLIME, "data.apply_chat_template", "false", NULL },
+    { "slime", MODEL_OF_SLIME, "data.prompt_key", "input", NULL },
     /* beta, the weight of the KL in the loss, is 0 */
     { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "true", NULL },
     { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0", NULL },

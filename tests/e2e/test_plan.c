@@ -80,6 +80,9 @@ static void allocates_as_planned(const char *device, const char *memory)
         /* on a card training needs far more than this cache, and the critic's part, too */
         "algorithm.adv_estimator=gae worker.rollout.cache_tokens=96 "
         "worker.actor.recompute_log_probs=true",
+        "worker.actor.model.lora.rank=40 algorithm.disable_kl=false algorithm.use_kl_loss=true",
+        "worker.actor.model.lora.rank=3 worker.critic.model.lora.rank=33 "
+        "'worker.actor.model.lora.target_modules=[up_proj,lm_head]' algorithm.adv_estimator=gae",
     };
     for (int i = 0; i < ARES_COUNT(options); i++) {
         ares_str json = { 0 }, out = { 0 };
@@ -916,6 +919,11 @@ TEST_MPI(what_ranks_hold_and_send_is_what_plan_says)
         "worker.ref.fsdp.enable_full_shard=true worker.ref.offload.offload_params=true "
         "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.1 "
         "worker.actor.max_token_len_per_device=53",
+        "worker.actor.model.lora.rank=8 worker.critic.model.lora.rank=8 "
+        "algorithm.adv_estimator=gae",
+        "worker.actor.model.lora.rank=8 worker.actor.fsdp.enable_full_shard=true "
+        "worker.actor.round_tokens=53 data.rollout_batch_size=8 worker.rollout.max_num_seqs=32 "
+        "worker.actor.max_token_len_per_device=53",
         IN_PAIRS,
         IN_PAIRS "worker.actor.fsdp.enable_full_shard=true"
     };
@@ -961,6 +969,7 @@ TEST_MPI(what_ranks_that_decode_as_one_hold_and_send_is_what_plan_says)
         const char *words;
     } cases[] = { { 2, "" },
                   { 2, "worker.rollout.top_p=0.9" },
+                  { 2, "worker.actor.model.lora.rank=8" },
                   { 4, "worker.actor.fsdp.enable_full_shard=true data.rollout_batch_size=8 "
                        "worker.actor.max_token_len_per_device=53" } };
     E2E_NEEDS_MPI();

@@ -163,15 +163,14 @@ double plan_texts(const ares_train_config *c)
 void plan_count_host(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
-    const ares_model *m = t->run.model;
+    const ares_params *ps = t->run.adapter ? &t->run.adapter->params : &t->run.model->params;
     double bytes[PLAN_OWNERS_N] = { 0 };
     /* the largest part of a gradient that ranks bring together */
-    int64_t summed = 0, ranks = ares_group_size(m->params.share.group);
-    for (int i = 0; i < m->params.n_regions; i++) {
-        int64_t slice = (m->params.regions[i].elements + ranks - 1) / ranks;
-        summed = ARES_MAX(summed, ares_group_sum_bytes(m->params.share.group, slice));
-        summed = ARES_MAX(summed,
-                          ares_group_sum_bytes(m->params.share.replicas, m->params.regions[i].own));
+    int64_t summed = 0, ranks = ares_group_size(ps->share.group);
+    for (int i = 0; i < ps->n_regions; i++) {
+        int64_t slice = (ps->regions[i].elements + ranks - 1) / ranks;
+        summed = ARES_MAX(summed, ares_group_sum_bytes(ps->share.group, slice));
+        summed = ARES_MAX(summed, ares_group_sum_bytes(ps->share.replicas, ps->regions[i].own));
     }
     bytes[PLAN_KERNELS] = scratch(t, where, p);
     bytes[PLAN_ROWS] = where->reinforcement && !c->trainer.val_only ? rows_of_a_step(t, p) : 0;

@@ -18,23 +18,24 @@ static double gathered(const ares_model *m, int region)
     return (double)(r->elements - r->own) * (double)ares_dtype_bytes(r->dtype);
 }
 
-static double blocks(const ares_model *m)
+/* Blocks from `lowest` on, counted from 0. */
+static double blocks(const ares_model *m, int lowest)
 {
     double bytes = 0;
-    for (int i = 1; i <= m->cfg.layers; i++) bytes += gathered(m, i);
+    for (int i = 1 + lowest; i <= m->cfg.layers; i++) bytes += gathered(m, i);
     return bytes;
 }
 
 /* A pass that only scores: a tied head is gathered apart from the embedding. */
 static double forward(const ares_model *m)
 {
-    return gathered(m, 0) + blocks(m) + gathered(m, ares_model_head_region(m));
+    return gathered(m, 0) + blocks(m, 0) + gathered(m, ares_model_head_region(m));
 }
 
-/* The passes of an update: each round goes forward, then back through the blocks. */
-static double passes(const ares_model *m, double rounds)
+/* The passes of an update: each round goes forward, then back through blocks that train. */
+static double passes(const learner *l, double rounds)
 {
-    return rounds * (forward(m) + blocks(m));
+    return rounds * (forward(l->model) + blocks(l->model, l->adapter ? l->adapter->lowest : 0));
 }
 
 /* A sum of which each rank of the group keeps a slice; to gather all slices costs the same. */
@@ -45,12 +46,14 @@ static double sliced(const ares_group *g, double bytes)
 }
 
 /* The sums of gradients of all rounds, and the gather of weights after the optimizer step. */
-static double optimizer_step(const ares_model *m, double rounds)
+static double optimizer_step(const learner *l, double rounds)
 {
-    const ares_model_share *s = &m->params.share;
+    const ares_params *ps = learner_params(l);
+    const ares_model_share *s = &ps->share;
     double bytes = 0;
-    for (int i = 0; i < m->params.n_regions; i++) {
-        const ares_region *r = &m->params.regions[i];
+    if (l->adapter) rounds = 1; /* its gradient is summed once per mini-batch */
+    for (int i = 0; i < ps->n_regions; i++) {
+        const ares_region *r = &ps->regions[i];
         double gradient = (double)r->elements * sizeof(float),
                weights = (double)r->elements * (double)ares_dtype_bytes(r->dtype),
                own = (double)r->own * sizeof(float);
@@ -72,7 +75,7 @@ static double optimizer_step(const ares_model *m, double rounds)
 static double by_critic(const ares_trainer *t, const plan *p)
 {
     const ares_train_config *c = t->run.cfg;
-    const ares_model *m = t->critic->learner.model;
+    const learner *l = &t->critic->learner;
     int64_t mini = c->critic.global_batch_size == ARES_NULL_I64 ? c->actor.global_batch_size
                                                                 : c->critic.global_batch_size;
     double updates =
@@ -80,8 +83,8 @@ static double by_critic(const ares_trainer *t, const plan *p)
            rounds = (double)p->critic_rounds;
     peak_passes of;
     peak_of_critic(t, &p->micro, &of);
-    return (double)of.scored.rounds * forward(m) +
-           updates * (passes(m, rounds) + optimizer_step(m, rounds));
+    return (double)of.scored.rounds * forward(l->model) +
+           updates * (passes(l, rounds) + optimizer_step(l, rounds));
 }
 
 /*
@@ -111,6 +114,7 @@ static double by_rollout(const ares_trainer *t, const plan *p)
 double plan_sent(const ares_trainer *t, const plan *p)
 {
     const ares_train_config *c = t->run.cfg;
+    const learner *l = &t->actor.learner;
     const ares_model *m = t->run.model;
     double rounds = (double)p->actor_rounds,
            summed = rounds + (m->params.share.by_round ? (double)p->pair_rounds : 0);
@@ -118,8 +122,8 @@ double plan_sent(const ares_trainer *t, const plan *p)
     peak_of_actor(t, &p->micro, &of);
     peak_of_pairs(t, &p->pairs, &of_pairs);
     double pairs =
-        (double)of_pairs.scored.rounds * forward(m) + passes(m, (double)of_pairs.trained.rounds);
-    double bytes = (double)p->updates * (passes(m, rounds) + pairs + optimizer_step(m, summed));
+        (double)of_pairs.scored.rounds * forward(m) + passes(l, (double)of_pairs.trained.rounds);
+    double bytes = (double)p->updates * (passes(l, rounds) + pairs + optimizer_step(l, summed));
     unsigned flags = t->actor.loss ? t->actor.loss->flags : 0;
     if (t->actor.loss && (flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS) ||
                           !ares_is_null_f64(c->loss.early_stop_imp_ratio))) {
@@ -142,8 +146,12 @@ double plan_sent(const ares_trainer *t, const plan *p)
             actor_exact_kl_reference(&t->actor) ? p->updates * p->actor_rounds : own.rounds;
         bytes += (double)(times + unseen.rounds) * forward(t->ref->learner.model);
     }
-    /* rollout decodes with a copy of weights that are in parts, filled after each training step */
+    /*
+     * rollout decodes with a copy of weights that are in parts, filled after each training step; of
+     * a frozen model again only where training has taken its memory
+     */
     double copied = 0;
-    for (int i = 0; t->slice && i < m->params.n_regions; i++) copied += gathered(m, i);
+    bool again = t->slice && (!t->run.adapter || t->run.device.index >= 0);
+    for (int i = 0; again && i < m->params.n_regions; i++) copied += gathered(m, i);
     return bytes + copied + by_rollout(t, p);
 }

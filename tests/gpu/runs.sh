@@ -97,6 +97,10 @@ rl grpo-entropy worker.actor.entropy_coeff=0.01
 rl grpo-top-p worker.rollout.top_p=0.9 worker.rollout.top_k=40
 rl grpo-two-passes worker.actor.loss_avg_mode=seq worker.actor.max_token_len_per_device=128
 rl ppo "${ppo[@]}" "${kl[@]}"
+lora=(worker.actor.model.lora.rank=4)
+rl lora "${lora[@]}" "${kl[@]}"
+rl lora-head "${lora[@]}" 'worker.actor.model.lora.target_modules=[q_proj,down_proj,lm_head]'
+rl lora-ppo "${lora[@]}" "${ppo[@]}" worker.critic.model.lora.rank=4
 rl aepo "${kl[@]}" algorithm.aepo=true worker.rollout.window_size=2 \
     'worker.reward.rewards=[{name: random}, {name: aepo}]' worker.reward.accuracy=random
 for estimator in grpo_passk rloo reinforce_plus_plus reinforce_plus_plus_baseline remax opo gpg; do
@@ -136,6 +140,7 @@ ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.ref.fsdp.torch_dtype=bf16
 ends ppo-bf16 "${common[@]}" "${ppo[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.critic.fsdp.torch_dtype=bf16
+ends lora-bf16 "${common[@]}" "${lora[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16
 ends dapo-adamw-bf16 "${common[@]}" worker.actor.loss_type=dapo \
     worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16
 wait

@@ -259,6 +259,40 @@ TEST(words_of_adapters_bring_their_trainers_defaults_and_are_told_where_nothing_
     }
 }
 
+/* verl and EasyR1 train a tower unless they are told not to, which says nothing of a text model. */
+TEST(adapters_in_words_of_trainers_whose_towers_learn_pass_unless_the_model_has_a_tower)
+{
+    static const char *const words[] = {
+        "actor_rollout_ref.model.lora_rank=8",
+        "worker.actor.fsdp.enable_rank0_init=true worker.actor.model.lora.rank=8",
+    };
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2_5_vl --hidden 64 --layers 1 --intermediate 16 "
+                         "--max-position 4096 --out '%s'",
+                         test_file("vl")),
+             0);
+    for (int i = 0; i < ARES_COUNT(words); i++) {
+        CHECK_EQ(e2e_program(&out, "--config '%s' --check %s", e2e_train_words("run"), words[i]),
+                 0);
+        CHECK_CONTAINS(out.data, "the configuration is good");
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "--config '%s' --check %s worker.actor.model.model_path='%s'",
+                             e2e_train_words("run"), words[i], test_file("vl")),
+                 2);
+        CHECK_CONTAINS(out.data, "worker.actor.model.freeze_vision_tower = false");
+        CHECK_CONTAINS(out.data, "a vision tower has no adapters; set true");
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out,
+                             "--config '%s' --check %s worker.actor.model.model_path='%s' "
+                             "worker.actor.model.freeze_vision_tower=true",
+                             e2e_train_words("run"), words[i], test_file("vl")),
+                 0);
+        ares_str_clear(&out);
+    }
+    ares_str_fini(&out);
+}
+
 TEST(a_path_to_go_on_from_is_asked_for_and_no_inner_name_is_shown)
 {
     ares_str out = { 0 };

@@ -117,6 +117,8 @@ TEST(models_that_are_the_actors_base_are_stored_as_it_is)
           "bf16", "fp32", 0 },
         { L "rank=8 worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=fp32", "fp32",
           "fp32", 1 },
+        { L "rank=8 worker.actor.fsdp.torch_dtype=bf16 worker.ref.model.model_path=other", "fp32",
+          "fp32", 0 }, /* a model of its own */
         { L "rank=8 worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=fp32 "
             "algorithm.disable_kl=true",
           "fp32", "fp32", 0 }, /* there is no reference */

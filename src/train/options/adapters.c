@@ -104,6 +104,12 @@ static bool asks_adapters(ares_config *cfg, const char *name)
            ares_config_given(cfg, PATH("worker", name, "model.lora.adapter_path"));
 }
 
+/* Whether a path is the actor's, or null, which means it. */
+static bool is_same_model(const char *path, const char *actor)
+{
+    return !path || (actor && strcmp(path, actor) == 0);
+}
+
 void adapters_translate(ares_config *cfg)
 {
     /* a run of an adapter as the model: its base, and the adapter to start from */
@@ -138,9 +144,9 @@ void adapters_translate(ares_config *cfg)
     /* a mixture of two adapters is no adapter of their rank */
     (void)ares_config_preset(cfg, "vapor.sync_ref_model", "false", "worker.actor.model.lora");
     /* models that are the actor's base, with adapters of their own or none, are stored as it is */
-    if (!ares_config_given(cfg, REF_TYPE))
+    if (!ares_config_given(cfg, "worker.ref.model.model_path") && !ares_config_given(cfg, REF_TYPE))
         ares_config_follow(cfg, REF_TYPE, type ? type : "fp32", REF_TYPE);
-    if (asks_adapters(cfg, "critic") && (!critic || (actor && strcmp(critic, actor) == 0)) &&
+    if (asks_adapters(cfg, "critic") && is_same_model(critic, actor) &&
         !ares_config_given(cfg, CRITIC_TYPE))
         ares_config_follow(cfg, CRITIC_TYPE, type ? type : "fp32", CRITIC_TYPE);
 }
@@ -246,16 +252,23 @@ static const char *option_of(const char *message)
     return found;
 }
 
+/* Reads a model's config.json; a fault of the model is told where it is loaded. */
+static bool find_model(const char *path, ares_str *dir, ares_model_config *model)
+{
+    bool known = path && ares_model_find(path, dir) == ARES_OK &&
+                 ares_model_config_load(dir->data, model) == ARES_OK;
+    ares_error_clear();
+    return known;
+}
+
 /* Chooses the layers as opening the model will, where its config.json can be read. */
 static void check_layers(ares_config *cfg, const side *s)
 {
     ares_str dir = { 0 };
     ares_model_config model;
     char key[64];
-    bool known = s->model_path && ares_model_find(s->model_path, &dir) == ARES_OK &&
-                 ares_model_config_load(dir.data, &model) == ARES_OK;
-    ares_error_clear(); /* a fault of the model is told where it is loaded */
-    if (known && ares_lora_check(&model, s->lora, dir.data) != ARES_OK) {
+    if (find_model(s->model_path, &dir, &model) &&
+        ares_lora_check(&model, s->lora, dir.data) != ARES_OK) {
         (void)snprintf(key, sizeof key, "model.lora.%s",
                        s->lora->adapter_path ? "adapter_path" : option_of(ares_error_message()));
         ares_config_fault(cfg, PATH("worker", s->name, key), "%s", ares_error_message());
@@ -349,12 +362,16 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
     check_side(cfg, &actor);
     if (valued) check_side(cfg, &critic);
     if (!ares_lora_wanted(actor.lora)) return;
-    if (!c->actor.freeze_vision)
+    ares_str dir = { 0 };
+    ares_model_config model;
+    if (!c->actor.freeze_vision && find_model(base, &dir, &model) && model.vision.depth > 0)
         ares_config_fault(cfg, "worker.actor.model.freeze_vision_tower",
                           "a vision tower has no adapters; set true, which is the default");
+    ares_str_fini(&dir);
     if (!reinforcement) return;
-    if (trainer_needs_reference(c)) check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");
-    if (valued && ares_lora_wanted(critic.lora) && (!own || (base && strcmp(own, base) == 0)))
+    if (trainer_needs_reference(c) && !c->ref.model_path)
+        check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");
+    if (valued && ares_lora_wanted(critic.lora) && is_same_model(own, base))
         check_type(cfg, c, CRITIC_TYPE, c->critic.dtype, "the critic's");
     if (vapor_wanted(c) && !ares_config_is_set(cfg, "vapor.sync_ref_model"))
         ares_log(ARES_LOG_INFO, "config: vapor.sync_ref_model -> false: a mixture of two adapters "

@@ -52,6 +52,7 @@ def stand_ins(program):
                         "--layers", "1", "--intermediate", "16", "--max-position", "1000000",
                         "--seed", "1"],
                        check=True, capture_output=True)
+    stand_in_adapter(pathlib.Path("ad"), 16, 16)
     rows, chats, pairs = [], [], []
     for i in range(64):
         ask, tell = "%d + 1" % i, str(i + 1)
@@ -72,6 +73,21 @@ def compute_score(reward_inputs, **more):
 VERL = '''def compute_score(data_source, solution_str, ground_truth, extra_info=None, **more):
     return 0.0
 '''
+
+
+def stand_in_adapter(path, hidden, intermediate):
+    """An adapter of rank 1 of the gates of one block, all numbers 0."""
+    path.mkdir()
+    name = "base_model.model.model.layers.0.mlp.gate_proj.lora_%s.weight"
+    header = json.dumps({
+        name % "A": {"dtype": "F32", "shape": [1, hidden], "data_offsets": [0, 4 * hidden]},
+        name % "B": {"dtype": "F32", "shape": [intermediate, 1],
+                     "data_offsets": [4 * hidden, 4 * (hidden + intermediate)]}}).encode()
+    (path / "adapter_model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + bytes(4 * (hidden + intermediate)))
+    (path / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 1, "lora_alpha": 1,
+         "target_modules": ["gate_proj"]}))
 
 
 def stand_in_files(words):

@@ -182,7 +182,7 @@ typedef struct ares_layer_norm_args {
     int64_t lddy;
     void *dx;
     int64_t lddx;
-    float *dw, *dbias; /* [k]; both NULL: frozen */
+    float *dw, *dbias; /* [k]; NULL: frozen */
 } ares_layer_norm_args;
 
 /*

@@ -701,6 +701,21 @@ static void layer_norm_cases(table which)
         norm_agrees(&n, 2e-6, n.k == 2 ? 1e-5 : 2e-6, 4e-6);
         agree_device(&n.p, "mean", b.mean, mean, n.rows, 1e-6);
         agree_device(&n.p, "dbias", b.dbias, db, n.k, 2e-6);
+        /* the weight or the bias may rest */
+        float *alone[] = { normals(5, n.k, 1.0), normals(7, n.k, 1.0) };
+        a.dw = alone[0], b.dw = up_floats(&n.p, alone[0], n.k);
+        a.dbias = b.dbias = NULL;
+        n.p.cpu.k->layer_norm_backward(&n.p.cpu, &a);
+        n.p.other.k->layer_norm_backward(&n.p.other, &b);
+        agree_device(&n.p, "dw alone", b.dw, n.cpu.dw, n.k, 4e-6);
+        a.dbias = alone[1], b.dbias = up_floats(&n.p, alone[1], n.k);
+        a.dw = b.dw = NULL;
+        n.p.cpu.k->layer_norm_backward(&n.p.cpu, &a);
+        n.p.other.k->layer_norm_backward(&n.p.other, &b);
+        agree_device(&n.p, "dbias alone", b.dbias, db, n.k, 2e-6);
+        CHECK_MEM(alone[0], n.cpu.dw, (size_t)n.k * sizeof **alone);
+        CHECK_MEM(alone[1], db, (size_t)n.k * sizeof **alone);
+        ares_free(alone[0]), ares_free(alone[1]);
         ares_free(mean), ares_free(bias), ares_free(db);
         norm_close(&n);
     }

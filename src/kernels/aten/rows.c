@@ -78,10 +78,8 @@ static void layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
                                    aten_rows(d, a->mean, a->rows, 1, 1)),
                             rstd),
               product = at_mul(hat, dy), w = aten_vector(d, a->w, a->k), g = at_mul(dy, w);
-    if (a->dw) {
-        at_add_(aten_vector(d, a->dw, a->k), at_sum_dim(product, 0, false));
-        at_add_(aten_vector(d, a->dbias, a->k), at_sum_dim(dy, 0, false));
-    }
+    if (a->dw) at_add_(aten_vector(d, a->dw, a->k), at_sum_dim(product, 0, false));
+    if (a->dbias) at_add_(aten_vector(d, a->dbias, a->k), at_sum_dim(dy, 0, false));
     at_tensor shift = at_mean_dim(g, 1, true), pull = at_mean_dim(at_mul_(product, w), 1, true);
     at_sub_(at_sub_(g, shift), at_mul_(hat, pull));
     at_add_(aten_acts(d, a->dx, a->rows, a->k, a->lddx), at_mul_(g, rstd));

@@ -198,8 +198,8 @@ static void layer_norm_backward_task(void *ctx, int64_t task, int worker)
             to = ARES_MIN(k, from + COLUMN_CHUNK);
     v16 dw[COLUMN_CHUNK / 16], db[COLUMN_CHUNK / 16]; /* one chain over the rows per element */
     for (int32_t i = from; i < to; i += 16) {
-        dw[(i - from) / 16] = at(a->dw, i, k);
-        db[(i - from) / 16] = at(a->dbias, i, k);
+        dw[(i - from) / 16] = a->dw ? at(a->dw, i, k) : v16_zero();
+        db[(i - from) / 16] = a->dbias ? at(a->dbias, i, k) : v16_zero();
     }
     for (int64_t r = 0; r < a->rows; r++) {
         const float *x = (const float *)a->x + r * a->ldx, *dy = (const float *)a->dy + r * a->lddy;
@@ -211,15 +211,15 @@ static void layer_norm_backward_task(void *ctx, int64_t task, int worker)
         }
     }
     for (int32_t i = from; i < to; i += 16) {
-        put(a->dw, i, k, dw[(i - from) / 16]);
-        put(a->dbias, i, k, db[(i - from) / 16]);
+        if (a->dw) put(a->dw, i, k, dw[(i - from) / 16]);
+        if (a->dbias) put(a->dbias, i, k, db[(i - from) / 16]);
     }
 }
 
 void ARES_K(layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a)
 {
     layer_norm_job j = { .a = *a, .row_tasks = (a->rows + ROW_CHUNK - 1) / ROW_CHUNK };
-    int64_t column_tasks = a->dw ? (a->k + COLUMN_CHUNK - 1) / COLUMN_CHUNK : 0;
+    int64_t column_tasks = a->dw || a->dbias ? (a->k + COLUMN_CHUNK - 1) / COLUMN_CHUNK : 0;
     kernels_run(d, (double)a->rows * a->k / 1.5e3, j.row_tasks + column_tasks,
                 layer_norm_backward_task, &j);
 }

@@ -68,8 +68,8 @@ template <typename T> static __global__ void vectors_back(ares_layer_norm_args a
         }
     /* only the last block of a column has the sums of all chunks, added in their order */
     if (!cuda_sum_columns(sum, column, a.k, s)) return;
-    a.dw[column] += sum[WEIGHT];
-    a.dbias[column] += sum[BIAS];
+    if (a.dw) a.dw[column] += sum[WEIGHT];
+    if (a.dbias) a.dbias[column] += sum[BIAS];
 }
 
 static void layer_norm(ares_device *d, const ares_layer_norm_args *a)
@@ -85,7 +85,8 @@ static void layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
                 ROW_THREADS, 0, *a);
     cuda_columns s = {};
     dim3 grid;
-    if (a->dw && a->rows && cuda_columns_open(c, a->rows, a->k, 2, &s, &grid))
+    bool trains = a->dw || a->dbias;
+    if (trains && a->rows && cuda_columns_open(c, a->rows, a->k, 2, &s, &grid))
         cuda_launch(c, "layer_norm_backward: weight and bias", CUDA_BY_TYPE(c, vectors_back), grid,
                     dim3(32, 32), 0, *a, s);
 }

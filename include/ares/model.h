@@ -169,6 +169,10 @@ typedef struct ares_param {
  * model's. Where it is frozen they come after these n_regions, as n_frozen more regions, of which
  * the last holds its norms and biases; these have neither gradients nor states.
  *
+ * A region is trained or frozen as a whole. Where ares_model_options.trained leaves out parameters,
+ * a region has its trained ones alone, and is missing where it has none (that of norms and biases
+ * is then empty); its others are one of the n_frozen regions, in the same order.
+ *
  * A parameter begins on a multiple of 256 bytes unless it is adjacent. Gradients have the same
  * layout, optimizer states that of the region's own part.
  */
@@ -176,6 +180,7 @@ typedef struct ares_region {
     char name[32]; /* "block 3" */
     ares_dtype dtype;
     bool decay; /* of matrices; false for norms and biases */
+    bool tower; /* of a vision tower alone */
     /*
      * each rank has only its own part of the weights and gradients (ARES_SHARE_ALL); never of a
      * tower, because ranks make different numbers of its passes: one per picture of their own
@@ -220,9 +225,15 @@ typedef struct ares_linear {
     int32_t number;
 } ares_linear;
 
+/* Where the matrices of a block lie: those that are trained, and those that are frozen. */
+typedef struct ares_block_regions {
+    int trained, frozen; /* -1: it has none */
+} ares_block_regions;
+
 typedef struct ares_model_layer {
     ares_param *input_norm, *post_norm, *q_norm, *k_norm;
     ares_linear q, k, v, o, gate, up, down;
+    ares_block_regions in;
 } ares_model_layer;
 
 /*
@@ -251,10 +262,13 @@ typedef struct ares_model_share {
 typedef struct ares_tower_layer {
     ares_param *norm1, *norm1_bias, *norm2, *norm2_bias;
     ares_linear qkv, proj, gate, up, down;
+    ares_block_regions in;
 } ares_tower_layer;
 typedef struct ares_tower {
     ares_param *patches, *norm, *norm_bias;
     ares_linear merge, out;
+    ares_block_regions in;             /* of patches and merger */
+    bool trained;                      /* some of it */
     ares_tower_layer *layer;           /* [depth] */
     ares_held of_forward, of_training; /* buffers of its passes */
 } ares_tower;
@@ -276,7 +290,6 @@ typedef struct ares_params {
     bool tied;
     /* the look-up's gradient; of tied models apart, and added to the head's once per step */
     ares_matrix embed_grad;
-    int tower, tower_end; /* the regions of a tower's matrices: [tower, tower_end) */
     /* of a slice: its weights lie in memory of rollout's phase (ares_model_slice_take) */
     bool slice;
     ares_held of_rollout;
@@ -310,6 +323,12 @@ typedef struct ares_model {
     ares_model_layer *layer;
     ares_tower tower; /* where cfg.vision.depth is not 0 */
     struct ares_rope *rope;
+    /*
+     * where it is trainable: a backward computes the blocks from this one on, the first that has
+     * anything to train, or 0 where derivatives go on to the embedding or a tower; the number of
+     * blocks: none
+     */
+    int32_t lowest;
     /* of a slice (rollout_weights.c): the ranks among which the model is divided, borrowed; NULL:
      * the model is whole, as a slice for a group of one is */
     ares_group *tp;
@@ -341,8 +360,13 @@ typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
     bool trainable;     /* gradients are computed */
     bool freeze_vision; /* but none of a vision tower, whose weights stay as they are */
-    /* not trainable, with regions laid out as in a model whose tower is trained: for
-     * ares_model_interpolate */
+    /*
+     * expressions (PCRE2) that are searched in transformers' names of parameters: those with a
+     * match are trained, the others keep their weights. items NULL: all are trained
+     */
+    ares_texts trained;
+    /* not trainable, with regions laid out as in a model whose tower is trained, and as `trained`
+     * says: for ares_model_interpolate */
     bool like_trained;
     /*
      * score.weight and score.bias in place of the language model's head; where the files lack them,
@@ -439,6 +463,9 @@ int ares_params_sync(const ares_params *ps);
 int64_t ares_params_count(const ares_params *ps); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);
+/* And in those that opt->trained names; fails where ares_model_load would refuse an expression. */
+int ares_model_config_trained(const ares_model_config *cfg, const ares_model_options *opt,
+                              int64_t *count);
 /*
  * Before the passes of an optimizer step. Gradients have memory of the device's training phase from
  * here until the phase ends; those of parameters point nowhere before.
@@ -606,7 +633,8 @@ int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed
                              bool keep, void **hidden);
 /*
  * After a forward of the same p with keep, in a workspace with ARES_KEEP_INPUTS or ARES_KEEP_ALL.
- * d_hidden [n]: activations [n_out][hidden], device memory. Adds to the grad of every parameter.
+ * d_hidden [n]: activations [n_out][hidden], device memory. Adds to the grad of every parameter
+ * that is trained.
  */
 int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
                               const void *const *d_hidden);

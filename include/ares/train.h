@@ -33,8 +33,9 @@
       "of a vision model: the tower, its merger included, keeps its weights, and what it makes "  \
       "of an image is kept over steps")                                                           \
     X(texts, trainable, "model.trainable", "null", "nonempty",                                    \
-      "regular expressions that are searched in the names of parameters: those that one of them " \
-      "finds are trained, all others keep their values; null: all are trained")                   \
+      "expressions that are searched in the names of parameters, such as lm_head or "             \
+      "'layers\\.(22|23)\\.': those with a match are trained, the others keep their weights; "    \
+      "null: all are trained")                                                                    \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
       "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
@@ -112,7 +113,9 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       "the model that the critic starts from (its value head is new): a model, checkpoint or "     \
       "run directory; null: worker.actor.model.model_path")                                        \
     X(texts, trainable, "model.trainable", "null", "nonempty",                                     \
-      "as worker.actor.model.trainable, of the critic; null: all of it is trained")                \
+      "expressions that are searched in the names of parameters, such as lm_head or "              \
+      "'layers\\.(22|23)\\.': those with a match are trained, the others keep their weights; "     \
+      "null: all are trained")                                                                     \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                    \
       "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "    \
       "fp32")                                                                                      \

@@ -107,16 +107,18 @@ static void weight_of_module(const ares_model_config *c, const char *module, are
 
 enum { MATCH_LIMIT = 200000 };
 
-/* Whether Python's re.fullmatch (whole), or re.match, of the pattern takes the name. */
-static int regex_takes(const char *where, const char *pattern, bool whole, const char *name,
-                       bool *takes)
+/* As Python's re.fullmatch, re.match and re.search. */
+int model_matches(const char *where, const char *pattern, model_match how, const char *name,
+                  bool *takes)
 {
+    static const uint32_t anchors[] = { [MODEL_MATCH_WHOLE] = PCRE2_ANCHORED | PCRE2_ENDANCHORED,
+                                        [MODEL_MATCH_START] = PCRE2_ANCHORED,
+                                        [MODEL_MATCH_INSIDE] = 0 };
     int error;
     PCRE2_SIZE at;
     PCRE2_UCHAR said[120];
-    uint32_t options = PCRE2_ANCHORED | (whole ? PCRE2_ENDANCHORED : 0u);
     pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &error, &at, NULL);
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, anchors[how], &error, &at, NULL);
     int found = error;
     if (code) {
         pcre2_match_data *data = pcre2_match_data_create_from_pattern(code, NULL);
@@ -173,7 +175,7 @@ static int is_excluded(const selection *s, const ares_json *exclude, const char 
     *out = false;
     if (!exclude) return ARES_OK;
     if (exclude->type == ARES_JSON_STRING)
-        return regex_takes(s->where, exclude->text.data, true, name, out);
+        return model_matches(s->where, exclude->text.data, MODEL_MATCH_WHOLE, name, out);
     for (int64_t i = 0; i < exclude->count; i++)
         if (entry_takes(exclude->items[i].text, name)) *out = true;
     return ARES_OK;
@@ -197,7 +199,7 @@ static int layer_number(const selection *s, const ares_json *pattern, const char
             while (isdigit((unsigned char)at[1 + digits])) digits++;
             if (at[1 + digits] != '.') continue;
             char *part = ares_arena_copy(s->arena, name, (size_t)(at + 2 + digits - name));
-            ARES_TRY(regex_takes(s->where, expression, true, part, &takes));
+            ARES_TRY(model_matches(s->where, expression, MODEL_MATCH_WHOLE, part, &takes));
             if (takes) *out = strtoll(at + 1, NULL, 10);
         }
     }
@@ -248,7 +250,7 @@ static int is_target(const selection *s, const ares_json *target, const char *na
         return ARES_OK;
     }
     if (target && target->type == ARES_JSON_STRING)
-        return regex_takes(s->where, target->text.data, true, name, out);
+        return model_matches(s->where, target->text.data, MODEL_MATCH_WHOLE, name, out);
     int64_t n = target ? target->count : ARES_COUNT(by_default);
     for (int64_t i = 0; i < n; i++) {
         ares_view entry = target ? target->items[i].text : ares_view_of(by_default[i]);
@@ -343,7 +345,7 @@ static int by_pattern(const selection *s, const char *key, const char *name, con
         bool takes = false;
         const char *expression = ares_arena_printf(
             s->arena, "^(.*\\.)?(%.*s)$", (int)o->members[i].key.len, o->members[i].key.data);
-        ARES_TRY(regex_takes(s->where, expression, false, name, &takes));
+        ARES_TRY(model_matches(s->where, expression, MODEL_MATCH_START, name, &takes));
         if (takes) *out = o->members[i].value;
     }
     return ARES_OK;

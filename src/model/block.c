@@ -31,13 +31,13 @@ void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const v
                                     .dx = dx,
                                     .lddx = l->w->weight.k,
                                     .accumulate = accumulate };
-    if (!dx && !l->w->grad.data) return; /* frozen */
+    if (x) a.dbias = param_vector_grad(l->bias);
     if (x && l->w->grad.data) {
         a.x = x;
         a.ldx = l->w->weight.k;
         a.dw = &l->w->grad;
-        a.dbias = param_vector_grad(l->bias);
     }
+    if (!dx && !a.dw && !a.dbias) return; /* frozen */
     d->k->linear_backward(d, &a);
 }
 

@@ -411,11 +411,6 @@ static const block_saved *saved_of(ares_workspace *w, int32_t layer, const micro
     return s;
 }
 
-static int region_of(const ares_model *m, int32_t layer)
-{
-    return m->layer[layer].q.w->region;
-}
-
 /* Of the rows that the head reads; forward and backward share it. */
 static ares_rms_norm_args final_norm(const ares_workspace *w, const micro *u)
 {
@@ -452,7 +447,7 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     int32_t width = m->cfg.hidden, layers = m->cfg.layers;
     int n = w->n_micro;
     ares_region_load(&m->params, m->embed->region);
-    region_prefetch(&m->params, region_of(m, 0));
+    block_prefetch(&m->params, &m->layer[0].in);
     for (int j = 0; j < n; j++) {
         k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
                      width);
@@ -464,15 +459,15 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     }
     ares_region_unload(&m->params, m->embed->region);
     for (int32_t i = 0; i < layers; i++) {
-        ares_region_load(&m->params, region_of(m, i));
-        region_prefetch(&m->params,
-                        i + 1 < layers ? region_of(m, i + 1) : ares_model_head_region(m));
+        block_load(&m->params, &m->layer[i].in);
+        if (i + 1 < layers) block_prefetch(&m->params, &m->layer[i + 1].in);
+        else region_prefetch(&m->params, ares_model_head_region(m));
         for (int j = 0; j < n; j++) {
             micro *u = &w->micro[j];
             u->pass.cache = p[j].cache ? (char *)p[j].cache + i * p[j].cache_layer_bytes : NULL;
             block_forward(m, i, &u->pass, saved_of(w, i, u), &w->scratch, stream(w, i + 1, u));
         }
-        ares_region_unload(&m->params, region_of(m, i));
+        block_unload(&m->params, &m->layer[i].in);
     }
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
@@ -544,12 +539,39 @@ static void tail_backward(ares_workspace *w, const micro *u, const void *d_hidde
 static int32_t lowest_trained(const ares_workspace *w)
 {
     int32_t lowest = w->model->cfg.layers;
-    if (w->model->params.trainable) return 0;
+    if (w->model->params.trainable) return w->model->lowest;
     for (int j = 0; j < w->n_micro; j++)
         for (int32_t i = 0; i < w->micro[j].pass.n_adapted; i++)
             if (w->micro[j].pass.adapted[i].adapter)
                 lowest = ARES_MIN(lowest, w->micro[j].pass.adapted[i].adapter->lowest);
     return lowest;
+}
+
+/* From the derivatives of the stream before the first block to the features and the embedding. */
+static void embed_backward(ares_model *m, ares_workspace *w, const ares_packed *p, int n)
+{
+    ares_device *d = m->device;
+    const ares_kernels *k = d->k;
+    int32_t layers = m->cfg.layers;
+    bool look_up = region_trained(&m->params, m->embed->region);
+    if (!look_up && !m->tower.trained) return;
+    if (look_up) gradients_begin_look_up(&m->params);
+    for (int j = 0; j < n; j++) {
+        const micro *u = &w->micro[j];
+        /* their derivatives go to the features, and none to the embeddings that they replaced */
+        for (int32_t f = 0, run; f < p[j].n_features; f += run) {
+            void *row = feature_row(w, layers, u, &p[j], f);
+            run = run_of_features(&p[j], f);
+            if (p[j].d_features)
+                k->copy_out(d, (char *)p[j].d_features + (size_t)f * row_bytes(w), row,
+                            (size_t)run * row_bytes(w));
+            k->zero(d, row, (size_t)run * row_bytes(w));
+        }
+        if (look_up)
+            k->embedding_backward(d, &m->params.embed_grad, u->ids, p[j].rows, stream(w, layers, u),
+                                  m->cfg.hidden);
+    }
+    if (look_up) gradients_end_look_up(&m->params);
 }
 
 int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
@@ -564,7 +586,8 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n);
     /* since ares_params_zero_grad; a frozen model has adapters that train */
     ARES_ASSERT(!m->params.trainable || ares_phase_holds(d, &m->params.of_training));
-    if (layers) region_prefetch(&m->params, region_of(m, layers - 1));
+    int32_t lowest = lowest_trained(w);
+    if (lowest < layers) block_prefetch(&m->params, &m->layer[layers - 1].in);
     ares_region_grad(&m->params, head); /* where no micro-batch has reached the head, too */
     if (head != m->embed->region) gradients_leave(&m->params, head);
     for (int j = 0; j < n; j++) {
@@ -572,11 +595,11 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
         ARES_ASSERT(u->pass.rows == p[j].rows && !p[j].cache);
         tail_backward(w, u, d_hidden[j], stream(w, layers, u));
     }
-    int32_t lowest = lowest_trained(w);
     for (int32_t i = layers - 1; i >= lowest; i--) {
-        ares_region_load(&m->params, region_of(m, i));
-        ares_region_grad(&m->params, region_of(m, i));
-        if (i > lowest) region_prefetch(&m->params, region_of(m, i - 1));
+        const ares_block_regions *in = &m->layer[i].in;
+        block_load(&m->params, in);
+        if (in->trained >= 0) ares_region_grad(&m->params, in->trained);
+        if (i > lowest) block_prefetch(&m->params, &m->layer[i - 1].in);
         for (int j = 0; j < n; j++) {
             const micro *u = &w->micro[j];
             const block_saved *s = saved_of(w, i, u);
@@ -585,27 +608,10 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
             if (again) block_forward(m, i, &u->pass, s, &w->scratch, w->scratch.d_h);
             block_backward(m, i, &u->pass, s, &w->scratch, stream(w, layers, u));
         }
-        ares_region_unload(&m->params, region_of(m, i));
-        gradients_leave(&m->params, region_of(m, i));
+        block_unload(&m->params, in);
+        if (in->trained >= 0) gradients_leave(&m->params, in->trained);
     }
-    if (!m->params.trainable)
-        return m->params.share.how == ARES_SHARE_ALL ? ares_params_sync(&m->params) : k->sync(d);
-    gradients_begin_look_up(&m->params);
-    for (int j = 0; j < n; j++) {
-        const micro *u = &w->micro[j];
-        /* their derivatives go to the features, and none to the embeddings that they replaced */
-        for (int32_t f = 0, run; f < p[j].n_features; f += run) {
-            void *row = feature_row(w, layers, u, &p[j], f);
-            run = run_of_features(&p[j], f);
-            if (p[j].d_features)
-                k->copy_out(d, (char *)p[j].d_features + (size_t)f * row_bytes(w), row,
-                            (size_t)run * row_bytes(w));
-            k->zero(d, row, (size_t)run * row_bytes(w));
-        }
-        k->embedding_backward(d, &m->params.embed_grad, u->ids, p[j].rows, stream(w, layers, u),
-                              m->cfg.hidden);
-    }
-    gradients_end_look_up(&m->params);
+    embed_backward(m, w, p, n);
     return m->params.share.how == ARES_SHARE_ALL ? ares_params_sync(&m->params) : k->sync(d);
 }
 

@@ -110,6 +110,12 @@ static inline bool model_name_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
+/* Whether an expression (PCRE2) takes a name: all of it, its beginning, or a part of it. */
+typedef enum { MODEL_MATCH_WHOLE, MODEL_MATCH_START, MODEL_MATCH_INSIDE } model_match;
+/* where: what a message begins with */
+int model_matches(const char *where, const char *expression, model_match how, const char *name,
+                  bool *takes);
+
 /* Sets text_names and vision_names by the names of the tensors of a model's files. */
 void model_find_names(const ares_safetensors *s, ares_model_config *c);
 
@@ -219,6 +225,12 @@ void regions_release(ares_params *ps);     /* weights, gradients, optimizer stat
 
 /* Begins to bring the weights of region r: call it before launching what comes before r. */
 void region_prefetch(ares_params *ps, int r);
+/* Whether its parameters have gradients. */
+bool region_trained(const ares_params *ps, int r);
+/* ares_region_load, region_prefetch and ares_region_unload of all that a block has. */
+void block_load(ares_params *ps, const ares_block_regions *in);
+void block_prefetch(ares_params *ps, const ares_block_regions *in);
+void block_unload(ares_params *ps, const ares_block_regions *in);
 
 /* A region's gradient of a pass is complete: where ranks share weights, it is sent to its owners.
  */
@@ -273,7 +285,7 @@ typedef struct tower_input {
 /* The features: f32 [t h w / merge^2][hidden], host. */
 int tower_features(ares_model *m, const tower_input *in, float *features);
 /*
- * Adds to the gradients of the tower's parameters, which are not frozen. d_features: the
+ * Adds to the gradients of the tower's parameters, some of which are trained. d_features: the
  * derivatives by the features, f32, host, in their order. The forward pass is made again, and keeps
  * the inputs of blocks or everything. Gradients of several pictures add up in the order of calls.
  */

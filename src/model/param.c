@@ -1,6 +1,7 @@
-/* The parameters of a configuration. */
+/* The parameters of a configuration, and which of them are trained. */
 #include "internal.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,7 +124,8 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
     if (tower) tower_list(&l);
 }
 
-/* Regions by name, for messages: AdamW names the one whose gradient is not finite. */
+/* Regions by name, for messages: AdamW names the one whose gradient is not finite. Marks a tower's.
+ */
 static void name_regions(ares_model *m)
 {
     ares_params *ps = &m->params;
@@ -134,13 +136,222 @@ static void name_regions(ares_model *m)
     if (!m->cfg.tied) snprintf(r[n++].name, sizeof r->name, "the head");
     if (m->value) snprintf(r[n++].name, sizeof r->name, "the value head");
     snprintf(r[ps->n_regions - 1].name, sizeof r->name, "norms and biases");
-    if (ps->n_frozen)
-        snprintf(r[regions_count(ps) - 1].name, sizeof r->name, "the tower's norms and biases");
     if (!m->tower.patches) return;
-    n = ps->tower;
+    n = m->tower.patches->region;
+    r[n].tower = true;
     snprintf(r[n++].name, sizeof r->name, "patches and merger");
-    for (int i = 0; i < m->cfg.vision.depth; i++)
+    for (int i = 0; i < m->cfg.vision.depth; i++) {
+        r[n].tower = true;
         snprintf(r[n++].name, sizeof r->name, "vision block %d", i);
+    }
+    if (!ps->n_frozen) return;
+    r[n].tower = true;
+    snprintf(r[n].name, sizeof r->name, "the tower's norms and biases");
+}
+
+/*
+ * What is trained (docs/update.md#training-a-part-of-the-model). Parameters are listed as if all
+ * of them were; then the regions of which a part is frozen are divided.
+ */
+
+/* transformers' name, whatever the model's files call the parameter. */
+static const char *full_name(const ares_model *m, const ares_param *p, char name[static 160])
+{
+    const ares_model_config *c = &m->cfg;
+    const char *stem = c->text_names ? c->text_names : "model", *to = "model";
+    if (p == m->value || p == m->value_bias || (p == m->lm_head && p != m->embed)) return p->name;
+    if (c->vision.depth) to = "model.language_model";
+    if (m->tower.patches && p >= m->tower.patches) {
+        stem = c->vision_names ? c->vision_names : "visual";
+        to = "model.visual";
+    }
+    size_t skip = strlen(stem);
+    snprintf(name, 160, "%s.%s", to, p->name + skip + (skip > 0));
+    return name;
+}
+
+enum { WORD = 40 };
+
+/* The next run of letters, digits and underscores; false: there is none. */
+static bool next_word(const char **at, char word[static WORD])
+{
+    const char *c = *at;
+    int n = 0;
+    while (*c && !isalnum((unsigned char)*c) && *c != '_') c++;
+    for (; isalnum((unsigned char)*c) || *c == '_'; c++)
+        if (n < WORD - 1) word[n++] = *c;
+    word[n] = 0;
+    *at = c;
+    return n > 0;
+}
+
+/* A word that names have and that one of the expression's is most like; NULL: none. In the arena.
+ */
+static const char *near_word(const ares_params *ps, const char *expression, ares_arena *arena)
+{
+    enum { MOST = 64 };
+    const char *words[MOST], *near = NULL;
+    char word[WORD];
+    int n = 0;
+    for (int i = 0; i < ps->n && n < MOST; i++)
+        for (const char *at = ps->list[i].name; n < MOST && next_word(&at, word);) {
+            int k = 0;
+            while (k < n && strcmp(words[k], word) != 0) k++;
+            if (k == n) words[n++] = ares_arena_copy(arena, word, strlen(word));
+        }
+    for (const char *at = expression; !near && next_word(&at, word);) {
+        near = ares_nearest(word, words, n);
+        if (near && strcmp(near, word) == 0) near = NULL;
+    }
+    return near;
+}
+
+/* An expression without a match: why, and the nearest name. */
+static int refuse_expression(const ares_model *m, const char *expression)
+{
+    const ares_params *ps = &m->params;
+    char name[160], text[160];
+    const char *embed = full_name(m, m->embed, name);
+    bool head = false, tower = false;
+    ARES_TRY(model_matches("model", expression, MODEL_MATCH_INSIDE, "lm_head.weight", &head));
+    if (head && m->value)
+        return ares_fail(
+            ARES_ECONFIG,
+            "model: '%s' matches no parameter: a critic has score.weight and score.bias "
+            "in place of lm_head",
+            expression);
+    if (head)
+        return ares_fail(ARES_ECONFIG,
+                         "model: '%s' matches no parameter: the head is tied to the embedding, and "
+                         "the name of both is %s",
+                         expression, embed);
+    for (int i = 0; i < ps->n && !tower; i++)
+        ARES_TRY(model_matches("model", expression, MODEL_MATCH_INSIDE,
+                               full_name(m, &ps->list[i], text), &tower));
+    if (tower)
+        return ares_fail(
+            ARES_ECONFIG,
+            "model: '%s' matches parameters of the vision tower alone, which keeps its "
+            "weights; set worker.actor.model.freeze_vision_tower=false",
+            expression);
+    ares_arena arena = { 0 };
+    const char *near = near_word(ps, expression, &arena);
+    int rc = ares_fail(ARES_ECONFIG,
+                       "model: '%s' matches no parameter%s%s%s (names are such as %s and "
+                       "...layers.%d.self_attn.q_proj.weight)",
+                       expression, near ? "; did you mean '" : "", near ? near : "",
+                       near ? "'?" : "", embed, m->cfg.layers - 1);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+/* trained [n]: whether an expression takes the parameter; one that takes none is refused. */
+static int select_trained(const ares_model *m, const ares_texts *expressions, bool *trained)
+{
+    const ares_params *ps = &m->params;
+    for (int64_t e = 0; e < expressions->count; e++) {
+        bool any = false;
+        for (int i = 0; i < ps->n; i++) {
+            char name[160];
+            bool takes = false;
+            if (ps->list[i].region >= ps->n_regions) continue; /* of a frozen tower */
+            ARES_TRY(model_matches("model", expressions->items[e], MODEL_MATCH_INSIDE,
+                                   full_name(m, &ps->list[i], name), &takes));
+            trained[i] |= takes;
+            any |= takes;
+        }
+        if (!any) return refuse_expression(m, expressions->items[e]);
+    }
+    return ARES_OK;
+}
+
+/* Gives what is not trained of each region a region of its own, after those that are trained. */
+static void divide_regions(ares_model *m, const bool *trained)
+{
+    ares_params *ps = &m->params;
+    int before = regions_count(ps), vectors = ps->n_regions - 1, n = 0;
+    struct {
+        bool trained, frozen; /* it has such parameters */
+        int to[2];            /* where its frozen ones go, and its trained ones */
+        int last;             /* where the one before went */
+    } *of = ares_calloc((size_t)before, sizeof *of);
+    for (int i = 0; i < ps->n; i++)
+        *(trained[i] ? &of[ps->list[i].region].trained : &of[ps->list[i].region].frozen) = true;
+    ares_region *regions = ares_calloc(2 * (size_t)before, sizeof *regions);
+    for (int r = 0; r < before; r++)
+        if (of[r].trained || r == vectors) {
+            regions[n] = ps->regions[r];
+            of[r].to[true] = n++;
+        }
+    ps->n_regions = n;
+    for (int r = 0; r < before; r++)
+        if (of[r].frozen) {
+            regions[n] = ps->regions[r];
+            of[r].to[false] = n++;
+        }
+    ps->n_frozen = n - ps->n_regions;
+    ares_free(ps->regions);
+    ps->regions = regions;
+    for (int i = 0; i < ps->n; i++) {
+        ares_param *p = &ps->list[i];
+        int from = p->region;
+        p->region = of[from].to[trained[i]];
+        p->adjacent &= of[from].last == p->region;
+        of[from].last = p->region;
+    }
+    ares_free(of);
+}
+
+static int train_part(ares_model *m, const ares_texts *expressions)
+{
+    bool *trained = ares_calloc((size_t)m->params.n, sizeof *trained);
+    int rc = select_trained(m, expressions, trained);
+    if (rc == ARES_OK) divide_regions(m, trained);
+    ares_free(trained);
+    return rc;
+}
+
+/* Adds the region of a parameter to those of its block. */
+static void note_region(const ares_params *ps, const ares_param *p, ares_block_regions *in)
+{
+    if (p) *(p->region < ps->n_regions ? &in->trained : &in->frozen) = p->region;
+}
+
+/* Where the blocks lie, and how far down a backward goes. */
+static void find_blocks(ares_model *m)
+{
+    const ares_params *ps = &m->params;
+    const ares_block_regions none = { -1, -1 };
+    for (int32_t i = 0; i < m->cfg.layers; i++) {
+        ares_model_layer *y = &m->layer[i];
+        const ares_linear *const all[] = { &y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down };
+        y->in = none;
+        for (int k = 0; k < ARES_COUNT(all); k++) note_region(ps, all[k]->w, &y->in);
+    }
+    for (int32_t i = 0; i < m->cfg.vision.depth; i++) {
+        ares_tower_layer *y = &m->tower.layer[i];
+        const ares_param *const all[] = { y->qkv.w, y->proj.w, y->gate.w, y->up.w, y->down.w };
+        y->in = none;
+        for (int k = 0; k < ARES_COUNT(all); k++) note_region(ps, all[k], &y->in);
+    }
+    m->tower.in = none;
+    if (m->tower.patches) {
+        note_region(ps, m->tower.patches, &m->tower.in);
+        note_region(ps, m->tower.merge.w, &m->tower.in);
+        note_region(ps, m->tower.out.w, &m->tower.in);
+    }
+    for (const ares_param *p = m->tower.patches; p && p < ps->list + ps->n; p++)
+        m->tower.trained |= region_trained(ps, p->region);
+    m->lowest = 0;
+    if (!ps->trainable || region_trained(ps, m->embed->region) || m->tower.trained) return;
+    /* a block's parameters are listed together, from its first norm to that of the next one */
+    for (; m->lowest < m->cfg.layers; m->lowest++) {
+        bool last = m->lowest + 1 == m->cfg.layers;
+        const ares_param *p = m->layer[m->lowest].input_norm,
+                         *end = last ? m->final_norm : m->layer[m->lowest + 1].input_norm;
+        while (p < end && !region_trained(ps, p->region)) p++;
+        if (p < end) return;
+    }
 }
 
 static void free_params(ares_model *m)
@@ -175,13 +386,12 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     bool tower = (opt->trainable && !opt->freeze_vision) || opt->like_trained;
     list_params(m, opt->storage, device->k->layout, tower);
     m->params.embed = m->embed;
-    if (m->tower.patches) {
-        m->params.tower = m->tower.patches->region;
-        m->params.tower_end = m->params.tower + m->cfg.vision.depth + 1;
-    }
     name_regions(m);
     m->rope = rope_new(&m->cfg);
-    int rc = regions_allocate(&m->params, opt->trainable);
+    int rc = opt->trained.items ? train_part(m, &opt->trained) : ARES_OK;
+    m->params.trainable = opt->trainable;
+    find_blocks(m);
+    if (rc == ARES_OK) rc = regions_allocate(&m->params, opt->trainable);
     if (rc != ARES_OK) {
         ares_model_free(m);
         return rc;
@@ -230,6 +440,23 @@ int64_t ares_model_config_count(const ares_model_config *cfg)
     return n;
 }
 
+int ares_model_config_trained(const ares_model_config *cfg, const ares_model_options *opt,
+                              int64_t *count)
+{
+    ares_model m = { .cfg = *cfg };
+    m.cfg.value_head = opt->value_head;
+    m.cfg.tied = cfg->tied || opt->value_head;
+    list_params(&m, ARES_F32, ARES_ROWS, !opt->freeze_vision);
+    bool *trained = ares_calloc((size_t)m.params.n, sizeof *trained);
+    int rc = select_trained(&m, &opt->trained, trained);
+    *count = 0;
+    for (int i = 0; i < m.params.n; i++)
+        if (trained[i]) *count += (int64_t)m.params.list[i].weight.n * m.params.list[i].weight.k;
+    ares_free(trained);
+    free_params(&m);
+    return rc;
+}
+
 int ares_model_head_region(const ares_model *m)
 {
     return m->value ? m->value->region : m->lm_head->region;
@@ -240,7 +467,7 @@ const ares_matrix *ares_model_head(const ares_model *m)
 }
 const ares_matrix *ares_model_head_grad(const ares_model *m)
 {
-    return m->params.trainable ? &m->lm_head->grad : NULL;
+    return region_trained(&m->params, m->lm_head->region) ? &m->lm_head->grad : NULL;
 }
 
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,

@@ -13,7 +13,8 @@
  * Weights that are whole on the device only while somebody computes with them: they lie in host
  * memory, or each rank of a group has its part, on the device or in host memory. Two slots, each as
  * large as the largest region, take turns: a pass that holds block i asks ahead for block i + 1,
- * whose slot block i - 1 has left (docs/design.md#weights-in-host-memory).
+ * whose slot block i - 1 has left (docs/design.md#weights-in-host-memory). A block of which a part
+ * is frozen is two regions and takes both slots, so that nothing comes ahead of it.
  */
 
 enum { WEIGHT_SLOTS = 2 };
@@ -138,7 +139,7 @@ void ares_region_load(ares_params *ps, int r)
     weight_slot *s = slot_of(ps, r);
     if (!s) {
         s = free_slot(ps);
-        ARES_ASSERT(s); /* a pass holds one region at a time */
+        ARES_ASSERT(s); /* a pass holds one block at a time */
         begin_fill(ps, s, r);
     }
     if (s->on_its_way) arrive(ps);
@@ -160,6 +161,24 @@ void ares_region_load_own(ares_params *ps, int r)
     s->region = r;
     s->holds = 1;
     point_at(ps, r, s->memory);
+}
+
+void block_load(ares_params *ps, const ares_block_regions *in)
+{
+    if (in->trained >= 0) ares_region_load(ps, in->trained);
+    if (in->frozen >= 0) ares_region_load(ps, in->frozen);
+}
+
+void block_prefetch(ares_params *ps, const ares_block_regions *in)
+{
+    if (in->trained >= 0) region_prefetch(ps, in->trained);
+    if (in->frozen >= 0) region_prefetch(ps, in->frozen);
+}
+
+void block_unload(ares_params *ps, const ares_block_regions *in)
+{
+    if (in->trained >= 0) ares_region_unload(ps, in->trained);
+    if (in->frozen >= 0) ares_region_unload(ps, in->frozen);
 }
 
 void ares_region_unload(ares_params *ps, int r)
@@ -222,16 +241,15 @@ static bool adds_rounds(const ares_params *ps)
     return ps->share.by_round && !in_parts(ps) && ares_group_size(ps->share.group) > 1;
 }
 
-/* Whether region i is one of the matrices of a vision tower. */
-static bool region_of_tower(const ares_params *ps, int i)
-{
-    return i >= ps->tower && i < ps->tower_end;
-}
-
 /* Norms, biases and a tower's matrices are one chain over all rounds. */
 static bool sums_rounds(const ares_params *ps, const ares_region *r)
 {
-    return adds_rounds(ps) && r->decay && !region_of_tower(ps, (int)(r - ps->regions));
+    return adds_rounds(ps) && r->decay && !r->tower;
+}
+
+bool region_trained(const ares_params *ps, int r)
+{
+    return ps->trainable && r < ps->n_regions;
 }
 
 /* Elements of a matrix that one rank adds up for its group. */
@@ -243,7 +261,8 @@ static int64_t slice_of(const ares_params *ps, const ares_region *r)
 /* Elements of the look-up's own gradient, which a tied head's takes in once per step; 0: none. */
 static int64_t of_look_up(const ares_params *ps)
 {
-    return ps->tied && !in_parts(ps) ? ps->embed->elements : 0;
+    bool apart = ps->tied && !in_parts(ps) && region_trained(ps, ps->embed->region);
+    return apart ? ps->embed->elements : 0;
 }
 
 /* Sets the pointers of a region and its parameters; grad NULL: the gradient has no place now. */
@@ -301,7 +320,7 @@ static float *take(ares_params *ps, int of, int64_t elements)
 
 void ares_region_grad(ares_params *ps, int r)
 {
-    if (!ps->trainable || ps->regions[r].grad) return;
+    if (!region_trained(ps, r) || ps->regions[r].grad) return;
     point_grads_at(ps, r, take(ps, r, ps->regions[r].elements));
 }
 
@@ -327,7 +346,7 @@ int ares_params_zero_grad(ares_params *ps)
 
 void ares_params_join_embed_grad(ares_params *ps)
 {
-    if (of_look_up(ps) && ps->trainable)
+    if (of_look_up(ps))
         ps->device->k->add(ps->device, ps->embed->grad.data, ps->embed_grad.data,
                            ps->embed->elements);
 }
@@ -635,7 +654,7 @@ static void lay_out(ares_params *ps)
     }
     for (int i = 0; i < regions_count(ps); i++) {
         ares_region *r = &ps->regions[i];
-        r->in_parts = r->decay && ps->share.how == ARES_SHARE_ALL && !region_of_tower(ps, i);
+        r->in_parts = r->decay && ps->share.how == ARES_SHARE_ALL && !r->tower;
         r->elements = rounded_up(r->elements, r->decay ? padded : ALIGN);
         r->own = r->elements;
         if (!r->decay || shards == 1) continue;

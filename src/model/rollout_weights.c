@@ -93,7 +93,15 @@ void matrix_copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *
         }
 }
 
-/* The slice's rows of a region's parameters, whose weights are whole on the device. */
+/* Whether a region of the whole model has parameters of a slice. */
+static bool in_slice(const ares_model *slice, const ares_model *whole, int region)
+{
+    for (int i = 0; i < slice->params.n; i++)
+        if (whole->params.list[i].region == region) return true;
+    return false;
+}
+
+/* The slice's rows of the parameters of one region of the whole model, which is loaded. */
 static void fill_region(ares_model *slice, const ares_model *whole, int region)
 {
     int32_t parts = slice->tp ? ares_group_size(slice->tp) : 1,
@@ -101,7 +109,7 @@ static void fill_region(ares_model *slice, const ares_model *whole, int region)
     for (int i = 0; i < slice->params.n; i++) {
         const ares_matrix *to = &slice->params.list[i].weight,
                           *from = &whole->params.list[i].weight;
-        if (slice->params.list[i].region != region) continue;
+        if (whole->params.list[i].region != region) continue;
         int32_t first = to->n == from->n ? 0 : part * to->n;
         if (!slice->cfg.tied && &slice->params.list[i] == slice->lm_head)
             first = ares_vocab_part_first(slice->cfg.vocab, parts, part);
@@ -112,14 +120,15 @@ static void fill_region(ares_model *slice, const ares_model *whole, int region)
 int ares_model_slice_fill(ares_model *slice, ares_model *whole)
 {
     ARES_TRY(ares_model_slice_take(slice));
-    int last = slice->params.n_regions - 1; /* of norms and biases, which nobody has to hold */
-    for (int r = 0; r < last; r++) {
+    int regions = regions_count(&whole->params);
+    for (int r = 0; r < regions; r++) {
+        if (!in_slice(slice, whole, r)) continue; /* a tower's */
         ares_region_load(&whole->params, r);
-        if (r + 1 < last) region_prefetch(&whole->params, r + 1);
+        if (r + 1 < regions && in_slice(slice, whole, r + 1))
+            region_prefetch(&whole->params, r + 1);
         fill_region(slice, whole, r);
         ares_region_unload(&whole->params, r);
     }
-    fill_region(slice, whole, last);
     if (whole->params.share.how == ARES_SHARE_ALL)
         ARES_TRY(ares_group_sync(whole->params.share.group));
     ARES_TRY(regions_refresh(&slice->params));

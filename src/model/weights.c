@@ -132,9 +132,11 @@ typedef enum { OF_WEIGHTS, OF_M, OF_V, OF_MASTER } piece_kind;
 static stretch held(const ares_params *ps, const ares_region *r, piece_kind kind)
 {
     char *data = kind == OF_M ? r->m : kind == OF_V ? r->v : r->master;
-    if (kind != OF_WEIGHTS && r - ps->regions >= ps->n_regions) return (stretch){ 0 }; /* frozen */
+    bool frozen = r - ps->regions >= ps->n_regions;
     /* norms and biases are f32 in memory, though the model's files may round them */
     bool is_weight = kind == OF_MASTER && !data && ps->file_dtype != ARES_F32;
+    if (frozen && (r->decay || r->tower)) is_weight = false;
+    if (frozen && kind != OF_WEIGHTS && !is_weight) return (stretch){ 0 };
     if (kind == OF_WEIGHTS || is_weight) return held_weights(r);
     return (stretch){ r->own_first, r->own, data, r->states };
 }
@@ -1164,6 +1166,15 @@ int ares_params_optimizer_load(ares_params *ps, const char *path)
     int rc = ARES_OK;
     ARES_ASSERT(ps->states);
     ARES_TRY(ares_safetensors_open(path, &s));
+    for (int i = 0; i < ps->n && rc == ARES_OK; i++) {
+        const ares_param *p = &ps->list[i];
+        bool rests = p->region >= ps->n_regions && !ps->regions[p->region].tower;
+        if (rests && save_find(s, p, OF_M))
+            rc = ares_fail(ARES_EFORMAT,
+                           "model: %s: has states of '%s', which model.trainable leaves out; a "
+                           "run that goes on trains the same parameters",
+                           path, p->name);
+    }
     for (int k = 0; k < ARES_COUNT(kinds) && rc == ARES_OK; k++) {
         state_loading l = { ps, s, kinds[k] };
         for (int i = 0; i < ps->n && rc == ARES_OK; i++) {
@@ -1173,7 +1184,8 @@ int ares_params_optimizer_load(ares_params *ps, const char *path)
             if (!t || !t->is_float || t->dtype != ARES_F32 || !param_has_shape(p, t))
                 rc = ares_fail(ARES_EFORMAT,
                                "model: %s: the states of '%s' are missing or of another shape; "
-                               "the checkpoint belongs to another model or storage type",
+                               "the checkpoint belongs to another model or storage type, or its "
+                               "run trained other parameters (model.trainable)",
                                path, p->name);
         }
         if (rc == ARES_OK) rc = pieces_held(ps, kinds[k], load_state_piece, &l);
@@ -1220,7 +1232,8 @@ int ares_model_interpolate(ares_model *into, ares_model *from, double share)
     bool gathers = from->params.share.how == ARES_SHARE_ALL;
     int rc = ARES_OK;
     ARES_ASSERT(into->params.n == from->params.n &&
-                into->params.n_regions == from->params.n_regions);
+                into->params.n_regions == from->params.n_regions &&
+                into->params.n_frozen == from->params.n_frozen);
     for (int i = 0; i < regions_count(&into->params); i++) { /* a rank that has failed gathers on */
         if (gathers) ares_region_load(&from->params, i);
         if (rc == ARES_OK) rc = pieces_held_of(&into->params, i, OF_WEIGHTS, mix_piece, &j);

@@ -228,7 +228,7 @@ static int borrow(reference *r, const training *t, const ares_model_options *opt
     return rc;
 }
 
-int reference_open(reference *r, training *t, const char *weights)
+int reference_open(reference *r, training *t, const char *weights, bool moves)
 {
     const ares_train_config *cfg = t->cfg;
     const ares_model_share share = sharing_of_reference(cfg, &t->groups);
@@ -237,6 +237,7 @@ int reference_open(reference *r, training *t, const char *weights)
                                               : ARES_F32,
                                .like_trained = !cfg->actor.freeze_vision,
                                .share = &share };
+    if (moves) opt.trained = cfg->actor.trainable; /* the policy is mixed into it */
     *r = (reference){ .cfg = cfg };
     if (t->adapter && !cfg->ref.model_path) return borrow(r, t, &opt);
     const char *path = weights               ? weights

@@ -56,6 +56,7 @@ int critic_open(critic *c, training *t, const char *weights)
                                        ? ARES_BF16
                                        : ARES_F32,
                                .trainable = true,
+                               .trained = cfg->critic.trainable,
                                .value_head = true,
                                .value_seed = (uint64_t)cfg->rollout.seed,
                                .share = &share };
@@ -269,7 +270,7 @@ static int value_loss(value_update *u, const ares_micro_batch *m, const learner_
                                        .lddx = width,
                                        .x = p->hidden,
                                        .ldx = width,
-                                       .dw = &c->value->grad,
+                                       .dw = c->value->grad.data ? &c->value->grad : NULL,
                                        .dbias = c->value_bias->grad.data };
     d->k->linear_backward(d, &back);
     return ARES_OK;

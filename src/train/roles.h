@@ -178,9 +178,10 @@ typedef struct reference {
 
 /*
  * weights: of a reference that has moved; NULL: the model that training began from. Beside an
- * adapter of the policy that is the policy's own model, and takes no memory.
+ * adapter of the policy that is the policy's own model, and takes no memory. moves: the policy is
+ * mixed into it (vapor_sync).
  */
-int reference_open(reference *r, training *t, const char *weights);
+int reference_open(reference *r, training *t, const char *weights, bool moves);
 void reference_close(reference *r);
 /* Puts column ref_log_probs. */
 int reference_log_probs(reference *r, double temperature, ares_batch *b);

@@ -511,6 +511,7 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
     device_check(cfg, &c->trainer);
     sharing_check(cfg, c, world);
     adapters_check(cfg, c, false);
+    trainable_check(cfg, c);
     return ares_config_finish(cfg);
 }
 

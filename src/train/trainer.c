@@ -277,6 +277,7 @@ int training_open_weights(training *t, const char *weights)
                                .trainable = !c->trainer.val_only && !lora,
                                .freeze_vision = c->actor.freeze_vision,
                                .share = &share };
+    if (opt.trainable) opt.trained = c->actor.trainable;
     if (weights) ARES_TRY(check_kind(weights, lora));
     ARES_TRY(ares_model_load(weights && !lora ? weights : c->actor.model_path, &t->device, &opt,
                              &t->model));
@@ -630,7 +631,7 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
                   vapor_wanted(c) ? "; set vapor.sync_ref_model=true to go on with that one" : "");
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
-    int rc = reference_open(t->ref, &t->run, moves ? path.data : NULL);
+    int rc = reference_open(t->ref, &t->run, moves ? path.data : NULL, moves);
     if (moves) t->run.moved_reference = t->ref->learner.model;
     /* a frozen tower is the policy's and the reference's alike: images go through it only once */
     if (rc == ARES_OK && t->run.features && ares_features_trained(t->run.features))

@@ -711,6 +711,9 @@ static const option_case options[] = {
     { "worker.actor.model.freeze_vision_tower", "false", "pictures",
       "actor/grad_norm > base:actor/grad_norm; weights:visual. != base:weights:visual.; "
       "m:visual. > 0; there exact/vision_max_abs" },
+    { "worker.actor.model.trainable", "[mlp]", "plain",
+      "actor/grad_norm < base:actor/grad_norm; moved:mlp > 0; moved:attn == 0; moved:norm == 0; "
+      "moved:embed == 0; base:moved:attn > 0; m:mlp > 0; m:attn == 0; m:norm == 0; m:embed == 0" },
     { "worker.actor.model.parameters", "1e13", "check_only", "fails 2 GB" },
     { "worker.actor.model.enable_gradient_checkpointing", "true", "plain",
       "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },
@@ -872,6 +875,9 @@ static const option_case options[] = {
     /* ------------------------------------------------------------ critic */
     { "worker.critic.model.model_path", "$DIR/wide", "gae",
       "$ grep -q '\"hidden_size\": *48' $RUN/checkpoints/step_000001/critic/config.json" },
+    { "worker.critic.model.trainable", "[score]", "gae",
+      "critic/grad_norm < base:critic/grad_norm; critic_moved:layers == 0; "
+      "base:critic_moved:layers > 0; critic_m:score > 0; critic_m:layers == 0" },
     { "worker.critic.model.enable_gradient_checkpointing", "false", "gae",
       "perf/max_memory_allocated_gb > base:perf/max_memory_allocated_gb; same" },
     { "worker.critic.model.lora.rank", "8", "gae",

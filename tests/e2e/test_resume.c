@@ -164,6 +164,38 @@ TEST(a_run_that_counts_micro_batches_goes_on_with_other_cuts_of_memory_and_no_ot
     ares_str_fini(&out);
 }
 
+TEST(a_run_that_trains_a_part_goes_on_with_the_same_part_bit_for_bit)
+{
+    static const char some[] =
+        "algorithm.adv_estimator=gae 'worker.critic.model.trainable=[score]' "
+        "worker.actor.model.trainable=",
+                      part[] = "'[layers.1.mlp, q_proj, norm]'";
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("part");
+    CHECK_EQ(e2e_stop("part", "INT", 20, "--config '%s' trainer.max_steps=%d %s%s", words, STEPS,
+                      some, part),
+             130);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d %s'[layers.1.mlp, q_proj]'",
+                         words, STEPS, some),
+             1);
+    CHECK_CONTAINS(out.data, "other options (worker.actor.model.trainable: ");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=%d %s'[layers.1.mlp, q_proj]' "
+                         "trainer.force=true",
+                         words, STEPS, some),
+             1);
+    CHECK_CONTAINS(out.data, "has states of 'model.layers.0.input_layernorm.weight', which "
+                             "model.trainable leaves out");
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s%s", words, STEPS, some, part),
+             0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s%s", e2e_train_words("whole"),
+                         STEPS, some, part),
+             0);
+    e2e_same_runs("whole", "part", STEPS);
+    ares_str_fini(&out);
+}
+
 TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
 {
     ares_str out = { 0 };

@@ -272,7 +272,7 @@ int ares_features_show(ares_features *f, ares_packed *p, float *in)
 /* ------------------------------------------------------------------ a trained tower */
 bool ares_features_trained(const ares_features *f)
 {
-    return f->model->params.trainable && !f->model->params.n_frozen;
+    return f->model->tower.trained;
 }
 
 void ares_features_at(ares_features *f, int64_t version)

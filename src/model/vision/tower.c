@@ -616,35 +616,31 @@ static tower_saved *saved_of(const picture *u, int i)
     return s;
 }
 
-static int region_of(const ares_model *m, int i)
-{
-    return m->tower.layer[i].qkv.w->region;
-}
-
 /* From patches to u->last. The region of patches and merger is loaded at both ends. */
 static void forward(const picture *u)
 {
     ares_model *m = u->p.m;
     const ares_linear patches = { .w = m->tower.patches };
-    int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
-    ares_region_load(&m->params, ends);
-    region_prefetch(&m->params, region_of(m, 0));
+    const ares_block_regions *ends = &m->tower.in;
+    int depth = m->cfg.vision.depth;
+    block_load(&m->params, ends);
+    block_prefetch(&m->params, &m->tower.layer[0].in);
     for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
         c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
         read_chunk(&c);
         product(u, c.n, &patches, u->patches, row_of(u, u->p.t.h, c.first));
     }
-    ares_region_unload(&m->params, ends);
+    block_unload(&m->params, ends);
     gather(u, u->p.rows, config(u)->width, u->row_order, u->p.t.h, u->x[0]);
     for (int i = 0; i < depth; i++) {
-        ares_region_load(&m->params, region_of(m, i));
-        region_prefetch(&m->params, i + 1 < depth ? region_of(m, i + 1) : ends);
+        block_load(&m->params, &m->tower.layer[i].in);
+        block_prefetch(&m->params, i + 1 < depth ? &m->tower.layer[i + 1].in : ends);
         tower_block_forward(&u->p, i, saved_of(u, i), u->x[i + 1]);
-        ares_region_unload(&m->params, region_of(m, i));
+        block_unload(&m->params, &m->tower.layer[i].in);
     }
-    ares_region_load(&m->params, ends);
+    block_load(&m->params, ends);
     merge(u);
-    ares_region_unload(&m->params, ends);
+    block_unload(&m->params, ends);
 }
 
 /* From u->last, the derivatives of what it held, to u->d_x. */
@@ -666,24 +662,24 @@ static void merge_backward(const picture *u)
     tower_norm_backward(&u->p, t->norm, t->norm_bias, u->p.t.d_h, stream, u->stats, u->d_x);
 }
 
-/* From u->last to the gradients of all parameters: merger, blocks, patches. */
+/* From u->last to the gradients of what is trained: merger, blocks, patches. */
 static void backward(const picture *u)
 {
     ares_model *m = u->p.m;
     const ares_linear patches = { .w = m->tower.patches };
-    int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
-    ares_region_load(&m->params, ends);
-    region_prefetch(&m->params, region_of(m, depth - 1));
+    int depth = m->cfg.vision.depth;
+    block_load(&m->params, &m->tower.in);
+    block_prefetch(&m->params, &m->tower.layer[depth - 1].in);
     merge_backward(u);
-    ares_region_unload(&m->params, ends);
+    block_unload(&m->params, &m->tower.in);
     for (int i = depth - 1; i >= 0; i--) {
         const tower_saved *s = saved_of(u, i);
-        ares_region_load(&m->params, region_of(m, i));
-        if (i > 0) region_prefetch(&m->params, region_of(m, i - 1));
+        block_load(&m->params, &m->tower.layer[i].in);
+        if (i > 0) block_prefetch(&m->params, &m->tower.layer[i - 1].in);
         /* the same arithmetic, so the same bits; d_h only takes the output, which is not used */
         if (u->n_saved < depth && i + 1 < depth) tower_block_forward(&u->p, i, s, u->p.t.d_h);
         tower_block_backward(&u->p, i, s, u->d_x);
-        ares_region_unload(&m->params, region_of(m, i));
+        block_unload(&m->params, &m->tower.layer[i].in);
     }
     gather(u, u->p.rows, config(u)->width, u->row_place, u->d_x, u->p.t.d_h);
     /* the chunks go on with one sum over the rows */
@@ -736,7 +732,7 @@ int tower_backward_of(ares_model *m, ares_keep keep, const tower_input *in, cons
 {
     ares_device *d = m->device;
     picture u;
-    ARES_ASSERT(m->params.trainable && !m->params.n_frozen && keep != ARES_KEEP_NOTHING);
+    ARES_ASSERT(m->tower.trained && keep != ARES_KEEP_NOTHING);
     ARES_ASSERT(ares_phase_holds(d, &m->params.of_training)); /* since ares_params_zero_grad */
     ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, in->grid), keep, &u));
     int64_t n = (int64_t)u.tokens * config(&u)->out;

@@ -803,6 +803,44 @@ static void check_storage(ares_config *cfg, const ares_train_config *c)
         ares_config_fault(cfg, "worker.critic.fsdp.torch_dtype", "%s", text);
 }
 
+/* Of one model: `lora` are the options of its adapter, path its directory. */
+static void check_trained(ares_config *cfg, const char *option, const ares_model_options *opt,
+                          const char *lora, const ares_lora_options *adapter, const char *path)
+{
+    ares_str dir = { 0 };
+    ares_model_config m;
+    int64_t count;
+    if (!opt->trained.items) return;
+    if (!opt->trained.count)
+        ares_config_fault(cfg, option, "nothing would be trained; name something, or set null");
+    if (ares_lora_wanted(adapter))
+        ares_config_fault(cfg, option,
+                          "%s.%s asks for an adapter, beside which the model keeps all its "
+                          "weights; leave one of them out",
+                          lora, adapter->rank > 0 ? "rank" : "adapter_path");
+    bool known = path && ares_model_find(path, &dir) == ARES_OK &&
+                 ares_model_config_load(dir.data, &m) == ARES_OK;
+    ares_error_clear(); /* a fault of the model is told where it is loaded */
+    if (known && ares_model_config_trained(&m, opt, &count) != ARES_OK)
+        ares_config_fault(cfg, option, "%s", ares_error_message());
+    ares_error_clear();
+    ares_str_fini(&dir);
+}
+
+void trainable_check(ares_config *cfg, const ares_train_config *c)
+{
+    const ares_model_options actor = { .freeze_vision = c->actor.freeze_vision,
+                                       .trained = c->actor.trainable },
+                             critic = { .value_head = true, .trained = c->critic.trainable };
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    check_trained(cfg, "worker.actor.model.trainable", &actor, "worker.actor.model.lora",
+                  &c->actor_lora, c->actor.model_path);
+    if (adv && (adv->needs & ARES_NEEDS_VALUES))
+        check_trained(cfg, "worker.critic.model.trainable", &critic, "worker.critic.model.lora",
+                      &c->critic_lora,
+                      c->critic.model_path ? c->critic.model_path : c->actor.model_path);
+}
+
 /* What a run learns from, and by which algorithm. */
 static void check_learning(ares_config *cfg, const ares_train_config *c)
 {
@@ -928,6 +966,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
                           sampling.max_new_tokens, (long long)c->data.max_prompt_length,
                           (long long)c->rollout.max_model_len);
     check_storage(cfg, c);
+    trainable_check(cfg, c);
     eval_sets_read(cfg, c, &evals);
     if (evals.n && agents_wanted(c))
         ares_config_fault(cfg, "eval.datasets",

@@ -58,6 +58,8 @@ bool oversampling_wanted(const ares_train_config *c);
 
 /* Refuses limits of pictures that exclude each other. (options.c) */
 void pixels_check(ares_config *cfg, const ares_data_config *d);
+/* Expressions of model.trainable, against the names of the model where it is there. */
+void trainable_check(ares_config *cfg, const ares_train_config *c);
 
 /* The one key of worker.actor.model.override_config that has an effect. */
 #define PUBLISHED_POSITIONS "max_position_embeddings"

@@ -275,7 +275,7 @@ int peak_reserve(ares_trainer *t, int ranks, size_t *bytes)
         *bytes += announce(&t->critic->learner, &p);
         *bytes += critic_expect(t->critic, (int32_t)p.trained.tokens, at_most(&p.trained));
     }
-    if (!model->cfg.vision.depth || c->actor.freeze_vision) return ARES_OK;
+    if (!model->tower.trained) return ARES_OK;
     ARES_TRY(peak_image(t, m.prompt, &image));
     *bytes += ares_phase_size(
         ares_model_features_bytes(model, peak_patches(model, image), l->tower_keep));
@@ -317,7 +317,7 @@ static int count_pictures(ares_trainer *t, const plan_where *where, plan *p)
     s->step = (rows + where->ranks - 1) / where->ranks * row;
 
     /* on the host pixels are bytes, and the tower reads one picture at a time as f32 */
-    bool trained = !c->actor.freeze_vision && !c->trainer.val_only;
+    bool trained = m->tower.trained;
     double bytes = (double)v->channels * v->patch * v->patch * v->merge * v->merge,
            features = (double)v->out * sizeof(float), step = (double)s->step;
     s->values = bytes * v->temporal * sizeof(float);
@@ -327,7 +327,7 @@ static int count_pictures(ares_trainer *t, const plan_where *where, plan *p)
     s->stored = trained && !t->ref ? 0 : c->data.vision_cache_gb * 1e9;
 
     ARES_TRY(ares_model_features_reserve(m, peak_patches(m, s->tokens), ARES_KEEP_NOTHING));
-    if (t->ref && !c->actor.freeze_vision)
+    if (t->ref && trained)
         ARES_TRY(ares_model_features_reserve(t->ref->learner.model,
                                              peak_patches(t->ref->learner.model, s->tokens),
                                              ARES_KEEP_NOTHING));
@@ -510,7 +510,7 @@ static int train_actor(ares_trainer *t, plan *p)
                      (double)ares_workspace_bytes(l->workspace) - kept);
     ARES_TRY(learner_reserve_backward(l, (int32_t)of.trained.out, of.trained.n, 0));
     keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at), (double)l->scratch.bytes);
-    if (!m->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
+    if (!m->tower.trained) return ARES_OK;
     ARES_TRY(ares_model_features_reserve(m, peak_patches(m, p->pictures.tokens), l->tower_keep));
     keep_activations(p, PLAN_TOWER, grown(&t->run.device, &at), (double)m->tower.of_training.bytes);
     return ARES_OK;

@@ -628,18 +628,30 @@ static void plan_write_json(const plan *p, const plan_where *where, ares_str *ou
  * need more, so what is refused here could never have run.
  */
 
+/* Parameters of a model, and of these the trained ones. */
+typedef struct counts {
+    double all, trained;
+} counts;
+
 /*
- * Parameters of the model at path, by its config.json; 0: there is no model. A damaged one fails
- * when it is loaded.
+ * Of the model at path, by its config.json; where there is none, as many as the user has told (NaN:
+ * nothing), of which an unknown part is trained if some are left out. A damaged config.json fails
+ * when the model is loaded, and so does what opt->trained gets wrong.
  */
-static double parameters_at(const char *path)
+static counts parameters_at(const char *path, double told, const ares_model_options *opt)
 {
     ares_str dir = { 0 };
     ares_model_config m;
-    double n = 0;
+    counts n = { .all = ares_is_null_f64(told) ? 0 : told };
+    int64_t trained;
+    if (!opt->trained.items) n.trained = n.all;
     if (path && ares_model_find(path, &dir) == ARES_OK &&
-        ares_model_config_load(dir.data, &m) == ARES_OK)
-        n = (double)ares_model_config_count(&m);
+        ares_model_config_load(dir.data, &m) == ARES_OK) {
+        n.all = n.trained = (double)ares_model_config_count(&m);
+        if (opt->trained.items)
+            n.trained =
+                ares_model_config_trained(&m, opt, &trained) == ARES_OK ? (double)trained : 0;
+    }
     ares_error_clear();
     ares_str_fini(&dir);
     return n;
@@ -657,17 +669,17 @@ typedef struct places {
  * an fp32 master where they are stored in bf16; with adamw_bf16 these three have 16 bits
  * (model/region.c). optim NULL: not trained
  */
-static double bytes_of(double parameters, const char *dtype, const ares_optim_config *optim,
-                       int ranks, places at)
+static double bytes_of(counts n, const char *dtype, const ares_optim_config *optim, int ranks,
+                       places at)
 {
     bool bf16 = dtype && strcmp(dtype, "bf16") == 0,
          all = at.full_shard->type == ARES_JSON_BOOL && at.full_shard->boolean;
     double part = 1.0 / sharing_size(at.fsdp_size, ranks), shared_part = all ? part : 1,
            weight = bf16 ? 2 : 4, states = 8, weights = at.weights_elsewhere ? 0 : shared_part;
     if (optim && bf16) states = strcmp(optim->strategy, "adamw_bf16") == 0 ? 6 : 12;
-    if (!optim) return parameters * weight * weights;
-    return parameters *
-           (weight * weights + 4 * shared_part + states * (at.states_elsewhere ? 0 : part));
+    double held = n.all * weight * weights;
+    if (optim) held += n.trained * (4 * shared_part + states * (at.states_elsewhere ? 0 : part));
+    return held;
 }
 
 /* Bytes that a process holds at least. */
@@ -682,17 +694,21 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     bool trained = !c->trainer.val_only, roles = trained && reinforcement,
          card = strncmp(c->trainer.device, "cuda", 4) == 0;
-    needs n = { .parameters = parameters_at(c->actor.model_path) };
-    if (n.parameters == 0 && !ares_is_null_f64(c->actor.parameters))
-        n.parameters = c->actor.parameters;
-    double critic = c->critic.model_path ? parameters_at(c->critic.model_path) : n.parameters;
+    const ares_model_options of_actor = { .freeze_vision = c->actor.freeze_vision,
+                                          .trained = c->actor.trainable },
+                             of_critic = { .value_head = true, .trained = c->critic.trainable };
+    counts actor = parameters_at(c->actor.model_path, c->actor.parameters, &of_actor),
+           critic = c->critic.model_path
+                        ? parameters_at(c->critic.model_path, (double)NAN, &of_critic)
+                        : parameters_at(c->actor.model_path, c->actor.parameters, &of_critic);
+    needs n = { .parameters = actor.all };
     n.actor =
-        bytes_of(n.parameters, c->actor.dtype, trained ? &c->optim : NULL, ranks,
+        bytes_of(actor, c->actor.dtype, trained ? &c->optim : NULL, ranks,
                  (places){ c->actor.full_shard, c->actor.fsdp_size, card && c->actor.offload_params,
                            card && c->actor.offload_optimizer });
     if (roles && trainer_needs_reference(c))
         n.reference = bytes_of(
-            n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", NULL, ranks,
+            actor, c->ref.dtype ? c->ref.dtype : "bf16", NULL, ranks,
             (places){ c->ref.full_shard, c->ref.fsdp_size, card && c->ref.offload_params, false });
     if (roles && adv && (adv->needs & ARES_NEEDS_VALUES))
         n.critic = bytes_of(critic, c->critic.dtype, &c->critic_optim, ranks,

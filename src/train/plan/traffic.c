@@ -14,28 +14,33 @@
 static double gathered(const ares_model *m, int region)
 {
     const ares_region *r = &m->params.regions[region];
-    if (!r->decay || m->params.share.how != ARES_SHARE_ALL) return 0;
+    if (!r->in_parts) return 0;
     return (double)(r->elements - r->own) * (double)ares_dtype_bytes(r->dtype);
 }
 
-/* Blocks from `lowest` on, counted from 0. */
-static double blocks(const ares_model *m, int lowest)
+/* All blocks from one on. */
+static double blocks(const ares_model *m, int32_t from)
 {
     double bytes = 0;
-    for (int i = 1 + lowest; i <= m->cfg.layers; i++) bytes += gathered(m, i);
+    for (int32_t i = from; i < m->cfg.layers; i++) {
+        const ares_block_regions *in = &m->layer[i].in;
+        if (in->trained >= 0) bytes += gathered(m, in->trained);
+        if (in->frozen >= 0) bytes += gathered(m, in->frozen);
+    }
     return bytes;
 }
 
 /* A pass that only scores: a tied head is gathered apart from the embedding. */
 static double forward(const ares_model *m)
 {
-    return gathered(m, 0) + blocks(m, 0) + gathered(m, ares_model_head_region(m));
+    return gathered(m, m->embed->region) + blocks(m, 0) + gathered(m, ares_model_head_region(m));
 }
 
 /* The passes of an update: each round goes forward, then back through blocks that train. */
 static double passes(const learner *l, double rounds)
 {
-    return rounds * (forward(l->model) + blocks(l->model, l->adapter ? l->adapter->lowest : 0));
+    int32_t lowest = l->adapter ? l->adapter->lowest : l->model->lowest;
+    return rounds * (forward(l->model) + blocks(l->model, lowest));
 }
 
 /* A sum of which each rank of the group keeps a slice; to gather all slices costs the same. */
@@ -152,6 +157,7 @@ double plan_sent(const ares_trainer *t, const plan *p)
      */
     double copied = 0;
     bool again = t->slice && (!t->run.adapter || t->run.device.index >= 0);
-    for (int i = 0; again && i < m->params.n_regions; i++) copied += gathered(m, i);
+    int regions = m->params.n_regions + m->params.n_frozen;
+    for (int i = 0; again && i < regions; i++) copied += gathered(m, i);
     return bytes + copied + by_rollout(t, p);
 }

@@ -60,12 +60,17 @@ static weight_slot *slot_of(const ares_params *ps, int r)
     return NULL;
 }
 
-/* A slot that nobody holds, an empty one first. NULL: all are held. */
-static weight_slot *free_slot(const ares_params *ps)
+/*
+ * A slot that nobody holds, an empty one first; NULL: there is none. but: a region that shall stay
+ * where it is; -1: none
+ */
+static weight_slot *free_slot(const ares_params *ps, int but)
 {
     weight_slot *found = slot_of(ps, -1);
-    for (int i = 0; i < WEIGHT_SLOTS && !found; i++)
-        if (!ps->slots->slot[i].holds) found = &ps->slots->slot[i];
+    for (int i = 0; i < WEIGHT_SLOTS && !found; i++) {
+        weight_slot *s = &ps->slots->slot[i];
+        if (!s->holds && s->region != but) found = s;
+    }
     return found;
 }
 
@@ -126,11 +131,16 @@ static void point_at(ares_params *ps, int r, void *weights)
                 weights ? (char *)weights + (size_t)ps->list[i].at * each : NULL;
 }
 
-void region_prefetch(ares_params *ps, int r)
+static void prefetch_but(ares_params *ps, int r, int but)
 {
     if (!region_apart(&ps->regions[r]) || slot_of(ps, r)) return;
-    weight_slot *s = free_slot(ps);
+    weight_slot *s = free_slot(ps, but);
     if (s) begin_fill(ps, s, r);
+}
+
+void region_prefetch(ares_params *ps, int r)
+{
+    prefetch_but(ps, r, -1);
 }
 
 void ares_region_load(ares_params *ps, int r)
@@ -138,7 +148,7 @@ void ares_region_load(ares_params *ps, int r)
     if (!region_apart(&ps->regions[r])) return;
     weight_slot *s = slot_of(ps, r);
     if (!s) {
-        s = free_slot(ps);
+        s = free_slot(ps, -1);
         ARES_ASSERT(s); /* a pass holds one block at a time */
         begin_fill(ps, s, r);
     }
@@ -153,7 +163,7 @@ void ares_region_load_own(ares_params *ps, int r)
         ares_region_load(ps, r);
         return;
     }
-    weight_slot *s = free_slot(ps);
+    weight_slot *s = free_slot(ps, -1);
     ARES_ASSERT(s);
     if (s->on_its_way) arrive(ps); /* for nobody */
     bring(ps, s, from);
@@ -172,7 +182,7 @@ void block_load(ares_params *ps, const ares_block_regions *in)
 void block_prefetch(ares_params *ps, const ares_block_regions *in)
 {
     if (in->trained >= 0) region_prefetch(ps, in->trained);
-    if (in->frozen >= 0) region_prefetch(ps, in->frozen);
+    if (in->frozen >= 0) prefetch_but(ps, in->frozen, in->trained);
 }
 
 void block_unload(ares_params *ps, const ares_block_regions *in)

@@ -83,6 +83,10 @@ static void allocates_as_planned(const char *device, const char *memory)
         "worker.actor.model.lora.rank=40 algorithm.disable_kl=false algorithm.use_kl_loss=true",
         "worker.actor.model.lora.rank=3 worker.critic.model.lora.rank=33 "
         "'worker.actor.model.lora.target_modules=[up_proj,lm_head]' algorithm.adv_estimator=gae",
+        "'worker.actor.model.trainable=[layers.1.mlp, norm]' algorithm.adv_estimator=gae "
+        "worker.critic.model.trainable=score",
+        "worker.actor.model.trainable=self_attn worker.actor.offload.offload_params=true "
+        "worker.actor.max_token_len_per_device=53",
     };
     for (int i = 0; i < ARES_COUNT(options); i++) {
         ares_str json = { 0 }, out = { 0 };
@@ -923,6 +927,10 @@ TEST_MPI(what_ranks_hold_and_send_is_what_plan_says)
         "algorithm.adv_estimator=gae",
         "worker.actor.model.lora.rank=8 worker.actor.fsdp.enable_full_shard=true "
         "worker.actor.round_tokens=53 data.rollout_batch_size=8 worker.rollout.max_num_seqs=32 "
+        "worker.actor.max_token_len_per_device=53",
+        "worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true "
+        "'worker.actor.model.trainable=[layers.1.mlp, norm]' "
+        "'worker.critic.model.trainable=[score, q_proj]' algorithm.adv_estimator=gae "
         "worker.actor.max_token_len_per_device=53",
         IN_PAIRS,
         IN_PAIRS "worker.actor.fsdp.enable_full_shard=true"

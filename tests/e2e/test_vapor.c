@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ares/io.h"
 #include "disk.h"
 #include "e2e.h"
 #include "vapor_runs.h"
@@ -90,6 +91,33 @@ TEST(a_resumed_run_of_vapor_equals_an_uninterrupted_one)
         for (int k = 1; k <= 4; k++) /* three rows have pairs; the reference moves after step 2 */
             CHECK_EQ(e2e_metric("vapor_again", k, "vapor/ref_new_pairs"), k % 2 ? 3 : 0);
     }
+}
+
+/* What is not trained is the policy's and the reference's alike, before and after a move. */
+TEST(a_reference_moves_towards_a_policy_of_which_a_part_is_trained)
+{
+    static const char moves[] = "vapor.sync_ref_model=true vapor.ref_model_sync_steps=1 "
+                                "vapor.ref_model_mixup_alpha=0.5 "
+                                "'worker.actor.model.trainable=[layers.1.mlp, q_proj]'";
+    ares_safetensors *policy, *reference;
+    REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_whole"), moves) == 0);
+    REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_again"), moves) == 0);
+    REQUIRE(e2e_go_back("vapor_again", "vapor_again_whole", 2));
+    REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_again"), moves) == 0);
+    CHECK(e2e_same_runs("vapor_whole", "vapor_again", 4));
+    REQUIRE_OK(
+        ares_safetensors_open(test_file("vapor_whole/checkpoints/step_000004/model"), &policy));
+    REQUIRE_OK(ares_safetensors_open(test_file("vapor_whole/checkpoints/step_000004/reference"),
+                                     &reference));
+    for (int64_t i = 0; i < ares_safetensors_count(policy); i++) {
+        const ares_tensor_info *t = ares_safetensors_at(policy, i),
+                               *r = ares_safetensors_find(reference, t->name);
+        bool trained = strstr(t->name, "layers.1.mlp") || strstr(t->name, "q_proj");
+        if (CHECK(r && r->bytes == t->bytes))
+            CHECK_MSG((memcmp(r->data, t->data, (size_t)t->bytes) == 0) == !trained, "%s", t->name);
+    }
+    ares_safetensors_close(policy);
+    ares_safetensors_close(reference);
 }
 
 /*

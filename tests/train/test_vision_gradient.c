@@ -119,12 +119,15 @@ static void fill_batch(run *r)
         b->token_level_rewards[b->row_start[row + 1] - 1] = (float)scores[row];
 }
 
-static bool run_open(run *r, const char *name, const ares_train_config *cfg, bool freeze)
+static bool run_open(run *r, const char *name, const ares_train_config *cfg, bool freeze,
+                     ares_texts trained)
 {
     char path[500];
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), name);
     *r = (run){ .cfg = *cfg, .metrics = ares_metrics_new() };
-    ares_model_options opt = { .storage = ARES_F32, .trainable = true, .freeze_vision = freeze };
+    ares_model_options opt = {
+        .storage = ARES_F32, .trainable = true, .freeze_vision = freeze, .trained = trained
+    };
     if (!CHECK_OK(ares_device_open("cpu", 2, &r->device)) ||
         !CHECK_OK(ares_model_load(path, &r->device, &opt, &r->model)) ||
         !CHECK_OK(ares_media_rules_load(&r->model->cfg, path, &r->rules)) ||
@@ -222,7 +225,7 @@ TEST(the_update_goes_down_the_slope_of_tower_and_text)
         double square = 0, norm = 0;
         int towers = 0;
         const ares_train_config cfg = config(cases[i].share, cases[i].tokens, i == 1);
-        if (!run_open(&r, cases[i].model, &cfg, false)) return;
+        if (!run_open(&r, cases[i].model, &cfg, false, (ares_texts){ 0 })) return;
         REQUIRE_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
         for (int k = 0; k < r.model->params.n; k++) {
             square += check_slope(&r, &r.model->params.list[k]);
@@ -254,7 +257,7 @@ TEST(cuts_and_recomputation_change_no_bit_of_a_towers_gradient)
             run r;
             int64_t n;
             const ares_train_config cfg = config(share, way % 2 ? 30 : 1000, way >= 2);
-            if (!run_open(&r, "qwen2_5_vl_flat", &cfg, false)) return;
+            if (!run_open(&r, "qwen2_5_vl_flat", &cfg, false, (ares_texts){ 0 })) return;
             REQUIRE_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
             float *g = gradients(&r, &n);
             if (first) CHECK_MSG(memcmp(first, g, (size_t)n * sizeof *g) == 0, "way %d", way);
@@ -263,5 +266,40 @@ TEST(cuts_and_recomputation_change_no_bit_of_a_towers_gradient)
             run_close(&r);
         }
         ares_free(first);
+    }
+}
+
+TEST(parts_of_a_tower_and_of_the_text_have_the_gradients_of_all)
+{
+    static const char *const parts[][2] = {
+        { "visual\\.merger", "layers\\.1\\.mlp" },
+        { "visual\\.blocks\\.0\\.norm[12]\\.weight", "visual\\.blocks\\.1\\.attn\\.qkv\\.bias" },
+        { "visual\\.patch_embed", "lm_head|embed_tokens" },
+        { "self_attn", "norm" },
+    };
+    static const char *const models[] = { "qwen2_5_vl_flat", "qwen2_vl_flat" };
+    const ares_train_config cfg = config(true, 40, false);
+    for (int i = 0; i < ARES_COUNT(parts) * ARES_COUNT(models); i++) {
+        run all, some;
+        const char *model = models[i % 2];
+        if (!run_open(&all, model, &cfg, false, (ares_texts){ 0 }) ||
+            !run_open(&some, model, &cfg, false, (ares_texts){ parts[i / 2], 2 }))
+            return;
+        REQUIRE_OK(actor_update(&all.actor, &all.batch, NULL, all.metrics));
+        REQUIRE_OK(actor_update(&some.actor, &some.batch, NULL, some.metrics));
+        const ares_params *ps = &some.model->params;
+        int trained = 0;
+        for (int k = 0; k < ps->n; k++) {
+            const ares_param *p = &ps->list[k], *whole = &all.model->params.list[k];
+            CHECK_EQ(p->grad.data == NULL, p->region >= ps->n_regions);
+            if (!p->grad.data) continue;
+            trained++;
+            CHECK_MSG(memcmp(p->grad.data, whole->grad.data, (size_t)p->elements * sizeof(float)) ==
+                          0,
+                      "%s: %s", model, p->name);
+        }
+        CHECK(trained > 0 && trained < ps->n);
+        run_close(&all);
+        run_close(&some);
     }
 }

@@ -190,9 +190,9 @@ static bool next_word(const char **at, char word[static WORD])
 static const char *near_word(const ares_params *ps, const char *expression, ares_arena *arena)
 {
     enum { MOST = 64 };
-    const char *words[MOST], *near = NULL;
+    const char *words[MOST] = { "lm_head" }, *near = NULL; /* a tied one, too, has a name */
     char word[WORD];
-    int n = 0;
+    int n = 1;
     for (int i = 0; i < ps->n && n < MOST; i++)
         for (const char *at = ps->list[i].name; n < MOST && next_word(&at, word);) {
             int k = 0;
@@ -236,6 +236,8 @@ static int refuse_expression(const ares_model *m, const char *expression)
             expression);
     ares_arena arena = { 0 };
     const char *near = near_word(ps, expression, &arena);
+    if (near && m->lm_head == m->embed && strcmp(near, "lm_head") == 0)
+        near = m->value ? "score" : "embed_tokens"; /* what it is called here */
     int rc = ares_fail(ARES_ECONFIG,
                        "model: '%s' matches no parameter%s%s%s (names are such as %s and "
                        "...layers.%d.self_attn.q_proj.weight)",

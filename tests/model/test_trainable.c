@@ -357,6 +357,9 @@ TEST(an_expression_that_names_nothing_is_refused_with_what_was_meant)
         const char *says; /* NULL: it is accepted */
     } cases[] = {
         { "qwen2_tied", "self_atn", false, false, "did you mean 'self_attn'?" },
+        { "qwen2_tied", "lm_haed", false, false, "did you mean 'embed_tokens'?" },
+        { "qwen2_untied", "lm_haed", false, false, "did you mean 'lm_head'?" },
+        { "qwen2_untied", "lm_haed", true, false, "did you mean 'score'?" },
         { "qwen2_tied", "layers\\.7\\.", false, false, "'layers\\.7\\.' matches no parameter" },
         { "qwen2_tied", "lm_head", false, false,
           "tied to the embedding, and the name of both is model.embed_tokens.weight" },

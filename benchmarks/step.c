@@ -344,7 +344,7 @@ static int grpo(const options *o)
     ARES_TRY(open_model(o, &d, true, &m));
     ARES_TRY(actor_open(&a, &cfg, m, NULL, NULL, NULL, 100));
     training run = { .cfg = &cfg, .device = d };
-    if (o->beta > 0) ARES_TRY(reference_open(&ref, &run, NULL));
+    if (o->beta > 0) ARES_TRY(reference_open(&ref, &run, NULL, false));
     ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
                                 .max_num_batched_tokens = 2048,
                                 .max_model_len = (int32_t)(o->prompt + o->new),

@@ -57,8 +57,8 @@ TEST(what_adapters_cannot_do_is_refused_where_there_are_adapters_and_by_the_user
         { "algorithm.name=vapor worker.rollout.n=4 vapor.sync_ref_model=true",
           "vapor.sync_ref_model = true: a mixture of two "
           "adapters" },
-        { "worker.actor.model.trainable=[lm_head]", "worker.actor.model.trainable = [lm_head]: "
-                                                    "worker.actor.model.lora.rank = 8 trains" },
+        { "worker.actor.model.trainable=[norm]", "worker.actor.model.trainable = [norm]: "
+                                                 "worker.actor.model.lora.rank asks for" },
     };
     ares_log_set(ARES_LOG_ERROR, 0);
     for (int i = 0; i < ARES_COUNT(cases); i++) {

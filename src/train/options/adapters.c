@@ -1,6 +1,6 @@
 /*
- * Options of adapters (LoRA), and of which parameters are trained: what other trainers' words ask
- * for, options that follow, and the rules between them (docs/adapters.md#options).
+ * Options of adapters (LoRA): what other trainers' words ask for, options that follow, and the
+ * rules between them (docs/adapters.md#options).
  */
 #include "options.h"
 
@@ -41,7 +41,6 @@ static const struct {
 typedef struct side {
     const char *name; /* actor or critic */
     const ares_lora_options *lora;
-    const ares_texts *trainable;
     const char *model_path, *strategy;
     double lr;
 } side;
@@ -298,19 +297,10 @@ static void tell_of_file(ares_config *cfg, const side *s)
 
 static void check_side(ares_config *cfg, const side *s)
 {
-    const char *trainable = PATH("worker", s->name, "model.trainable"),
-               *rank = PATH("worker", s->name, "model.lora.rank");
-    bool wanted = ares_lora_wanted(s->lora);
-    if (s->trainable->count)
-        ares_config_fault(cfg, trainable, "not built: training a part of the parameters; set null");
-    if (!wanted) {
+    if (!ares_lora_wanted(s->lora)) {
         tell_unread(cfg, s);
         return;
     }
-    if (s->trainable->count)
-        ares_config_fault(cfg, trainable,
-                          "%s = %lld trains adapters and freezes the model; set one of both", rank,
-                          (long long)s->lora->rank);
     for (int i = 0; i < ARES_COUNT(asked); i++) {
         const char *option = PATH("x-lora", s->name, asked[i].word);
         if (is_given_other(cfg, option, asked[i].neutral))
@@ -348,13 +338,11 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
     const char *own = c->critic.model_path, *base = c->actor.model_path;
     const side actor = { .name = "actor",
                          .lora = &c->actor_lora,
-                         .trainable = &c->actor.trainable,
                          .model_path = base,
                          .strategy = c->optim.strategy,
                          .lr = c->trainer.val_only ? 1 : c->optim.lr };
     const side critic = { .name = "critic",
                           .lora = &c->critic_lora,
-                          .trainable = &c->critic.trainable,
                           .model_path = own ? own : base,
                           .strategy = c->critic_optim.strategy,
                           .lr = c->trainer.val_only ? 1 : c->critic_optim.lr };

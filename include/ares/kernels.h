@@ -407,7 +407,7 @@ typedef struct ares_head_args {
      * whole head, in every bit; only the head of the CPU's native table does that, without ref_x
      */
     const ares_vocab_parts *parts;
-    const ares_head_adapter *adapter; /* NULL: none; the reference has none */
+    const ares_head_adapter *adapter; /* NULL: none */
     float inv_temperature;
     const int32_t *target; /* [rows] */
     /* [rows]; written by forward, read (lse, entropy) by backward */
@@ -429,8 +429,9 @@ typedef struct ares_head_args {
     const void *ref_x;
     int64_t ld_ref; /* [rows][ref_w.k] */
     const ares_matrix *ref_w;
-    float *kl, *ref_lse; /* [rows] */
-    const float *c_kl;   /* [rows] */
+    const ares_head_adapter *ref_adapter; /* b and u; NULL: none */
+    float *kl, *ref_lse;                  /* [rows] */
+    const float *c_kl;                    /* [rows] */
 } ares_head_args;
 /*
  * head_fused calls it per chunk of rows, in row order and from one thread, to fill c_log_prob and

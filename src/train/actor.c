@@ -294,9 +294,7 @@ static int compare(reference *r, learner *policy, double temperature, ares_batch
         h.entropy = stats + 2 * n;
         h.lse = stats + 3 * n;
         h.ref_lse = stats + 4 * n;
-        h.ref_x = ref_hidden[i];
-        h.ld_ref = ref->model->cfg.hidden;
-        h.ref_w = ares_model_head(ref->model);
+        learner_head_beside(ref, &p[i], ref_hidden[i], &h);
         d->k->head(d, &h);
     }
     learner_drop_head(policy);

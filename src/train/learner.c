@@ -432,6 +432,15 @@ ares_head_args learner_head(const learner *l, learner_pass *p, double temperatur
                              .inv_temperature = ares_inv_temperature((float)temperature) };
 }
 
+void learner_head_beside(const learner *ref, learner_pass *p, const void *hidden, ares_head_args *h)
+{
+    h->ref_x = hidden;
+    h->ld_ref = ref->model->cfg.hidden;
+    h->ref_w = ares_model_head(ref->model);
+    if (ares_model_adapt_head(ref->workspace, ref->adapter, hidden, p->packed.n_out, &p->ref_head))
+        h->ref_adapter = &p->ref_head;
+}
+
 int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more)
 {
     return learner_reserve(l, (size_t)n * derivative_bytes(l, rows) + more);

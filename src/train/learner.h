@@ -184,6 +184,7 @@ typedef struct learner_pass {
     void *hidden;           /* device, [n_out][hidden]: the states from which each is predicted */
     void *d_hidden;         /* their derivatives, in the scratch (learner_reserve_round) */
     ares_head_adapter head; /* of an adapted head (learner_head); b NULL: the head has no adapter */
+    ares_head_adapter ref_head; /* the same of a reference (learner_head_beside) */
 } learner_pass;
 /* Whether the weights of l, or of `with` (NULL: none), come to the device region by region. */
 bool learner_by_region(const learner *l, const learner *with);
@@ -247,6 +248,9 @@ void learner_drop_head(const learner *l);
  * caller to set.
  */
 ares_head_args learner_head(const learner *l, learner_pass *p, double temperature);
+/* Adds the head of a reference, whose hidden states over the pass these are. */
+void learner_head_beside(const learner *ref, learner_pass *p, const void *hidden,
+                         ares_head_args *h);
 /* Adds what the head's backward needs besides: dx, which is d_hidden, and the gradient dw. */
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h);
 /* Waits for what was launched; where weights are gathered, a failure of that comes out here. */

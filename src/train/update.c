@@ -294,11 +294,7 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, r
     /* the reference over the same rows, for the heads to compare with */
     void **hidden = ares_arena_alloc(arena, count * sizeof *hidden);
     ARES_TRY(learner_forward_same_rows(ref, p->rows, n, hidden));
-    for (int64_t i = 0; i < n; i++) {
-        p->head[i].ref_x = hidden[i];
-        p->head[i].ld_ref = ref->model->cfg.hidden;
-        p->head[i].ref_w = ares_model_head(ref->model);
-    }
+    for (int64_t i = 0; i < n; i++) learner_head_beside(ref, &p->rows[i], hidden[i], &p->head[i]);
     return ARES_OK;
 }
 

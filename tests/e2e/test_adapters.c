@@ -194,6 +194,22 @@ TEST(a_checkpoint_of_an_adapter_is_used_with_its_model)
     for (int i = 0; i < ARES_COUNT(all); i++) ares_str_fini(all[i]);
 }
 
+TEST(the_exact_kl_is_to_the_policy_that_the_run_starts_from_its_head_included)
+{
+    /* seen to fail: with the head's part of the reference's adapter left out */
+    char words[400];
+    if (!train("first", LORA "target_modules=[q_proj,lm_head]")) return;
+    snprintf(words, sizeof words,
+             "--config '%s' trainer.max_steps=2 worker.actor.optim.lr=1e-2 " LORA
+             "adapter_path='%s' algorithm.disable_kl=false algorithm.use_kl_loss=true "
+             "algorithm.kl_penalty=full",
+             e2e_train_words("next"), test_file("first"));
+    CHECK_EQ(e2e_program(NULL, "%s", words), 0);
+    CHECK(e2e_metric("next", 1, "actor/adapter_norm") > 0);
+    CHECK(e2e_metric("next", 1, "actor/kl_loss") == 0);
+    CHECK(e2e_metric("next", 2, "actor/kl_loss") > 0);
+}
+
 TEST(supervised_training_of_an_adapter_goes_on_bit_for_bit)
 {
     ares_str out = { 0 };

@@ -1139,6 +1139,7 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
         const ares_head_adapter l = { &lora.cpu, u, 0.8f, du, &db.cpu },
                                 m = { &lora.other, u_up, 0.8f, du_up, &db.other };
         if (round >= 3) a.adapter = &l, b.adapter = &m;
+        if (round == 5) a.ref_adapter = &l, b.ref_adapter = &m;
         some_loss_of of = { &p.cpu, c, rows, 0 }, of_other = { &p.other, c_up, rows, 0 };
         if (way == 2) {
             a.ref_x = x, a.ld_ref = k, a.ref_w = &ref.cpu, a.kl = of_kl, a.ref_lse = of_kl + rows,

@@ -59,9 +59,10 @@ static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_
     at_tensor z = aten_rows(c->d, aten_scratch(c->d, slot, chunk_rows(a) * a->vocab), c->rows,
                             a->vocab, a->vocab);
     at_mm_out(z, acts(c, x, w->k, ldx), at_transpose(of_vocab(a, aten_matrix(c->d, w)), 0, 1));
-    if (a->adapter && w == a->w) {
-        const ares_matrix *b = a->adapter->b;
-        at_addmm_out(z, z, acts(c, a->adapter->u, b->k, b->k),
+    const ares_head_adapter *l = slot == ATEN_LOGITS ? a->adapter : a->ref_adapter;
+    if (l) {
+        const ares_matrix *b = l->b;
+        at_addmm_out(z, z, acts(c, l->u, b->k, b->k),
                      at_transpose(of_vocab(a, aten_matrix(c->d, b)), 0, 1));
     }
     if (a->inv_temperature != 1.0f) at_mul_s_(z, a->inv_temperature);

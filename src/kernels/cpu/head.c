@@ -68,7 +68,7 @@ static float *reference_logits(const head_job *j, const span *s, int worker)
                 s->rows * VOCAB_CHUNK;
     vocab_logits(a->ref_w, a->vocab, s->chunk,
                  (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr,
-                 VOCAB_CHUNK, NULL, 0);
+                 VOCAB_CHUNK, a->ref_adapter, j->row + s->first);
     return zr;
 }
 

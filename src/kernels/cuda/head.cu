@@ -211,21 +211,27 @@ static const void *act_row(const void *x, ares_dtype act, int64_t row, int64_t l
     return x ? (const char *)x + row * ld * (int64_t)ares_dtype_bytes(act) : NULL;
 }
 
+/* Adds an adapter's part to the chunk's logits; l NULL: there is none. */
+static void add_adapter(cuda_context *c, const ares_head_args *a, const ares_head_adapter *l,
+                        ares_dtype act, const head_chunk *k, float *logits)
+{
+    if (!l) return;
+    ares_matrix b = vocab_part(l->b, a->vocab);
+    cuda_product(c, act_row(l->u, act, k->row, b.k), b.k, &b, k->rows, logits, a->vocab, true);
+}
+
 static void make_logits(cuda_context *c, const ares_head_args *a, ares_dtype act,
                         const head_chunk *k)
 {
     ares_matrix w = vocab_part(a->w, a->vocab);
     cuda_product(c, act_row(a->x, act, k->row, a->ldx), a->ldx, &w, k->rows, k->logits, a->vocab,
                  false);
-    if (const ares_head_adapter *l = a->adapter) {
-        ares_matrix b = vocab_part(l->b, a->vocab);
-        cuda_product(c, act_row(l->u, act, k->row, b.k), b.k, &b, k->rows, k->logits, a->vocab,
-                     true);
-    }
+    add_adapter(c, a, a->adapter, act, k, k->logits);
     if (!k->ref) return;
     w = vocab_part(a->ref_w, a->vocab);
     cuda_product(c, act_row(a->ref_x, act, k->row, a->ld_ref), a->ld_ref, &w, k->rows, k->ref,
                  a->vocab, false);
+    add_adapter(c, a, a->ref_adapter, act, k, k->ref);
 }
 static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k)
 {

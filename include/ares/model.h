@@ -563,6 +563,8 @@ typedef struct ares_adapter_options {
  */
 int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapter_options *opt,
                      ares_adapter **out);
+/* The directory that has adapter_config.json: path, its adapter/, or that of a run's last. */
+int ares_adapter_find(const char *path, ares_str *dir);
 /*
  * The adapter at `path`, a PEFT directory, checkpoint or run, as it is, for passes without a
  * backward. A base_fingerprint that is not of base_dir is a warning.

@@ -485,8 +485,7 @@ const ares_json *lora_peft_config(const ares_lora_options *o, ares_arena *arena)
 
 /* ---------------- a PEFT directory */
 
-/* Writes the directory that has adapter_config.json: path, its adapter/, a run's last one. */
-static int find_adapter(const char *path, ares_str *dir)
+int ares_adapter_find(const char *path, ares_str *dir)
 {
     ares_str file = { 0 }, inner = { 0 }, name = { 0 };
     const char *found = NULL;
@@ -810,7 +809,7 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
     ares_safetensors *s = NULL;
     bool critic = false;
     *out = (peft_adapter){ 0 };
-    int rc = find_adapter(path, &dir);
+    int rc = ares_adapter_find(path, &dir);
     if (rc == ARES_OK)
         rc = ares_file_read(ares_path_join(&file, dir.data, "adapter_config.json"), &text);
     if (rc == ARES_OK) rc = ares_json_parse(arena, ares_str_view(&text), file.data, &config);

@@ -269,6 +269,16 @@ static void note_model(ares_str *out, const char *option, const char *path)
     ares_str_fini(&name);
 }
 
+/* path: as in the option; NULL: not set */
+static void note_adapter(ares_str *out, const char *option, const char *path)
+{
+    ares_str dir = { 0 };
+    if (!path) return;
+    if (ares_adapter_find(path, &dir) == ARES_OK) note_weights(out, option, dir.data);
+    else ares_error_clear(); /* told where it is opened */
+    ares_str_fini(&dir);
+}
+
 static void note_files(ares_config *cfg, const ares_train_config *c, ares_str *out)
 {
     static const char tokenizer[] = "worker.actor.model.tokenizer_path"; /* a folder or a file */
@@ -279,6 +289,9 @@ static void note_files(ares_config *cfg, const ares_train_config *c, ares_str *o
         note_tokenizer_files(out, tokenizer, c->actor.tokenizer_path);
     else note_file(out, tokenizer, c->actor.tokenizer_path);
     note_model(out, "worker.critic.model.model_path", c->critic.model_path);
+    note_model(out, "worker.ref.model.model_path", c->ref.model_path);
+    note_adapter(out, "worker.actor.model.lora.adapter_path", c->actor_lora.adapter_path);
+    note_adapter(out, "worker.critic.model.lora.adapter_path", c->critic_lora.adapter_path);
     note_file(out, "data.format_prompt", d->format_prompt);
     note_file(out, "data.override_chat_template", d->override_chat_template);
     note_file(out, "worker.rollout.trigger_tokens_file", c->rollout.trigger_tokens_file);
@@ -368,7 +381,10 @@ int same_checkpoint(const char *dir, ares_world *world)
     ares_json_begin(&text, '{');
     for (int i = 0; i < ARES_COUNT(files); i++)
         note_file(&text, files[i].what, ares_path_join(&path, dir, files[i].name));
-    note_weights(&text, "weights of the checkpoint", ares_path_join(&path, dir, "model"));
+    static const char *const weights[] = { "model", "adapter" }; /* it has one of them */
+    for (int i = 0; i < ARES_COUNT(weights); i++)
+        if (ares_dir_exists(ares_path_join(&path, dir, weights[i])))
+            note_weights(&text, "weights of the checkpoint", path.data);
     ares_str_fini(&path);
     return same_notes(world, &text);
 }

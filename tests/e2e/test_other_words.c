@@ -67,6 +67,9 @@ static const struct {
       "actor_rollout_ref.rollout.free_cache_engine=true "
       "actor_rollout_ref.rollout.mode=sync worker.actor.model.lora.max_loras=2 "
       "actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=null "
+      "actor_rollout_ref.rollout.router_config_path=null trainer.use_v1=true "
+      "trainer.v1.colocate_async.num_warmup_batches=1 critic.model.use_liger=false "
+      "algorithm.filter_groups.max_inflight_gen_batches=1 "
       "trainer.default_hdfs_dir=null use_vllm=true remove_unused_columns=false" },
     { "rollout/* are always logged", "worker.rollout.disable_log_stats=true" },
     { "trainer.logger says whether the console shows progress",
@@ -106,6 +109,11 @@ static const struct {
       "trainer.policy.model.lora.lora_sync_path=/tmp/b" },
     { "nothing is dropped out here", "actor_rollout_ref.model.lora.dropout_position=pre" },
     { "adapters are stored in fp32", "actor_rollout_ref.model.lora.dtype=null" },
+    { "weights are not quantised", "actor_rollout_ref.actor.qat.mode=w4a16" },
+    { "there is no sandbox", "sandbox_fusion.max_concurrent=null" },
+    { "answers are always made anew", "skip.rollout.dump_dir=d" },
+    { "models here hear nothing", "data.audio_key=audios" },
+    { "a critic predicts no tokens", "critic.model.mtp.enable=false" },
     { "the model is not quantised", "use_bnb_nested_quant=false" },
     { "a reference model is opened where a KL needs one", "actor_rollout_ref.actor.use_ref=true" },
     { "a checkpoint holds the whole run, the critic with it",

@@ -563,6 +563,43 @@ const ares_config_alias train_aliases[] = {
     { "distillation.enabled", NULL, NULL, TEACHER },
     { "distillation.*", "", NULL, "there is no teacher" },
     { "async_training.*", "", NULL, ONE_AFTER_ANOTHER },
+    /* what else its whole configuration has (_generated_ppo_trainer.yaml) */
+    { VERL "actor.optim.zero_indexed_step", "", "=true", "the warm-up begins at 0" },
+    { VERL "actor.optim.zero_indexed_step", NULL, NULL, "the warm-up begins at 0; leave it out" },
+    { "critic.optim.zero_indexed_step", "", "=true", "the warm-up begins at 0" },
+    { "critic.optim.zero_indexed_step", NULL, NULL, "the warm-up begins at 0; leave it out" },
+    { VERL "actor.policy_loss.dro_beta", NULL, NULL, "not built: the loss dro" },
+    { VERL "actor.qat.enable", "", "=false", UNSAID },
+    { VERL "actor.qat.enable", NULL, NULL, QUANTIZED },
+    { VERL "actor.qat.*", "", NULL, "weights are not quantised" },
+    { VERL "rollout.qat", "", "=null", UNSAID },
+    { VERL "rollout.qat.*", "", NULL, "weights are not quantised" },
+    { VERL "rollout.disaggregation.enabled", "", "=false", UNSAID },
+    { VERL "rollout.disaggregation.enabled", NULL, NULL, "each rank reads and writes by itself" },
+    { VERL "rollout.disaggregation.*", "", NULL, ENGINE },
+    { VERL "rollout.router_config_path", "", NULL, ENGINE },
+    { "algorithm.filter_groups.max_inflight_gen_batches", "", NULL, ENGINE },
+    { "algorithm.filter_groups.metric", "algorithm.filter_groups.metric=score",
+      "=reward|seq_reward", NULL },
+    { "critic.loss_scale_factor", "x-verl.critic_loss_scale_factor", NULL, NULL },
+    { "critic.model.custom_chat_template", "", NULL, "the critic reads the actor's tokens" },
+    { "critic.model.hf_config_path", NULL, NULL, "a model is what its own config.json says" },
+    { "critic.model.fused_kernel_options.*", "", NULL, ENGINE },
+    { "critic.model.use_liger", "", NULL, ENGINE },
+    { "critic.model.mtp.*", "", NULL, "a critic predicts no tokens" },
+    { "data.audio_key", "", NULL, "models here hear nothing" },
+    { "data.function_tool_path", NULL, NULL, CONVERSATIONS },
+    { "data.mm_processor_kwargs", "", "={}", UNSAID },
+    { "data.mm_processor_kwargs", NULL, NULL, "the model's own processor says it" },
+    { "sandbox_fusion.url", NULL, NULL, SANDBOX },
+    { "sandbox_fusion.*", "", NULL, "there is no sandbox" },
+    { "skip.?.enable", "", "=false", UNSAID },
+    { "skip.?.enable", NULL, NULL, "answers are always made anew" },
+    { "skip.*", "", NULL, "answers are always made anew" },
+    { "trainer.checkpoint_callback_class", NULL, NULL, "no code is loaded" },
+    { "trainer.use_v1", "", NULL, ENGINE },
+    { "trainer.v1.*", "", NULL, ENGINE },
+    { "trainer.v1.sampler.custom_sampler.path", NULL, NULL, OWN_SAMPLER },
 
     /* RAGEN: agents (docs/environments.md#names-of-ragen) */
     { "defaults", "", NULL, FILES },
@@ -839,6 +876,7 @@ const ares_config_alias train_aliases[] = {
     { "reward.group_name", "", NULL, RANKS },
     { "reward.tokenizer.*", "", NULL, "answers are read by the actor's own tokens" },
     { "critic.use_critic_model", "", "=false", UNSAID },
+    { "critic.seed", "", NULL, ORDER },
 
     /* adapters; flags and words of which only some values pass: adapters.c */
     ADAPTER_NAMES(LORA),
@@ -1468,10 +1506,13 @@ static void translate_batches(ares_config *cfg)
 static void translate(ares_config *cfg)
 {
     static const char one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold",
-                      resume[] = "x-verl.resume_mode", warmup[] = ACTOR "optim.lr_warmup_steps";
+                      resume[] = "x-verl.resume_mode", scale[] = "x-verl.critic_loss_scale_factor",
+                      warmup[] = ACTOR "optim.lr_warmup_steps";
     char path[64], lower[64], higher[64];
     translate_batches(cfg);
     adapters_translate(cfg);
+    if (ares_config_given(cfg, scale))
+        ares_config_fault(cfg, scale, "not built: losses of a critic divided by a fixed length");
     if (ares_config_given(cfg, resume) && !ares_config_given(cfg, "trainer.load_checkpoint_path"))
         ares_config_fault(cfg, resume,
                           "nothing says from where; set trainer.resume_from_path to a checkpoint");

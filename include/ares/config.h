@@ -344,8 +344,8 @@ void ares_config_print(const ares_config *cfg, ares_str *out);
 /*
  * Options with default, type, constraint and doc, as YAML with comments; configs/base.yaml is the
  * text of all of them. word chooses what is shown: a section, an option, another trainer's word for
- * one, or a part of the names or docs ("" or NULL: all options). ARES_ECONFIG where it chooses
- * none. Works before resolve.
+ * one, or a part of the names or docs ("" or NULL: all options). Of a word that leads to no option,
+ * comments say what becomes of it. ARES_ECONFIG where it chooses none. Works before resolve.
  */
 int ares_config_help(ares_config *cfg, const char *word, ares_str *out);
 

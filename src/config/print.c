@@ -316,6 +316,26 @@ static void help(const ares_config *cfg, const config_node *map, const char *pat
     }
 }
 
+/* What becomes of another trainer's word that leads to no option by itself; false: there is none.
+ */
+static bool help_word(const ares_config *cfg, const char *word, ares_str *out)
+{
+    bool found = false;
+    for (int i = 0; i < cfg->aliases.count; i++) {
+        const ares_config_alias *a = cfg->aliases.items[i];
+        const char *note = a->note ? a->note : "read beside other words";
+        bool of_value = a->when && *a->when == '=', where = a->when && !of_value;
+        if (strcmp(a->from, word) != 0) continue;
+        found = true;
+        ares_str_addf(out, "# %s%s: ", word, of_value ? a->when : "");
+        if (!a->to) ares_str_addf(out, "refused: %s", note);
+        else if (!*a->to) ares_str_addf(out, "has no effect: %s", note);
+        else ares_str_add_z(out, strncmp(a->to, "x-", 2) == 0 ? note : a->to);
+        ares_str_addf(out, "%s%s\n", where ? ", where " : "", where ? a->when : "");
+    }
+    return found;
+}
+
 /* word: a path, another trainer's name for one, or a word of names and docs; NULL: all options. */
 int ares_config_help(ares_config *cfg, const char *word, ares_str *out)
 {
@@ -323,7 +343,9 @@ int ares_config_help(ares_config *cfg, const char *word, ares_str *out)
     /* no such path: another name for it, else a word of the docs */
     if (*a.word && !any_asked(cfg, &a, "")) a.word = config_alias_target(cfg, a.word);
     a.mention = *a.word && !any_asked(cfg, &a, "");
+    bool told = a.mention && help_word(cfg, word, out);
     if (!any_asked(cfg, &a, "")) {
+        if (told) return ARES_OK;
         ares_str hint = { 0 };
         config_suggest(cfg, word, &hint);
         ares_fail(ARES_ECONFIG, "config: %s: no option has this in its name or text%s", word,

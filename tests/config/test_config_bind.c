@@ -382,6 +382,20 @@ TEST(config_help_shows_every_option_and_is_itself_a_configuration)
     CHECK_OK(ares_config_help(cfg, "num_generations", &help));
     CHECK_STR(help.data, "worker:\n  rollout:\n    # samples per prompt (integer, in [1,))\n"
                          "    n: 1\n");
+    /* words that lead to no option, or to one of several */
+    static const char *const other[][2] = {
+        { "fp16", "# fp16: refused: set the dtype\n" },
+        { "beta", "# beta: worker.score, where algorithm.estimator=grpo\n"
+                  "# beta: worker.rollout.temperature, where algorithm.estimator=rloo\n\n"
+                  "worker:\n  optim:\n    # of AdamW (list of numbers, in [0,1), 2 items)\n"
+                  "    betas: [0.9, 0.999]\n" },
+        { "both", "# both: worker.rollout.n&worker.rollout.max_len\n" },
+    };
+    for (int i = 0; i < ARES_COUNT(other); i++) {
+        ares_str_clear(&help);
+        CHECK_OK(ares_config_help(cfg, other[i][0], &help));
+        CHECK_STR(help.data, other[i][1]);
+    }
     CHECK_FAIL(ares_config_help(cfg, "worker.rolout", &help), ARES_ECONFIG,
                "config: worker.rolout: no option has this in its name or text");
     ares_str_clear(&help);

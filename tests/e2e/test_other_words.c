@@ -301,6 +301,23 @@ TEST(adapters_in_words_of_trainers_whose_towers_learn_pass_unless_the_model_has_
     ares_str_fini(&out);
 }
 
+TEST(help_says_what_becomes_of_a_word_that_leads_to_no_option)
+{
+    static const char *const all[][2] = {
+        { "use_peft", "# use_peft: whether lora_* make adapters; see worker.actor.model.lora\n" },
+        { "fp16",
+          "# fp16=false: has no effect: asks for nothing\n# fp16: refused: not offered; set "
+          "worker.actor.fsdp.torch_dtype to fp32 or bf16\n" },
+        { "lora_r", "        rank: 0\n" },
+    };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        ares_str out = { 0 };
+        CHECK_EQ(e2e_program(&out, "--help-config %s", all[i][0]), 0);
+        CHECK_CONTAINS(out.data, all[i][1]);
+        ares_str_fini(&out);
+    }
+}
+
 TEST(a_path_to_go_on_from_is_asked_for_and_no_inner_name_is_shown)
 {
     ares_str out = { 0 };

@@ -744,8 +744,6 @@ static const option_case options[] = {
       "options_of_adapters_are_written_in_the_keys_of_peft" },
     { "worker.actor.model.lora.layers_pattern", NULL, "test_model",
       "options_of_adapters_are_written_in_the_keys_of_peft" },
-    { "worker.actor.model.trainable", "[lm_head]", "plain",
-      "fails 2 worker.actor.model.trainable = [lm_head]: not built" },
     { "worker.actor.fsdp.torch_dtype", "bf16", "plain",
       "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/model/model.safetensors && ! grep "
       "-aq '\"BF16\"' $BASE/checkpoints/step_000001/model/model.safetensors" },
@@ -904,8 +902,6 @@ static const option_case options[] = {
       "options_of_adapters_are_written_in_the_keys_of_peft" },
     { "worker.critic.model.lora.layers_pattern", NULL, "test_model",
       "options_of_adapters_are_written_in_the_keys_of_peft" },
-    { "worker.critic.model.trainable", "[lm_head]", "gae",
-      "fails 2 worker.critic.model.trainable = [lm_head]: not built" },
     { "worker.critic.fsdp.torch_dtype", "bf16", "gae",
       "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/critic/model.safetensors && ! grep "
       "-aq '\"BF16\"' $BASE/checkpoints/step_000001/critic/model.safetensors" },

@@ -228,7 +228,6 @@ TEST(what_makes_no_sense_of_adapters_is_refused_by_name)
         const char *words, *part;
     } cases[] = {
         { RANK LORA "target_modules=[q_proi]", "did you mean 'q_proj'" },
-        { RANK "worker.actor.model.freeze_vision_tower=false", "freeze_vision_tower" },
         { RANK LORA "adapter_path=runs/x", "runs/x" },
         { RANK LORA "init=pissa", "init" },
         { RANK "worker.ref.fsdp.torch_dtype=bf16 algorithm.disable_kl=false "

@@ -1,7 +1,7 @@
-"""Runs both sides of the measures P1 to P16 in turn, prints their JSON lines and the ratios,
+"""Runs both sides of the measures P1 to P17 in turn, prints their JSON lines and the ratios,
 appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P16] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
+    python benchmarks/compare.py [P1 ... P17] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
                                  [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the
@@ -122,21 +122,27 @@ def values(lines):
     return [v for x in lines for v in x["all"]]
 
 
-def grpo(r, id, case, ours, theirs, forms, goals, repeat):
-    """One step of both sides; the peer plain and with kept pages. Gives the peak memory of the
-    plain form, and TRL's start."""
-    a, p, limit = [], {f: [] for f in forms}, []
-    for _ in range(r.args.rounds):
-        limit.append(r.limit(id))
-        a += r.ares(
+def grpo(r, id, case, ours, theirs, forms, goals, repeat, peer="TRL", beside=None):
+    """One step of both sides; the peer plain and with kept pages. beside: (its name, words) of
+    another step of ours in the same rounds. Gives TRL's start, and the peak memory of our side and
+    of each that it is compared with."""
+    a, b, p, limit = [], [], {f: [] for f in forms}, []
+
+    def step(words):
+        return r.ares(
             "bench_step",
             "grpo",
             "repeat=%d" % max(2, repeat),
             "threads=%d" % r.args.threads,
-            *ours,
+            *words,
             id=id,
             case=case
         )
+
+    for _ in range(r.args.rounds):
+        limit.append(r.limit(id))
+        a += step(ours)
+        b += step(beside[1]) if beside else []
         for form in forms:
             p[form] += r.peer(
                 "grpo.py",
@@ -151,21 +157,35 @@ def grpo(r, id, case, ours, theirs, forms, goals, repeat):
         r.share(
             id, "%s, %s" % (case, phase), [x[phase + "_gflop"] / x[phase + "_s"] for x in a], limit
         )
-    for form in forms:
-        r.ratio(
-            id,
-            case + ", TRL" + (" kept" if form == "kept" else ""),
-            values(a),
-            values(p[form]),
-            *goals[form],
-            "s/step",
-            False
-        )
-    if id == "P2":
-        r.peaks[case] = max(x["peak_gib"] for x in a), {
-            f: max(x["peak_gib"] for x in p[f]) for f in forms
-        }
     r.first_step[id] = min(x["first_step_s"] for f in forms for x in p[f])
+    peak = lambda lines: max(x["peak_gib"] for x in lines)
+    peaks = {}
+    for form in forms:
+        name = case + ", " + peer + (" kept" if form == "kept" else "")
+        r.ratio(id, name, values(a), values(p[form]), *goals[form], "s/step", False)
+        peaks[name] = peak(a), peak(p[form])
+    if beside:
+        name = case + ", " + beside[0]
+        r.ratio(id, name, values(a), values(b), None, None, "s/step", False)
+        peaks[name] = peak(a), peak(b)
+    return peaks
+
+
+def memory(r, id, of, peaks, at_least, goal):
+    """A line for each of grpo's peaks."""
+    for case, (ares, peer) in peaks.items():
+        r.write(
+            {
+                "id": id,
+                "case": of + case,
+                "ares": ares,
+                "peer": peer,
+                "unit": "GiB",
+                "ratio": sig(peer / ares, 3),
+                "at_least": at_least,
+                "goal": goal,
+            }
+        )
 
 
 def p1(r):
@@ -181,48 +201,43 @@ def p1(r):
     )
 
 
+def smol_step(beta):
+    """Words of P2 and P17: ours, and the peer's."""
+    sizes = {"prompts": 4, "samples": 8, "prompt": 47, "new": 32}
+    named = {"prompt": "prompt-tokens", "new": "new-tokens"}
+    ours, theirs = ["model=%s" % SMOL, "beta=" + beta], ["--model", "smol", "--beta", beta]
+    for name, size in sizes.items():
+        ours.append("%s=%d" % (name, size))
+        theirs += ["--" + named.get(name, name), size]
+    return ours, theirs
+
+
 def p2(r):
+    goals = {"plain": (4.5, 9), "kept": (3, 6)}
     for beta in r.args.betas:
-        grpo(
+        peaks = grpo(r, "P2", "Smol, beta " + beta, *smol_step(beta), r.args.forms, goals, 1)
+        memory(r, "P9", "peak memory of P2, ", peaks, 2, 4)
+
+
+def p17(r):
+    goals = {"plain": (4, 8), "kept": (3.5, 6)}
+    for beta in r.args.betas:
+        ours, theirs = smol_step(beta)
+        peaks = grpo(
             r,
-            "P2",
-            "Smol, beta " + beta,
-            ["model=%s" % SMOL, "prompts=4", "samples=8", "prompt=47", "new=32", "beta=" + beta],
-            [
-                "--model",
-                "smol",
-                "--prompts",
-                4,
-                "--samples",
-                8,
-                "--prompt-tokens",
-                47,
-                "--new-tokens",
-                32,
-                "--beta",
-                beta,
-            ],
+            "P17",
+            "Smol, rank 16, beta " + beta,
+            [*ours, "lora=16"],
+            [*theirs, "--lora", 16],
             r.args.forms,
-            {"plain": (4.5, 9), "kept": (3, 6)},
+            goals,
             1,
+            "TRL with PEFT",
+            ("all weights here", ours)
         )
-    for case, (ares, peers) in r.peaks.items():
-        for form, peer in peers.items():
-            r.write(
-                {
-                    "id": "P9",
-                    "case": "peak memory of P2, "
-                    + case
-                    + ", TRL"
-                    + (" kept" if form == "kept" else ""),
-                    "ares": ares,
-                    "peer": peer,
-                    "unit": "GiB",
-                    "ratio": sig(peer / ares, 3),
-                    "at_least": 2,
-                    "goal": 4,
-                }
-            )
+        beside = {k: v for k, v in peaks.items() if k.endswith("here")}
+        memory(r, "P17", "peak memory, ", {k: peaks[k] for k in peaks if k not in beside}, 3, 4)
+        memory(r, "P17", "peak memory, ", beside, None, None)
 
 
 def decode(r, id, model, peer_model, goals, new, repeat):
@@ -834,6 +849,7 @@ MEASURES = {
     "P14": p14,
     "P15": p15,
     "P16": p16,
+    "P17": p17,
 }
 WHAT = {
     "P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL",
@@ -859,6 +875,8 @@ WHAT = {
     "P15": "GRPO step of vision models, 8 prompts with a picture of 64 tokens x 8, 32 tokens, "
     "against TRL",
     "P16": "the vision tower, two blocks of the real width, against transformers' with kept pages",
+    "P17": "GRPO step of SmolLM2-135M with adapters of rank 16 on all linear layers, sizes of P2, "
+    "against TRL with PEFT, and against all weights here",
 }
 
 
@@ -891,7 +909,7 @@ def machine(args):
         "rounds": args.rounds,
         "prefix": args.prefix,
         "commit": commit,
-        "versions": {n: version(n) for n in ("torch", "transformers", "trl")},
+        "versions": {n: version(n) for n in ("torch", "transformers", "trl", "peft")},
     }
 
 
@@ -1021,19 +1039,19 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("ids", nargs="*", metavar="P1 ... P16", help="all when none is named")
+    p.add_argument("ids", nargs="*", metavar="P1 ... P17", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument(
         "--prefix", default="", help="put before every command of both sides, such as 'chrt -f 1'"
     )
-    p.add_argument("--betas", nargs="+", default=["0", "0.04"], help="of P2")
+    p.add_argument("--betas", nargs="+", default=["0", "0.04"], help="of P2 and P17")
     p.add_argument(
         "--forms",
         nargs="+",
         default=["plain", "kept"],
-        help="of the peer in P2 and P15: with glibc as it is, or told to keep freed pages",
+        help="of the peer in P2, P15 and P17: with glibc as it is, or told to keep freed pages",
     )
     p.add_argument("--results", type=pathlib.Path, default=HERE / "results")
     p.add_argument(
@@ -1048,7 +1066,7 @@ def main():
         r = Run(args)
         name = re.sub(r"[^a-z0-9]+", "-", machine(args)["machine"].lower()).strip("-")
         r.out = args.results / ("%s-%s.jsonl" % (datetime.date.today().isoformat(), name))
-        r.peaks, r.first_step = {}, {}
+        r.first_step = {}
         r.write(machine(args))
         for id in args.ids or MEASURES:
             MEASURES[id](r)

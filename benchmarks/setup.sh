@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv-peers, the environment of benchmarks/peers/*.py: PyTorch, transformers, TRL and the
-# Python environments as benchmarks/peers/requirements.txt pins them. Apart from the project's own
+# Makes .venv-peers, the environment of benchmarks/peers/*.py: PyTorch, transformers, TRL, PEFT and
+# the Python environments as benchmarks/peers/requirements.txt pins them. Apart from the project's own
 # .venv, which holds libtorch only. Does nothing when it is there and as listed. 3 GB to fetch, 5 GB
 # on disk: PyTorch's Python side loads its CUDA libraries on a machine without a GPU too.
 set -euo pipefail
@@ -25,7 +25,7 @@ say "installing into $venv (3 GB, some minutes)"
 PIP_ROOT_USER_ACTION=ignore "$venv/bin/python" -m pip install --quiet \
     --disable-pip-version-check --no-input -r "$list" </dev/null ||
     fail "could not install what $list lists; is there a network?"
-"$venv/bin/python" -W ignore -c 'import torch, transformers, trl, gymnasium, gym_sokoban' \
+"$venv/bin/python" -W ignore -c 'import torch, transformers, trl, peft, gymnasium, gym_sokoban' \
     2>/dev/null || fail "$venv was made but does not import what $list lists"
 cp "$list" "$venv/ares-complete"
 say "$venv is ready"

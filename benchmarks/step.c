@@ -7,7 +7,7 @@
  *       [repeat=3] [device=cpu] [kernels=native]
  *   bench_step update [model=tiny] [rows=128] [tokens=96] [micro=1024] [recompute=0]
  *   bench_step grpo   [model=tiny] [prompts=16] [samples=8] [prompt=32] [new=64] [beta=0]
- *                     [micro=1024]
+ *                     [micro=1024] [lora=0]    lora: rank of an adapter beside the frozen model
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,8 @@
 
 typedef struct options {
     const char *model, *dtype, *device, *kernels;
-    int64_t recompute, batch, prompt, new, threads, repeat, rows, tokens, prompts, samples, micro;
+    int64_t recompute, batch, prompt, new, threads, repeat, rows, tokens, prompts, samples, micro,
+        lora;
     double beta;
 } options;
 
@@ -39,6 +40,7 @@ static int set(options *o, const char *word)
         { "prompts", .number = &o->prompts, .least = 1 },
         { "samples", .number = &o->samples, .least = 1 },
         { "micro", .number = &o->micro, .least = 1 },
+        { "lora", .number = &o->lora },
         { "beta", .real = &o->beta },
     };
     return bench_set("bench_step", known, ARES_COUNT(known), word);
@@ -199,6 +201,7 @@ static void train_config(const options *o, int64_t groups, ares_train_config *c)
     c->algorithm.disable_kl = !(o->beta > 0);
     c->algorithm.kl_coef = o->beta;
     c->actor.model_path = o->model;
+    c->actor_lora.rank = o->lora;
     c->actor.dtype = o->dtype;
     c->actor.global_batch_size = groups;
     c->actor.max_token_len = o->micro;
@@ -286,6 +289,7 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, reference
                                               .prompt_len = (int32_t)o->prompt,
                                               .n = (int32_t)o->samples,
                                               .sampling = s,
+                                              .adapter = a->learner.adapter,
                                               .key = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE),
                                                                   (uint64_t)step, (uint64_t)p) },
                              NULL));
@@ -335,19 +339,26 @@ static int grpo(const options *o)
 {
     ares_device d;
     ares_model *m;
+    ares_adapter *adapter = NULL;
     actor a;
     ares_rollout *r;
     reference ref;
     ares_batch b;
     ares_train_config cfg;
     train_config(o, o->prompts, &cfg);
-    ARES_TRY(open_model(o, &d, true, &m));
-    ARES_TRY(actor_open(&a, &cfg, m, NULL, NULL, NULL, 100));
-    training run = { .cfg = &cfg, .device = d };
+    ARES_TRY(open_model(o, &d, o->lora == 0, &m));
+    if (o->lora)
+        ARES_TRY(ares_adapter_new(
+            m, o->model,
+            &(ares_adapter_options){ .lora = &cfg.actor_lora, .seed = 1, .trainable = true },
+            &adapter));
+    ARES_TRY(actor_open(&a, &cfg, m, adapter, NULL, NULL, 100));
+    training run = { .cfg = &cfg, .device = d, .model = m, .adapter = adapter };
     if (o->beta > 0) ARES_TRY(reference_open(&ref, &run, NULL, false));
     ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
                                 .max_num_batched_tokens = 2048,
                                 .max_model_len = (int32_t)(o->prompt + o->new),
+                                .adapter_rank = (int32_t)o->lora,
                                 .cache_tokens = (o->prompts * o->samples + o->prompts) *
                                                 (o->prompt + o->new + 64) };
     ARES_TRY(ares_rollout_new(m, NULL, &ro, &r));
@@ -363,20 +374,27 @@ static int grpo(const options *o)
     }
     /*
      * Sampling computes the same tokens as a forward pass of the update; update_s includes the
-     * forward pass of the reference.
+     * forward pass of the reference. A frozen model has no gradients of weights: its backward pass
+     * counts as much as its forward pass.
      */
-    double forward = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt,
-                                   (double)o->samples, (double)o->new),
-           steps = (double)(o->new - 1),
-           bytes = steps *
-                   ((double)m->params.weights_bytes +
-                    (double)(o->prompts * o->samples) * cache_bytes(m, (double)o->prompt, steps));
+    double steps = (double)(o->new - 1), of_adapter = 0, weights = (double)m->params.weights_bytes;
+    if (adapter) {
+        of_adapter = 2e-9 * (double)ares_params_count(&adapter->params) *
+                     (double)(o->prompts * (o->prompt + o->samples * (o->new - 1)));
+        weights += (double)adapter->params.weights_bytes;
+    }
+    double base = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt, (double)o->samples,
+                                (double)o->new),
+           update = (adapter ? 2 : 3) * base + 3 * of_adapter + (o->beta > 0 ? base : 0),
+           bytes = steps * (weights + (double)(o->prompts * o->samples) *
+                                          cache_bytes(m, (double)o->prompt, steps));
     char more[256];
     snprintf(more, sizeof more,
-             ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f,"
-             "\"generate_gflop\":%.6g,\"generate_bytes\":%.6g,\"update_gflop\":%.6g",
-             o->beta, (long long)o->prompts, (long long)o->samples, gen_of_best,
-             all.v[all.best] - gen_of_best, forward, bytes, forward * (o->beta > 0 ? 4 : 3));
+             ",\"beta\":%g,\"lora\":%lld,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,"
+             "\"update_s\":%.4f,\"generate_gflop\":%.6g,\"generate_bytes\":%.6g,"
+             "\"update_gflop\":%.6g",
+             o->beta, (long long)o->lora, (long long)o->prompts, (long long)o->samples, gen_of_best,
+             all.v[all.best] - gen_of_best, base + of_adapter, bytes, update);
     emit(o, &d, "grpo_step", &all, "s", more);
     return ARES_OK;
 }

@@ -5,9 +5,11 @@ reward is a trivial function.
                                     --new-tokens 64 --beta 0
     python benchmarks/peers/grpo.py --model smol --prompts 4 --samples 8 --prompt-tokens 47
                                     --new-tokens 32 --beta 0.04 --kept
+    python benchmarks/peers/grpo.py --model smol ... --lora 16
     python benchmarks/peers/grpo.py --model DIR --pictures FILE --prompts 8 --samples 8
                                     --new-tokens 32 [--freeze]
 
+--lora: PEFT's adapters of that rank on all linear layers, instead of all weights.
 --pictures: of a vision model, rows of scripts/data/pictures.py; --freeze: its tower is not trained.
 """
 
@@ -97,6 +99,7 @@ def main():
     p.add_argument("--prompt-tokens", type=int, default=32)
     p.add_argument("--new-tokens", type=int, default=64)
     p.add_argument("--beta", type=float, default=0.0)
+    p.add_argument("--lora", type=int, default=0, help="rank of PEFT's adapters; 0: all weights")
     p.add_argument("--pictures", help="rows of scripts/data/pictures.py, for a vision model")
     p.add_argument("--freeze", action="store_true", help="of a vision model: its tower")
     p.add_argument(
@@ -107,6 +110,7 @@ def main():
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     logging.disable(logging.WARNING)
     import datasets
+    import peft
     import torch
     import transformers
     import trl
@@ -175,9 +179,21 @@ def main():
             processing_class=tokenizer,
             callbacks=[Clock()],
             train_dataset=datasets.Dataset.from_dict(rows),
+            peft_config=(
+                peft.LoraConfig(
+                    task_type="CAUSAL_LM",
+                    r=args.lora,
+                    lora_alpha=64,
+                    lora_dropout=0.0,
+                    target_modules="all-linear",
+                )
+                if args.lora
+                else None
+            ),
         )
-        for name, parameter in trainer.model.named_parameters():
-            parameter.requires_grad_(not (args.freeze and ".visual." in name))
+        if not args.lora:
+            for name, parameter in trainer.model.named_parameters():
+                parameter.requires_grad_(not (args.freeze and ".visual." in name))
         torch.set_num_threads(args.threads)
         with contextlib.redirect_stdout(sys.stderr):  # TRL prints a summary
             trainer.train()
@@ -199,9 +215,10 @@ def main():
         prompt_tokens=args.prompt_tokens,
         new_tokens=args.new_tokens,
         beta=args.beta,
+        lora=args.lora,
         **({"tower": "frozen" if args.freeze else "trained"} if args.pictures else {}),
         first_step_s=round(first[0], 3),
-        peer="trl " + trl.__version__,
+        peer="trl " + trl.__version__ + (", peft " + peft.__version__ if args.lora else ""),
     )
 
 

@@ -954,7 +954,7 @@ def readme(folder):
         for (date, file), h in sorted(heads.items()):
             out.append(
                 "- `%s`, %s, commit %s, %d threads each, load %.1f at the start%s; torch %s, "
-                "transformers %s, TRL %s"
+                "transformers %s, TRL %s%s"
                 % (
                     file,
                     date,
@@ -963,6 +963,7 @@ def readme(folder):
                     h["load"],
                     ", under `%s`" % h["prefix"] if h["prefix"] else "",
                     *(h["versions"][n] for n in ("torch", "transformers", "trl")),
+                    ", PEFT " + h["versions"]["peft"] if "peft" in h["versions"] else "",
                 )
             )
         prefixes = {h["prefix"] for _, h, _ in section.values() if h["prefix"].startswith("chrt")}

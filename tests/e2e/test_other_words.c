@@ -267,6 +267,32 @@ TEST(words_of_adapters_bring_their_trainers_defaults_and_are_told_where_nothing_
     }
 }
 
+TEST(adapters_are_accepted_in_the_words_of_every_trainer)
+{
+    static const char *const words[] = {
+        "actor_rollout_ref.model.lora_rank=8 actor_rollout_ref.rollout.load_format=safetensors "
+        "actor_rollout_ref.rollout.layered_summon=True actor_rollout_ref.model.use_shm=True",
+        "actor_rollout_ref.model.lora.rank=8 actor_rollout_ref.model.lora.lora_A_init_method="
+        "kaiming +actor_rollout_ref.model.lora.merge=True",
+        "worker.actor.model.lora.rank=8 worker.actor.model.lora.target_modules=q_proj,k_proj",
+        "lora.rank=8 lora.alpha=8 lora.target_modules=all-linear",
+        "--use_peft --lora_r 8 --lora_alpha 16 --lora_dropout 0.0 --use_dora=false "
+        "--lora_task_type CAUSAL_LM --load_in_4bit=false",
+        "peft_config.r=8 'peft_config.target_modules=[q_proj, v_proj]' peft_config.bias=none "
+        "peft_config.modules_to_save=null peft_config.init_lora_weights=true",
+        "actor.model.is_lora=True actor.model.lora_rank=8",
+        "trainer.policy.model.lora.rank=8 trainer.policy.model.lora.lora_sync_path=/tmp/a",
+        "algorithm.adv_estimator=gae critic.model.lora_rank=8 critic.model.lora_alpha=16",
+    };
+    for (int i = 0; i < ARES_COUNT(words); i++) {
+        ares_str out = { 0 };
+        CHECK_EQ(e2e_program(&out, "--config '%s' --check %s", e2e_train_words("run"), words[i]),
+                 0);
+        CHECK_CONTAINS(out.data, "the configuration is good");
+        ares_str_fini(&out);
+    }
+}
+
 /* verl and EasyR1 train a tower unless they are told not to, which says nothing of a text model. */
 TEST(adapters_in_words_of_trainers_whose_towers_learn_pass_unless_the_model_has_a_tower)
 {

@@ -27,5 +27,5 @@ if(ARES_FUZZ)
     endif()
     target_compile_options(ares_flags INTERFACE -fsanitize=fuzzer-no-link)
     # What a fuzzer does not reach may call rooms that are left out; such a call would crash.
-    target_link_options(ares_flags INTERFACE LINKER:--unresolved-symbols=ignore-all)
+    target_link_options(ares_flags INTERFACE LINKER:--unresolved-symbols=ignore-all,-z,lazy)
 endif()

@@ -75,6 +75,17 @@ TEST(what_a_process_holds_is_weights_gradients_states_reference_and_critic)
     CHECK_CONTAINS(words.data, "at least 16000.0 GB");
     faults("1e12", WITH(kl, "trainer.val_only=true"), 1, true, &words, &told);
     CHECK_CONTAINS(words.data, "at least 4000.0 GB (weights of");
+    /* beside adapters the model is frozen, and the reference and the critic's base as well */
+    const char *rank = "worker.actor.model.lora.rank=8", *gae = "algorithm.adv_estimator=gae",
+               *critic_rank = "worker.critic.model.lora.rank=8";
+    faults("1e12", WITH(kl, gae, rank, critic_rank), 1, true, &words, &told);
+    CHECK_STR(words.data, "a process holds at least 4000.0 GB (weights of 1000.00 billion "
+                          "parameters: 4000.0)");
+    faults("1e12", WITH(kl, gae, rank), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 20000.0 GB (weights of 1000.00 billion parameters: 4000.0"
+                               "; the critic: 16000.0)");
+    faults("1e12", WITH(kl, rank, "worker.ref.model.model_path=no/such"), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 8000.0 GB");
     ares_str_fini(&words);
     ares_str_fini(&told);
 }

@@ -624,8 +624,8 @@ static void plan_write_json(const plan *p, const plan_where *where, ares_str *ou
 /*
  * Whether a run can fit where it would run, from the options and config.json alone: no weight is
  * read, no device opened. Only what a process holds in any case is counted: its part of weights,
- * gradients, optimizer states, the reference and the critic. Activations and the rollout's cache
- * need more, so what is refused here could never have run.
+ * gradients, optimizer states, the reference and the critic. Adapters, activations and the rollout's
+ * cache need more, so what is refused here could never have run.
  */
 
 /* Parameters of a model, and of these the trained ones. */
@@ -693,7 +693,11 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     bool trained = !c->trainer.val_only, roles = trained && reinforcement,
-         card = strncmp(c->trainer.device, "cuda", 4) == 0;
+         card = strncmp(c->trainer.device, "cuda", 4) == 0,
+         adapted = trained && ares_lora_wanted(&c->actor_lora), /* the model itself is frozen */
+         critic_adapted = ares_lora_wanted(&c->critic_lora),
+         critic_elsewhere =
+             c->critic.model_path && strcmp(c->critic.model_path, c->actor.model_path) != 0;
     const ares_model_options of_actor = { .freeze_vision = c->actor.freeze_vision,
                                           .trained = c->actor.trainable },
                              of_critic = { .value_head = true, .trained = c->critic.trainable };
@@ -703,15 +707,16 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
                         : parameters_at(c->actor.model_path, c->actor.parameters, &of_critic);
     needs n = { .parameters = actor.all };
     n.actor =
-        bytes_of(actor, c->actor.dtype, trained ? &c->optim : NULL, ranks,
+        bytes_of(actor, c->actor.dtype, trained && !adapted ? &c->optim : NULL, ranks,
                  (places){ c->actor.full_shard, c->actor.fsdp_size, card && c->actor.offload_params,
                            card && c->actor.offload_optimizer });
-    if (roles && trainer_needs_reference(c))
+    if (roles && trainer_needs_reference(c) && (!adapted || c->ref.model_path))
         n.reference = bytes_of(
             actor, c->ref.dtype ? c->ref.dtype : "bf16", NULL, ranks,
             (places){ c->ref.full_shard, c->ref.fsdp_size, card && c->ref.offload_params, false });
-    if (roles && adv && (adv->needs & ARES_NEEDS_VALUES))
-        n.critic = bytes_of(critic, c->critic.dtype, &c->critic_optim, ranks,
+    if (roles && adv && (adv->needs & ARES_NEEDS_VALUES) &&
+        !(adapted && critic_adapted && !critic_elsewhere))
+        n.critic = bytes_of(critic, c->critic.dtype, critic_adapted ? NULL : &c->critic_optim, ranks,
                             (places){ c->critic.full_shard, c->critic.fsdp_size,
                                       card && c->critic.offload_params,
                                       card && c->critic.offload_optimizer });
@@ -775,7 +780,9 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int r
         bool billions = n.parameters >= 1e9;
         ares_str_addf(
             words, "a process holds at least %.1f GB (%s of %.2f %s parameters: %.1f", n.all / 1e9,
-            c->trainer.val_only ? "weights" : "weights, gradients and optimizer states",
+            c->trainer.val_only || ares_lora_wanted(&c->actor_lora)
+                ? "weights"
+                : "weights, gradients and optimizer states",
             n.parameters / (billions ? 1e9 : 1e6), billions ? "billion" : "million", n.actor / 1e9);
         if (n.reference > 0) ares_str_addf(words, "; the reference: %.1f", n.reference / 1e9);
         if (n.critic > 0) ares_str_addf(words, "; the critic: %.1f", n.critic / 1e9);

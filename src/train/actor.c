@@ -245,10 +245,20 @@ int reference_open(reference *r, training *t, const char *weights, bool moves)
                                              : cfg->actor.model_path;
     ARES_TRY(learner_check_storage("ref", opt.storage, &t->device));
     ARES_TRY(ares_model_load(path, &t->device, &opt, &r->own));
-    return learner_open(&r->learner, r->own,
-                        &(learner_options){ .role = "ref",
-                                            .world = t->world,
-                                            .round_tokens = cfg->actor.round_tokens });
+    ares_str dir = { 0 };
+    ares_adapter *adapter = NULL;
+    int rc = ARES_OK;
+    if (ares_model_adapted(path)) rc = ares_model_find(path, &dir);
+    if (rc == ARES_OK && dir.len) rc = ares_adapter_load(r->own, dir.data, path, &adapter);
+    if (rc == ARES_OK)
+        rc = learner_open(&r->learner, r->own,
+                          &(learner_options){ .role = "ref",
+                                              .adapter = adapter,
+                                              .world = t->world,
+                                              .round_tokens = cfg->actor.round_tokens });
+    r->learner.adapter = adapter; /* closed with it, also after a failure */
+    ares_str_fini(&dir);
+    return rc;
 }
 
 void reference_close(reference *r)

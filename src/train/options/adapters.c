@@ -113,12 +113,19 @@ void adapters_translate(ares_config *cfg)
 {
     /* a run of an adapter as the model: its base, and the adapter to start from */
     const char *model = ares_config_given(cfg, "worker.actor.model.model_path");
-    if (model && ares_model_adapted(model) &&
-        ares_config_preset(cfg, ADAPTER, model, "worker.actor.model.model_path"))
+    bool run = model && ares_model_adapted(model);
+    if (run && ares_config_preset(cfg, ADAPTER, model, "worker.actor.model.model_path"))
         ares_log(ARES_LOG_INFO,
                  "config: worker.actor.model.model_path = '%s': a run of an adapter -> its base, "
                  "and " ADAPTER " = '%s'",
                  model, model);
+    const char *start = ares_config_given(cfg, ADAPTER);
+    if (run && start && strcmp(start, model) != 0)
+        ares_config_fault(cfg, ADAPTER,
+                          "worker.actor.model.model_path = '%s' is a run of an adapter already; "
+                          "leave one of both out, or merge that one first (ares-train merge "
+                          "--model '%s' --adapter '%s' --out DIR)",
+                          model, model, model);
     const char *type = ares_config_given(cfg, ACTOR_TYPE), *dropout = "x-lora.actor.lora_dropout",
                *actor = ares_config_given(cfg, "worker.actor.model.model_path"),
                *critic = ares_config_given(cfg, "worker.critic.model.model_path");
@@ -349,7 +356,17 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
     bool valued = reinforcement && adv && (adv->needs & ARES_NEEDS_VALUES);
     check_side(cfg, &actor);
     if (valued) check_side(cfg, &critic);
+    if (valued && own && ares_model_adapted(own) && !critic.lora->adapter_path)
+        ares_config_fault(cfg, "worker.critic.model.model_path",
+                          "it is a run of an adapter, which a critic takes as "
+                          "worker.critic.model.lora.adapter_path; give it there, or merge it first "
+                          "(ares-train merge)");
     if (!ares_lora_wanted(actor.lora)) return;
+    if (valued && actor.lora->adapter_path && !own && !ares_lora_wanted(critic.lora))
+        ares_log(ARES_LOG_WARN,
+                 "config: worker.critic.model.model_path: the critic starts from the "
+                 "model without the adapter of " ADAPTER "; a merged model "
+                 "(ares-train merge) has it");
     ares_str dir = { 0 };
     ares_model_config model;
     if (!c->actor.freeze_vision && find_model(base, &dir, &model) && model.vision.depth > 0)

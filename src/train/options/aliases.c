@@ -1335,8 +1335,8 @@ const int train_alias_count = ARES_COUNT(train_aliases);
  * default is set where a file uses the word in the second column. Most of verl's need the word that
  * names its model, because a single other word does not make a file one of verl's.
  */
-#define ADAPTED LORA "rank!=0"
-#define CRITIC_ADAPTED CRITIC_LORA "rank!=0"
+#define ADAPTED LORA "rank!=0&" LORA "adapter_path=null"
+#define CRITIC_ADAPTED CRITIC_LORA "rank!=0&" CRITIC_LORA "adapter_path=null"
 #define TRL_ADAPTED "x-trl.use_peft=true&" LORA "adapter_path=null"
 #define RLINF_ADAPTED "x-rlinf.is_lora=true&" LORA "adapter_path=null"
 static const ares_config_default defaults[] = {

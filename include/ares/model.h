@@ -539,7 +539,11 @@ typedef struct ares_adapter {
     /* which numbers these are: `id` is never used again in a process (0 is the model itself), and
      * `version` counts the changes */
     uint64_t id, version;
-    struct lora_config *config; /* private: as adapter_config.json says it */
+    /* private: as adapter_config.json says it, and the base: saving reads no file of it again */
+    struct lora_config *config;
+    ares_model_config base;
+    const char *base_dir;
+    char base_print[17];
     ares_arena arena;
 } ares_adapter;
 /* Rows of a pass up to `end` (at most all), after those of the run before. */
@@ -550,6 +554,8 @@ typedef struct ares_adapted {
 
 typedef struct ares_adapter_options {
     const ares_lora_options *lora;
+    /* a run's own adapter, to go on with: it must have what lora asks for. NULL: a new run's */
+    const char *checkpoint;
     uint64_t seed;                 /* where lora.seed is null */
     bool trainable;                /* gradients are computed */
     bool value_head;               /* a critic's */
@@ -557,8 +563,8 @@ typedef struct ares_adapter_options {
     const ares_model_share *share; /* of gradients and states; NULL: this process alone */
 } ares_adapter_options;
 /*
- * A new adapter for the model, or that of lora.adapter_path: B is 0, A is drawn by (seed, the
- * module's name), so that a number depends neither on other modules nor on the rank. base_dir: the
+ * A new adapter for the model, or that of the checkpoint or of lora.adapter_path: B is 0, A is
+ * drawn by (seed, the module's name), so that a number depends neither on other modules nor on the rank. base_dir: the
  * model's directory, with which stored heads are compared.
  */
 int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapter_options *opt,
@@ -582,8 +588,8 @@ void ares_adapter_free(ares_adapter *a);
  * Writes adapter_config.json and adapter_model.safetensors as PEFT does, f32; *sum as
  * ares_model_save. A collective of by's ranks.
  */
-int ares_adapter_save(const ares_adapter *a, const char *base_dir, const char *dir,
-                      const ares_writers *by, uint64_t *sum);
+int ares_adapter_save(const ares_adapter *a, const char *dir, const ares_writers *by,
+                      uint64_t *sum);
 /* sqrt of the sum over modules of |scale B A|^2, the Frobenius norm of what it adds to weights. */
 int ares_adapter_norm(const ares_adapter *a, double *norm);
 

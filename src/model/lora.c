@@ -34,6 +34,21 @@ static ares_param *add_param(ares_adapter *a, const char *name, int32_t n, int32
     return p;
 }
 
+/* Which base it is beside, for the files that it will be written to. */
+static int keep_base(ares_adapter *a, const ares_model *m, const char *dir)
+{
+    uint64_t print;
+    char *whole = realpath(dir, NULL);
+    const char *name = whole ? whole : dir;
+    a->base = m->cfg;
+    a->base_dir = ares_arena_copy(&a->arena, name, strlen(name));
+    free(whole);
+    if (m->device->counting) return ARES_OK;
+    ARES_TRY(ares_model_fingerprint(dir, &print));
+    snprintf(a->base_print, sizeof a->base_print, "%016llx", (unsigned long long)print);
+    return ARES_OK;
+}
+
 /* A copy of what was chosen, in the adapter's own memory. */
 static void keep_config(ares_adapter *a, const lora_config *l)
 {
@@ -153,6 +168,43 @@ static int agree(const ares_lora_options *o, const char *path, const lora_config
     return ARES_OK;
 }
 
+/*
+ * The adapter of a checkpoint against what the options ask for now: the layers with their ranks and
+ * scales, or of a run that began with an adapter what stands beside its path.
+ */
+static int goes_on(const ares_lora_options *o, const char *path, const ares_model_config *base,
+                   const lora_config *l)
+{
+    static const char remedy[] = "set it back, or give the run another trainer.experiment_name";
+    ares_arena arena = { 0 };
+    lora_config asked;
+    if (o->adapter_path) return ARES_OK; /* which said everything when the run began */
+    int rc = lora_select(base, false, lora_peft_config(o, &arena), "adapter", &arena, &asked);
+    const lora_module *own = l->modules, *now = rc == ARES_OK ? asked.modules : NULL;
+    for (int32_t i = 0; rc == ARES_OK && i < ARES_MIN(l->n, asked.n); i++) {
+        if (strcmp(own[i].name, now[i].name) != 0) break;
+        if (own[i].rank != now[i].rank)
+            rc = ares_fail(ARES_ESTATE,
+                           "adapter: %s: of rank %d at %s, and the options of "
+                           "worker.actor.model.lora or worker.critic.model.lora ask for %d; %s",
+                           path, own[i].rank, own[i].name, now[i].rank, remedy);
+        else if (own[i].scale != now[i].scale)
+            rc = ares_fail(ARES_ESTATE,
+                           "adapter: %s: scaled by %g at %s, and alpha and use_rslora of the "
+                           "options ask for %g; %s",
+                           path, (double)own[i].scale, own[i].name, (double)now[i].scale, remedy);
+    }
+    bool same = rc == ARES_OK && l->n == asked.n;
+    for (int32_t i = 0; same && i < l->n; i++) same = strcmp(own[i].name, now[i].name) == 0;
+    if (rc == ARES_OK && !same)
+        rc = ares_fail(ARES_ESTATE,
+                       "adapter: %s: beside %d layers, and target_modules of the options asks for "
+                       "%d, or for others; %s",
+                       path, l->n, asked.n, remedy);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
 int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, const char *dir)
 {
     ares_arena arena = { 0 };
@@ -178,24 +230,18 @@ int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, c
     return rc;
 }
 
-/* The base's fingerprint as files hold it. */
-static int print_of(const char *base_dir, char text[static 17])
+/* A merged or converted base is legal, and its numbers differ; a run goes on beside its own. */
+static int compare_base(const ares_adapter *a, const char *path, bool goes_on,
+                        const peft_adapter *peft)
 {
-    uint64_t print;
-    ARES_TRY(ares_model_fingerprint(base_dir, &print));
-    snprintf(text, 17, "%016llx", (unsigned long long)print);
-    return ARES_OK;
-}
-
-/* A merged or converted base is legal, and its numbers differ. */
-static int compare_base(const char *base_dir, const char *path, const peft_adapter *peft)
-{
-    char own[17];
-    if (!peft->base_print) return ARES_OK;
-    ARES_TRY(print_of(base_dir, own));
-    if (strcmp(own, peft->base_print) != 0)
-        ares_warn("adapter: %s: it was trained beside other weights than those of %s", path,
-                  base_dir);
+    if (!peft->base_print || strcmp(a->base_print, peft->base_print) == 0) return ARES_OK;
+    if (goes_on)
+        return ares_fail(ARES_ESTATE,
+                         "adapter: %s: it was trained beside other weights than those of %s; give "
+                         "the model back that the run began with",
+                         path, a->base_dir);
+    ares_warn("adapter: %s: it was trained beside other weights than those of %s", path,
+              a->base_dir);
     return ARES_OK;
 }
 
@@ -207,12 +253,19 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
     ares_arena file = { 0 }; /* all numbers of the file, and its names */
     peft_adapter peft = { 0 };
     a->params.device = m->device;
-    int rc;
-    if (path) {
+    int rc = keep_base(a, m, base_dir);
+    if (rc == ARES_OK && path) {
         rc = peft_open(path, base_dir, c, false, &file, &peft);
-        if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
-        if (rc == ARES_OK && !m->device->counting) rc = compare_base(base_dir, path, &peft);
-    } else {
+        if (rc == ARES_OK && opt->checkpoint) rc = goes_on(opt->lora, path, c, &peft.lora);
+        else if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
+        if (rc == ARES_OK && peft.score && !opt->value_head)
+            rc = ares_fail(ARES_ECONFIG,
+                           "adapter: %s: it is a critic's (task_type TOKEN_CLS), which says no "
+                           "tokens; give a policy's",
+                           path);
+        if (rc == ARES_OK && !m->device->counting)
+            rc = compare_base(a, path, opt->checkpoint != NULL, &peft);
+    } else if (rc == ARES_OK) {
         rc =
             lora_select(c, false, lora_peft_config(opt->lora, &file), "adapter", &file, &peft.lora);
     }
@@ -232,7 +285,8 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
 int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapter_options *opt,
                      ares_adapter **out)
 {
-    return open_adapter(m, base_dir, opt->lora->adapter_path, opt, out);
+    return open_adapter(m, base_dir, opt->checkpoint ? opt->checkpoint : opt->lora->adapter_path,
+                        opt, out);
 }
 
 int ares_adapter_load(const ares_model *m, const char *base_dir, const char *path,
@@ -368,17 +422,14 @@ static void write_patterns(ares_str *o, const lora_config *l)
     }
 }
 
-static int write_config(const ares_adapter *a, const char *base_dir, const lora_module *all,
-                        int32_t n, const char *dir)
+static int write_config(const ares_adapter *a, const lora_module *all, int32_t n, const char *dir)
 {
     const lora_config *l = a->config;
     ares_str o = { 0 }, path = { 0 };
-    char *whole = realpath(base_dir, NULL);
     ARES_TRY(ares_dir_make(dir));
     ares_json_begin(&o, '{');
     write_patterns(&o, l);
-    ares_json_write_string(ares_json_key(&o, "base_model_name_or_path"),
-                           ares_view_of(whole ? whole : base_dir));
+    ares_json_write_string(ares_json_key(&o, "base_model_name_or_path"), ares_view_of(a->base_dir));
     write_key(&o, "bias", "\"none\"");
     write_key(&o, "exclude_modules", "null");
     write_key(&o, "fan_in_fan_out", "false");
@@ -398,33 +449,27 @@ static int write_config(const ares_adapter *a, const char *base_dir, const lora_
     ares_json_end(&o, '}');
     ares_str_add_char(&o, '\n');
     int rc = ares_file_write(ares_path_join(&path, dir, "adapter_config.json"), o.data, o.len);
-    free(whole);
     ares_str_fini(&o);
     ares_str_fini(&path);
     return rc;
 }
 
-int ares_adapter_save(const ares_adapter *a, const char *base_dir, const char *dir,
-                      const ares_writers *by, uint64_t *sum)
+int ares_adapter_save(const ares_adapter *a, const char *dir, const ares_writers *by, uint64_t *sum)
 {
     ares_world *world = by ? by->world : NULL;
     ares_arena arena = { 0 };
-    ares_model_config c;
-    char note[17];
     ares_str path = { 0 };
     int rc = ARES_OK;
     if (ares_world_rank(world) == 0) {
         int32_t n = 0;
-        rc = ares_model_config_load(base_dir, &c);
-        const lora_module *all = rc == ARES_OK ? lora_candidates(&c, false, &arena, &n) : NULL;
-        if (rc == ARES_OK) rc = write_config(a, base_dir, all, n, dir);
+        const lora_module *all = lora_candidates(&a->base, false, &arena, &n);
+        rc = write_config(a, all, n, dir);
     }
-    if (rc == ARES_OK) rc = print_of(base_dir, note);
     ares_arena_fini(&arena);
     rc = ares_world_share_error(world, rc);
     if (rc == ARES_OK)
         rc = params_save(&a->params, ares_path_join(&path, dir, "adapter_model.safetensors"), by,
-                         LORA_BASE_NOTE, note, sum);
+                         LORA_BASE_NOTE, a->base_print, sum);
     ares_str_fini(&path);
     return rc;
 }

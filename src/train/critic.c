@@ -18,7 +18,6 @@ static int open_adapter(critic *c, training *t, const ares_model_options *opt, c
     const ares_train_config *cfg = c->cfg;
     const char *path = cfg->critic.model_path;
     bool same = t->adapter && (!path || strcmp(path, cfg->actor.model_path) == 0);
-    ares_lora_options lora = cfg->critic_lora;
     const ares_model_share base = sharing_of_base(*opt->share),
                            share = sharing_of_adapter(*opt->share);
     ares_model_options frozen = { .storage = opt->storage, .share = &base };
@@ -29,10 +28,10 @@ static int open_adapter(critic *c, training *t, const ares_model_options *opt, c
         rc = ares_model_load(path, &t->device, &frozen, &c->own);
         if (rc == ARES_OK) rc = ares_model_find(path, &dir);
     }
-    if (weights) lora.adapter_path = weights;
     if (rc == ARES_OK)
         rc = ares_adapter_new(same ? t->model : c->own, same ? t->model_dir.data : dir.data,
-                              &(ares_adapter_options){ .lora = &lora,
+                              &(ares_adapter_options){ .lora = &cfg->critic_lora,
+                                                       .checkpoint = weights,
                                                        .seed = (uint64_t)cfg->rollout.seed,
                                                        .trainable = true,
                                                        .value_head = true,

@@ -171,6 +171,22 @@ ares_dtype training_storage(const ares_train_config *c)
     return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
 }
 
+/* Of an adapter's tensors and configuration. path NULL: 0 */
+static int adapter_fingerprint(const char *path, uint64_t *out)
+{
+    ares_str dir = { 0 }, file = { 0 };
+    uint64_t h = 0;
+    if (!path) return ARES_OK;
+    int rc = ares_adapter_find(path, &dir);
+    if (rc == ARES_OK) rc = ares_model_fingerprint(dir.data, &h);
+    if (rc == ARES_OK)
+        rc = ares_file_hash(ares_path_join(&file, dir.data, "adapter_config.json"), &h);
+    *out = h;
+    ares_str_fini(&dir);
+    ares_str_fini(&file);
+    return rc;
+}
+
 int training_open_device(training *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
@@ -184,6 +200,7 @@ int training_open_device(training *t)
                                     act, threads, &t->device);
     if (rc == ARES_OK) rc = ares_model_find(t->cfg->actor.model_path, &t->model_dir);
     if (rc == ARES_OK) rc = ares_model_fingerprint(t->model_dir.data, &t->model_weights);
+    if (rc == ARES_OK) rc = adapter_fingerprint(t->cfg->actor_lora.adapter_path, &t->first_adapter);
     ARES_TRY(ares_world_share_error(t->world, rc));
     return sharing_open(&t->groups, t->cfg, t->world, &t->device, ares_world_size(t->world));
 }
@@ -254,15 +271,15 @@ static int open_adapter(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
     const ares_model_share share = sharing_of_adapter(sharing_of_actor(c, &t->groups));
-    ares_lora_options lora = c->actor_lora;
     ares_str path = { 0 };
-    if (weights) lora.adapter_path = beside(&path, weights, "adapter");
-    int rc = ares_adapter_new(t->model, t->model_dir.data,
-                              &(ares_adapter_options){ .lora = &lora,
-                                                       .seed = (uint64_t)c->rollout.seed,
-                                                       .trainable = !c->trainer.val_only,
-                                                       .share = &share },
-                              &t->adapter);
+    int rc = ares_adapter_new(
+        t->model, t->model_dir.data,
+        &(ares_adapter_options){ .lora = &c->actor_lora,
+                                 .checkpoint = weights ? beside(&path, weights, "adapter") : NULL,
+                                 .seed = (uint64_t)c->rollout.seed,
+                                 .trainable = !c->trainer.val_only,
+                                 .share = &share },
+        &t->adapter);
     ares_str_fini(&path);
     return rc;
 }

@@ -69,6 +69,7 @@ typedef struct training {
     /* worker.actor.model.model_path, found: the run began with its weights and tokenizer */
     ares_str model_dir;
     uint64_t model_weights; /* fingerprint of these weights */
+    uint64_t first_adapter; /* and of worker.actor.model.lora.adapter_path; 0: null */
 } training;
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world);

@@ -201,3 +201,37 @@ TEST(a_number_of_a_new_adapter_depends_neither_on_its_rank_nor_on_other_layers)
     tear_down(&s);
     ares_arena_fini(&arena);
 }
+
+TEST(an_adapter_is_saved_when_the_folder_of_its_base_is_gone)
+{
+    /* seen to fail: with config.json and the fingerprint read when it is saved */
+    static const char *const files[] = { "config.json", "model.safetensors" };
+    setup s;
+    ares_adapter *first = NULL, *again = NULL;
+    char dir[300], out[300], from[800], to[400];
+    ares_str read = { 0 };
+    uint64_t sum = 0;
+    if (!set_up(&s)) return;
+    snprintf(dir, sizeof dir, "%s", test_file("base"));
+    snprintf(out, sizeof out, "%s", test_file("out"));
+    CHECK_OK(ares_dir_make(dir));
+    for (int i = 0; i < ARES_COUNT(files); i++) {
+        snprintf(from, sizeof from, "%s/%s", base(), files[i]);
+        snprintf(to, sizeof to, "%s/%s", dir, files[i]);
+        CHECK_OK(ares_file_read(from, &read));
+        CHECK_OK(ares_file_write(to, read.data, read.len));
+        ares_str_clear(&read);
+    }
+    snprintf(from, sizeof from, "%s/../qwen2_r8", base());
+    if (CHECK_OK(ares_adapter_load(s.model, dir, from, &first))) {
+        CHECK_OK(ares_dir_remove(dir));
+        CHECK_OK(ares_adapter_save(first, out, NULL, &sum));
+        CHECK(sum != 0);
+        CHECK_OK(ares_adapter_load(s.model, base(), out, &again));
+        CHECK_MEM(again->params.weights, first->params.weights, first->params.weights_bytes);
+    }
+    ares_adapter_free(first);
+    ares_adapter_free(again);
+    tear_down(&s);
+    ares_str_fini(&read);
+}

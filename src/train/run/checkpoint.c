@@ -45,6 +45,9 @@ train_origin train_origin_of(const training *t)
     }
     snprintf(o.data, sizeof o.data, "%016llx", (unsigned long long)h);
     snprintf(o.model, sizeof o.model, "%016llx", (unsigned long long)t->model_weights);
+    o.adapter[0] = 0;
+    if (t->first_adapter)
+        snprintf(o.adapter, sizeof o.adapter, "%016llx", (unsigned long long)t->first_adapter);
     return o;
 }
 
@@ -162,6 +165,8 @@ static int write_state(const training *t, const step_begin *at, const state_sums
     if (ares_source_count(&t->source))
         ares_json_write_string(ares_json_key(&o, "training_data"), ares_view_of(origin.data));
     ares_json_write_string(ares_json_key(&o, "model_weights"), ares_view_of(origin.model));
+    if (origin.adapter[0])
+        ares_json_write_string(ares_json_key(&o, "first_adapter"), ares_view_of(origin.adapter));
     origin_describe_model(&t->model->cfg, &model);
     ares_json_write_string(ares_json_key(&o, "model"), ares_str_view(&model));
     ares_json_write_string(ares_json_key(&o, "optimizer"), ares_view_of(t->cfg->optim.strategy));
@@ -195,12 +200,12 @@ static int write_state(const training *t, const step_begin *at, const state_sums
 }
 
 /* A role's model, or its adapter, whose model is not copied. */
-static int save_trained(const training *t, const learner *l, const char *dir, const char *name,
-                        const ares_writers *by, uint64_t *sum)
+static int save_trained(const learner *l, const char *dir, const char *name, const ares_writers *by,
+                        uint64_t *sum)
 {
     ares_str path = { 0 };
     (void)ares_path_join(&path, dir, name);
-    int rc = l->adapter ? ares_adapter_save(l->adapter, t->model_dir.data, path.data, by, sum)
+    int rc = l->adapter ? ares_adapter_save(l->adapter, path.data, by, sum)
                         : ares_model_save(l->model, path.data, by, sum);
     ares_str_fini(&path);
     return rc;
@@ -214,14 +219,14 @@ static int write_tensors(const training *t, state_kind kind, const char *dir,
     const learner *critic = t->critic;
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
     ares_str path = { 0 };
-    int rc = save_trained(t, t->policy, dir, t->adapter ? "adapter" : "model", &by,
-                          &sums->model.weights);
+    int rc =
+        save_trained(t->policy, dir, t->adapter ? "adapter" : "model", &by, &sums->model.weights);
     if (rc == ARES_OK && states)
         rc = ares_params_optimizer_save(learner_params(t->policy),
                                         ares_path_join(&path, dir, "optimizer.safetensors"), &by,
                                         &sums->model.states);
     if (rc == ARES_OK && critic)
-        rc = save_trained(t, critic, dir, "critic", &by, &sums->critic.weights);
+        rc = save_trained(critic, dir, "critic", &by, &sums->critic.weights);
     if (rc == ARES_OK && critic && states)
         rc = ares_params_optimizer_save(learner_params(critic),
                                         ares_path_join(&path, dir, "critic_optimizer.safetensors"),
@@ -523,6 +528,25 @@ static int check_strategy(const ares_json *o, const char *path, const char *key,
                      path, role, ares_json_get(o, key)->text.data, cfg->strategy);
 }
 
+/*
+ * The adapter that a run began with is its reference, and stays where it was: in a run that may
+ * have gone on, or in a folder that was written anew.
+ */
+static int check_first_adapter(const training *t, const ares_json *o, const char *path,
+                               const char *own, const char *force)
+{
+    if (!differs(o, "first_adapter", own)) return ARES_OK;
+    if (force)
+        return ares_fail(ARES_ESTATE,
+                         "train: %s: the run began with another adapter than is in "
+                         "worker.actor.model.lora.adapter_path = '%s' now, and compares its policy "
+                         "with that; restore it (of a run that went on, name the checkpoint), or "
+                         "%s",
+                         path, t->cfg->actor_lora.adapter_path, force);
+    ares_log(ARES_LOG_WARN, "train: %s: the run began with another adapter", path);
+    return ARES_OK;
+}
+
 /* The state must be of these rows and of the configured model, unless --force is given. */
 static int check_origin(const training *t, const ares_json *o, const char *path)
 {
@@ -538,6 +562,7 @@ static int check_origin(const training *t, const ares_json *o, const char *path)
     ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
     if (t->critic)
         ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
+    if (t->first_adapter) ARES_TRY(check_first_adapter(t, o, path, own.adapter, force));
     return check_model(t, o, path, own.model, force);
 }
 

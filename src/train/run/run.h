@@ -163,9 +163,9 @@ void rundir_close(rundir *d);
 
 /* Where a saved state comes from: its data and its model. (checkpoint.c) */
 
-/* Hashes of all training rows, and of the model that the run began with. */
+/* Hashes of all training rows, and of the model and adapter that the run began with. */
 typedef struct train_origin {
-    char data[24], model[24];
+    char data[24], model[24], adapter[24]; /* adapter "": a new one, or none */
 } train_origin;
 train_origin train_origin_of(const training *t);
 

@@ -432,6 +432,8 @@ int ares_model_fingerprint(const char *dir, uint64_t *out);
  * was looked for.
  */
 int ares_model_find(const char *path, ares_str *dir);
+/* The same of its tokenizer, which an adapter/ has where the run had another than the base's. */
+int ares_model_find_tokenizer(const char *path, ares_str *dir);
 /* Whether `path` is a checkpoint or run with such an adapter, which ares_adapter_load finds, too.
  */
 bool ares_model_adapted(const char *path);

@@ -18,7 +18,10 @@ typedef struct cli_media_options {
     int64_t min_pixels, max_pixels;
     double video_fps;
 } cli_media_options;
-#define CLI_MEDIA_DEFAULTS { .video_fps = 2 }
+#define CLI_MEDIA_DEFAULTS \
+    {                      \
+        .video_fps = 2     \
+    }
 #define CLI_MEDIA(o)                                                                   \
     CLI_OPTION(TEXT, (o).image_dir, "--image-dir", "DIR",                              \
                "where relative paths of images and videos begin"),                     \
@@ -32,7 +35,7 @@ typedef struct cli_media_options {
 
 /* What lines of a model are encoded with. */
 typedef struct cli_media {
-    const char *dir; /* the model's */
+    const char *tokenizer_dir;
     ares_data_config cfg;
     ares_media_rules rules;
     ares_tokenizer *tokenizer; /* NULL: it cannot be loaded; tokenizer_error says why */
@@ -47,10 +50,14 @@ typedef struct cli_media {
 
 enum { KEPT_BYTES = 1 << 28 }; /* of image features, kept for further lines with the same file */
 
-/* dir and m are borrowed. A model without a tokenizer is fine where lines have ids alone. */
-static int cli_media_open(cli_media *s, const cli_media_options *o, const char *dir, ares_model *m)
+/*
+ * All but s are borrowed; dir, tokenizer: the directories of model and tokenizer. A model without a
+ * tokenizer is fine where lines have ids alone.
+ */
+static int cli_media_open(cli_media *s, const cli_media_options *o, const char *dir,
+                          const char *tokenizer, ares_model *m)
 {
-    *s = (cli_media){ .dir = dir,
+    *s = (cli_media){ .tokenizer_dir = tokenizer,
                       .cfg = { .prompt_key = "prompt",
                                .image_key = "images",
                                .video_key = "videos",
@@ -65,7 +72,7 @@ static int cli_media_open(cli_media *s, const cli_media_options *o, const char *
                          (long long)o->min_pixels, (long long)o->max_pixels);
     /* a model without a vision tower refuses images and videos */
     bool sees = m->cfg.vision.depth > 0;
-    if (ares_tokenizer_load(dir, &s->tokenizer) != ARES_OK) {
+    if (ares_tokenizer_load(tokenizer, &s->tokenizer) != ARES_OK) {
         s->tokenizer = NULL;
         s->tokenizer_error = ares_strdup(ares_error_message());
         ares_error_clear();
@@ -143,7 +150,7 @@ static int encode_chat(cli_media *s, const ares_json *line, const ares_json *var
     ares_prompt_media media;
     ares_str text = { 0 };
     /* loaded by the first conversation: lines of ids need none */
-    if (!s->chat) ARES_TRY(ares_chat_load(s->dir, NULL, &s->chat));
+    if (!s->chat) ARES_TRY(ares_chat_load(s->tokenizer_dir, NULL, &s->chat));
     ARES_TRY(ares_prompt_media_of(&s->cfg, line, ares_json_get(variables, "messages"), &s->arena,
                                   &media));
     ARES_TRY(ares_prompt_check_media(s->encoder, &media));
@@ -208,8 +215,8 @@ static int cli_media_encode(cli_media *s, const char *verb, const ares_json *lin
  */
 typedef struct cli_adapted {
     const char *model, *adapter; /* as typed */
-    ares_str dir;
-    ares_adapter *a; /* NULL: none */
+    ares_str dir, tokenizer;     /* their directories */
+    ares_adapter *a;             /* NULL: none */
 } cli_adapted;
 #define CLI_ADAPTED(o)                                                                    \
     CLI_OPTION(TEXT, (o).model, "--model", "DIR", "a model, checkpoint or run directory", \
@@ -226,6 +233,7 @@ static int cli_adapted_open(cli_adapted *o, ares_device *d, const ares_model_opt
                          "--adapter: '%s' is of an adapter already; name its base as --model",
                          o->model);
     ARES_TRY(ares_model_find(o->model, &o->dir));
+    ARES_TRY(ares_model_find_tokenizer(o->model, &o->tokenizer));
     ARES_TRY(ares_model_load(o->dir.data, d, opt, m));
     const char *path = own ? o->model : o->adapter;
     return path ? ares_adapter_load(*m, o->dir.data, path, &o->a) : ARES_OK;
@@ -235,6 +243,7 @@ static void cli_adapted_close(cli_adapted *o)
 {
     ares_adapter_free(o->a);
     ares_str_fini(&o->dir);
+    ares_str_fini(&o->tokenizer);
 }
 
 /*
@@ -456,7 +465,7 @@ static int open_all(generate_job *j)
                                            { "top_p", "--top-p", j->top_p },
                                            { "top_k", "--top-k", (double)j->top_k } };
     ARES_TRY(ares_model_tell_sampling(j->of.dir.data, sampled, ARES_COUNT(sampled)));
-    ARES_TRY(cli_media_open(&j->see, &j->row_media, j->of.dir.data, j->m));
+    ARES_TRY(cli_media_open(&j->see, &j->row_media, j->of.dir.data, j->of.tokenizer.data, j->m));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
                                .cache_tokens = j->cache_tokens };
@@ -681,7 +690,8 @@ int ares_cli_score(int argc, char **argv)
     int rc = cli_adapted_open(&j.of, &d, &opt, &j.model);
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
     if (rc == ARES_OK && j.of.a) ares_workspace_adapt(j.workspace, j.of.a->rank);
-    if (rc == ARES_OK) rc = cli_media_open(&j.see, &row_media, j.of.dir.data, j.model);
+    if (rc == ARES_OK)
+        rc = cli_media_open(&j.see, &row_media, j.of.dir.data, j.of.tokenizer.data, j.model);
     if (rc == ARES_OK) rc = cli_each_line("score", input, score_line, &j);
     cli_media_close(&j.see);
     ares_batch_fini(&j.batch);

@@ -934,6 +934,23 @@ int ares_model_find(const char *path, ares_str *dir)
     return rc;
 }
 
+int ares_model_find_tokenizer(const char *path, ares_str *dir)
+{
+    ares_str inside = { 0 }, probe = { 0 };
+    bool adapted = false;
+    int rc = ares_model_find(path, dir);
+    if (rc == ARES_OK) rc = find_inside(path, &inside, &adapted);
+    if (rc == ARES_OK && adapted &&
+        (ares_file_exists(ares_path_join(&probe, inside.data, "tokenizer.json")) ||
+         ares_file_exists(ares_path_join(&probe, inside.data, "vocab.json")))) {
+        ares_str_clear(dir);
+        ares_str_add_view(dir, ares_str_view(&inside));
+    }
+    ares_str_fini(&inside);
+    ares_str_fini(&probe);
+    return rc;
+}
+
 /* The two forms of a vision model's names, which say nothing about that of its config.json. */
 void model_find_names(const ares_safetensors *s, ares_model_config *c)
 {

@@ -306,8 +306,9 @@ int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
     ARES_TRY(training_open_weights(t, weights));
-    ARES_TRY(ares_tokenizer_load(
-        c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
+    if (c->actor.tokenizer_path) ares_str_add_z(&t->tokenizer_dir, c->actor.tokenizer_path);
+    else ARES_TRY(ares_model_find_tokenizer(c->actor.model_path, &t->tokenizer_dir));
+    ARES_TRY(ares_tokenizer_load(t->tokenizer_dir.data, &t->tokenizer));
     int32_t last = (int32_t)ares_tokenizer_vocab_size(t->tokenizer) - 1;
     if (last >= t->model->cfg.vocab) { /* such an id would read past the embedding */
         bool named = ares_tokenizer_is_special(t->tokenizer, last);
@@ -335,8 +336,7 @@ int training_open_encoder(training *t, const ares_data_config *data, ares_prompt
                                 .tokenizer = t->tokenizer,
                                 .row_media = t->features ? &t->row_media : NULL,
                                 .limit_images = c->rollout.limit_images,
-                                .model_dir = c->actor.tokenizer_path ? c->actor.tokenizer_path
-                                                                     : t->model_dir.data },
+                                .model_dir = t->tokenizer_dir.data },
         out);
 }
 
@@ -358,6 +358,7 @@ void training_close(training *t)
     step_begin_fini(&t->begun);
     ares_str_fini(&t->run_dir);
     ares_str_fini(&t->model_dir);
+    ares_str_fini(&t->tokenizer_dir);
     for (int i = 0; i < t->groups.n; i++) {
         ares_group_close(t->groups.cut[i].replicas);
         ares_group_close(t->groups.cut[i].group);

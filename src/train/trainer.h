@@ -67,7 +67,7 @@ typedef struct training {
     ares_str run_dir;
     bool same_files; /* all ranks see the run directory of rank 0 */
     /* worker.actor.model.model_path, found: the run began with its weights and tokenizer */
-    ares_str model_dir;
+    ares_str model_dir, tokenizer_dir; /* the second: or a tokenizer.json */
     uint64_t model_weights; /* fingerprint of these weights */
     uint64_t first_adapter; /* and of worker.actor.model.lora.adapter_path; 0: null */
 } training;

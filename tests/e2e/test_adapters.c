@@ -190,6 +190,32 @@ TEST(a_checkpoint_of_an_adapter_is_used_with_its_model)
     CHECK_EQ(e2e_program(&out, "eval --config '%s' " LORA "adapter_path='%s' data.val_files='%s'",
                          e2e_train_words("eval"), run, test_source("examples/data/sums/val.jsonl")),
              0);
+    /* the tokenizer of a run comes along, where the model has another or none */
+    char bare[300];
+    snprintf(bare, sizeof bare, "%s", test_file("bare"));
+    CHECK_OK(ares_dir_make(bare));
+    static const char *const files[] = { "config.json", "model.safetensors" };
+    for (int i = 0; i < ARES_COUNT(files); i++) {
+        char from[400], to[400];
+        ares_str_clear(&out);
+        snprintf(from, sizeof from, "%s/%s", model, files[i]);
+        snprintf(to, sizeof to, "%s/%s", bare, files[i]);
+        CHECK_OK(ares_file_read(from, &out));
+        CHECK_OK(ares_file_write(to, out.data, out.len));
+    }
+    ares_str_clear(&out);
+    CHECK_EQ(
+        e2e_program(&out,
+                    "--config '%s' trainer.max_steps=1 trainer.save_freq=1 " RANK
+                    "worker.actor.model.model_path='%s' worker.actor.model.tokenizer_path='%s'",
+                    e2e_train_words("other_tokenizer"), bare, model),
+        0);
+    CHECK_EQ(e2e_program(&out, "generate --model '%s' %s", test_file("other_tokenizer"), ask), 0);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=1 worker.actor.model.model_path='%s'",
+                         e2e_train_words("after"), test_file("other_tokenizer")),
+             0);
+    CHECK_EQ(e2e_program(&out, "generate --model '%s' %s", test_file("after"), ask), 0);
     /* a reference that is a run of an adapter has it; a critic cannot, nor a second adapter be lost
      */
     CHECK_EQ(e2e_program(&out,

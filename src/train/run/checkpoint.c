@@ -99,7 +99,7 @@ static int copy_file(const char *from, const char *dir, const char *name)
     return rc;
 }
 
-/* tokenizer: a directory, or a tokenizer.json; NULL: the model's own. */
+/* tokenizer: a directory, or a tokenizer.json; NULL: the model's own. model NULL: that alone */
 static int copy_files(const char *model, const char *tokenizer, const char *to)
 {
     ares_str path = { 0 };
@@ -107,6 +107,7 @@ static int copy_files(const char *model, const char *tokenizer, const char *to)
     for (int i = 0; state_tokenizer_files[i] && rc == ARES_OK; i++) {
         const char *name = state_tokenizer_files[i],
                    *from = i < OF_TOKENIZER && tokenizer ? tokenizer : model;
+        if (!from) continue;
         if (ares_dir_exists(from)) rc = copy_file(ares_path_join(&path, from, name), to, name);
         else if (i == 0) rc = copy_file(from, to, name);
     }
@@ -248,6 +249,8 @@ static int write_files(training *t, state_kind kind, const step_begin *at, const
     if (!t->adapter)
         rc = copy_files(t->model_dir.data, t->cfg->actor.tokenizer_path,
                         ares_path_join(&path, dir, "model"));
+    else if (strcmp(t->tokenizer_dir.data, t->model_dir.data) != 0)
+        rc = copy_files(NULL, t->tokenizer_dir.data, ares_path_join(&path, dir, "adapter"));
     if (rc == ARES_OK && !t->adapter) rc = ares_model_save_eos(t->model, path.data);
     if (rc == ARES_OK && t->vapor && t->vapor->ref && states)
         rc = vapor_save(t->vapor, ares_path_join(&path, dir, "stored_answers.safetensors"));

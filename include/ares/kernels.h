@@ -111,7 +111,7 @@ typedef struct ares_linear_args {
     int64_t ldr;
     void *y;
     int64_t ldy;
-    float scale; /* 0: none */
+    float scale; /* 0: none; a factor of 0 is the caller's, who has nothing to add then */
 } ares_linear_args;
 
 /*

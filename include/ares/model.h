@@ -526,7 +526,7 @@ int ares_params_optimizer_load(ares_params *ps, const char *path);
 typedef struct ares_adapter_module {
     ares_param *a, *b; /* [rank][in], [out][rank]; NULL: the layer has no adapter */
     int32_t rank;
-    float scale;
+    float scale; /* 0: the layer is the model's own, and A and B have gradients of 0 */
     double alpha;
 } ares_adapter_module;
 typedef struct ares_adapter {

@@ -95,12 +95,6 @@ void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_
  * with an adapter each; the product of the model is one for all rows.
  */
 
-/* What an adapter has beside a layer; NULL: nothing. */
-static const ares_adapter_module *module_of(const ares_adapter *a, const ares_linear *l)
-{
-    return a && a->module[l->number].a ? &a->module[l->number] : NULL;
-}
-
 /* The first row after run i; runs may name more rows than the pass has. */
 static int32_t end_of_run(const block_pass *p, int32_t i)
 {
@@ -125,7 +119,7 @@ static void adapt(ares_device *d, const block_pass *p, const block_scratch *t,
         int count = 0;
         end = end_of_run(p, i);
         for (int k = 0; k < n && end > first; k++) {
-            const ares_adapter_module *x = module_of(p->adapted[i].adapter, l[k]);
+            const ares_adapter_module *x = adapter_module(p->adapted[i].adapter, l[k]->number);
             if (!x) continue;
             const ares_linear_args *b = &base[k];
             void *u = acts_at(d, t->u, ((int64_t)count * p->rows + first) * t->rank),
@@ -155,7 +149,7 @@ static void adapt_backward(ares_device *d, const block_pass *p, const block_scra
                            void *dx)
 {
     for (int32_t i = 0, first = 0, end; i < p->n_adapted; i++, first = end) {
-        const ares_adapter_module *y = module_of(p->adapted[i].adapter, l);
+        const ares_adapter_module *y = adapter_module(p->adapted[i].adapter, l->number);
         end = end_of_run(p, i);
         if (!y || end <= first) continue;
         int64_t k = y->a->weight.k;

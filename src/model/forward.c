@@ -618,8 +618,7 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
 /* The vocabulary head's part of an adapter; NULL: it has none. */
 static const ares_adapter_module *of_head(const ares_adapter *a)
 {
-    const ares_adapter_module *x = a ? &a->module[a->n_modules - 1] : NULL;
-    return x && x->a ? x : NULL;
+    return a ? adapter_module(a, a->n_modules - 1) : NULL;
 }
 
 bool ares_model_adapt_head(ares_workspace *w, const ares_adapter *a, const void *hidden,

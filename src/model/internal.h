@@ -55,6 +55,16 @@ typedef struct block_pass {
     int32_t n_adapted;
 } block_pass;
 
+/*
+ * What an adapter adds beside a layer, by ares_linear.number; NULL: nothing. A scale of 0 adds
+ * nothing and has no gradients, and never reaches the kernels, to which it would say "none".
+ */
+static inline const ares_adapter_module *adapter_module(const ares_adapter *a, int32_t number)
+{
+    const ares_adapter_module *x = a ? &a->module[number] : NULL;
+    return x && x->a && x->scale != 0 ? x : NULL;
+}
+
 /* x_out = the residual stream after the layer; it may be s->x_in. */
 void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
                    const block_scratch *t, void *x_out);

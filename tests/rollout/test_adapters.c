@@ -127,6 +127,24 @@ TEST(adapters_side_by_side_sample_what_each_samples_alone)
     }
 }
 
+TEST(an_adapter_whose_scale_is_zero_samples_what_the_model_does)
+{
+    /* seen to fail: with a scale of 0 given to the kernels, to which it says that there is none */
+    static answer plain[PROMPTS][SAMPLES], zero[PROMPTS][SAMPLES];
+    if (!open_all(2)) return;
+    for (int a = 1; a < ADAPTERS; a++) {
+        for (int i = 0; i < adapters[a]->n_modules; i++) adapters[a]->module[i].scale = 0;
+        for (int with = 0; with < 2; with++) {
+            ares_rollout *r = engine(8, 64, 4096, false);
+            for (int p = 0; p < PROMPTS; p++) ask(r, with ? a : 0, p, NULL);
+            finish(r, with ? zero : plain);
+            ares_rollout_free(r);
+        }
+        CHECK_MEM(zero, plain, sizeof plain);
+    }
+    close_all();
+}
+
 /* Prompt tokens that a request of an adapter finds in the cache, after all before it. */
 static int64_t found(ares_rollout *r, int adapter)
 {

@@ -173,6 +173,38 @@ TEST(an_adapter_whose_b_is_zero_gives_the_models_bits_and_one_that_is_off_too)
     ares_arena_fini(&arena);
 }
 
+/* Its head's part too (adapter 1). */
+TEST(an_adapter_whose_scale_is_zero_gives_the_models_bits_and_has_no_gradient)
+{
+    /* seen to fail: with a scale of 0 given to the kernels, to which it says that there is none */
+    ares_arena arena = { 0 };
+    setup s;
+    if (!set_up(&s)) return;
+    size_t n = (size_t)s.batch.tokens;
+    float *log_probs = ares_arena_alloc(&arena, 4 * n * sizeof *log_probs), *at = log_probs;
+    for (int i = 0; i < 2; i++) {
+        if (!open_adapter(&s, i, &arena)) return;
+        learner *l = &s.learner[i];
+        step(&s, i); /* B is not 0 from here on */
+        for (int k = 0; k < s.adapter[i]->n_modules; k++) s.adapter[i]->module[k].scale = 0;
+        for (int with = 0; with < 2; with++) {
+            l->adapter = with ? s.adapter[i] : NULL;
+            CHECK_OK(learner_log_probs(l, &scoring, &s.batch, 0, ROWS, at + with * 2 * n,
+                                       at + with * 2 * n + n));
+        }
+        CHECK_MEM(at + 2 * n, at, 2 * n * sizeof *at);
+        ares_micro_batch plan[ROWS];
+        double norm;
+        int64_t micros = ares_pack_plan(&s.batch, 0, ROWS, scoring.max_token_len, false, plan);
+        CHECK_OK(learner_zero_grad(l, NULL));
+        CHECK_OK(learner_add_gradients(l, &scoring, &s.batch, plan, micros, s.c, NULL));
+        CHECK_OK(learner_step(l, ARES_OK, 1, "step", &norm));
+        CHECK(norm == 0);
+    }
+    tear_down(&s);
+    ares_arena_fini(&arena);
+}
+
 TEST(a_number_of_a_new_adapter_depends_neither_on_its_rank_nor_on_other_layers)
 {
     /* seen to fail: with the number of the layer in the key in place of its name */

@@ -355,7 +355,7 @@ static int read_rank(const selection *s, const char *key, const ares_json *x, in
 {
     if (!x) return ARES_OK;
     if (x->type != ARES_JSON_INT || x->big || x->integer < 1 || x->integer > 1 << 16)
-        return ares_fail(ARES_ECONFIG, "%s: %s: a rank is a whole number of at least 1", s->where,
+        return ares_fail(ARES_ECONFIG, "%s: %s: a rank is a whole number from 1 to 65536", s->where,
                          key);
     *out = x->integer;
     return ARES_OK;
@@ -381,6 +381,9 @@ static int size_module(const selection *s, const lora_config *all, lora_module *
     ARES_TRY(read_alpha(s, "alpha_pattern", alpha, &m->alpha));
     m->rank = (int32_t)r;
     m->scale = (float)(m->alpha / (all->rslora ? sqrt((double)r) : (double)r));
+    if (!isfinite(m->scale))
+        return ares_fail(ARES_ECONFIG, "%s: %s: %g is too large: alpha / rank is no number in f32",
+                         s->where, alpha ? "alpha_pattern" : "lora_alpha", m->alpha);
     return ARES_OK;
 }
 

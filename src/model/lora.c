@@ -168,6 +168,28 @@ static int agree(const ares_lora_options *o, const char *path, const lora_config
     return ARES_OK;
 }
 
+/* The layers that options choose. A file may hold a scale of 0; who writes options means more. */
+static int select_new(const ares_model_config *base, const ares_lora_options *o, const char *where,
+                      ares_arena *arena, lora_config *out)
+{
+    const ares_json *alphas = o->alpha_pattern;
+    ARES_TRY(lora_select(base, false, lora_peft_config(o, arena), where, arena, out));
+    for (int64_t i = 0; alphas->type == ARES_JSON_OBJECT && i < alphas->count; i++)
+        if (!(alphas->members[i].value->number > 0))
+            return ares_fail(ARES_ECONFIG, "%s: alpha_pattern: that of '%.*s' must be above 0",
+                             where, (int)alphas->members[i].key.len, alphas->members[i].key.data);
+    for (int32_t i = 0; i < out->n; i++) {
+        const lora_module *m = &out->modules[i];
+        if (m->scale == 0)
+            return ares_fail(ARES_ECONFIG,
+                             "%s: %s: %g is too small: alpha / rank is 0 in f32, and nothing would "
+                             "be trained",
+                             where, m->alpha == out->alpha ? "lora_alpha" : "alpha_pattern",
+                             m->alpha);
+    }
+    return ARES_OK;
+}
+
 /*
  * The adapter of a checkpoint against what the options ask for now: the layers with their ranks and
  * scales, or of a run that began with an adapter what stands beside its path.
@@ -209,9 +231,8 @@ int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, c
 {
     ares_arena arena = { 0 };
     peft_adapter peft = { 0 };
-    int rc = o->adapter_path
-                 ? peft_open(o->adapter_path, dir, base, false, &arena, &peft)
-                 : lora_select(base, false, lora_peft_config(o, &arena), dir, &arena, &peft.lora);
+    int rc = o->adapter_path ? peft_open(o->adapter_path, dir, base, false, &arena, &peft)
+                             : select_new(base, o, dir, &arena, &peft.lora);
     if (rc == ARES_OK && o->adapter_path) rc = agree(o, o->adapter_path, &peft.lora);
     const lora_config lora = peft.lora;
     const lora_module *first = NULL;
@@ -266,8 +287,7 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
         if (rc == ARES_OK && !m->device->counting)
             rc = compare_base(a, path, opt->checkpoint != NULL, &peft);
     } else if (rc == ARES_OK) {
-        rc =
-            lora_select(c, false, lora_peft_config(opt->lora, &file), "adapter", &file, &peft.lora);
+        rc = select_new(c, opt->lora, "adapter", &file, &peft.lora);
     }
     if (rc == ARES_OK) keep_config(a, &peft.lora);
     if (rc == ARES_OK) rc = allocate(a, c->layers, c->hidden, opt);

@@ -73,7 +73,16 @@ TEST(layers_that_options_choose_are_checked_against_the_model)
         { "lora: {rank: 8, rank_pattern: {q_proj: 0}}",
           "m: rank_pattern: a rank is a whole number" },
         { "lora: {rank: 8, layers_to_transform: [0]}", "m: layers_to_transform does not go with" },
+        { "lora: {rank: 8, alpha: 1e40}", "m: lora_alpha: 1e+40 is too large" },
+        { "lora: {rank: 8, alpha: 1e300}", "m: lora_alpha: 1e+300 is too large" },
+        { "lora: {rank: 8, alpha: 1e-46}", "m: lora_alpha: 1e-46 is too small" },
+        { "lora: {rank: 8, alpha_pattern: {q_proj: 1e40}}", "m: alpha_pattern: 1e+40 is too" },
+        { "lora: {rank: 8, alpha_pattern: {q_proj: 1e-46}}", "m: alpha_pattern: 1e-46 is too" },
+        { "lora: {rank: 8, alpha_pattern: {q_proj: 0}}",
+          "m: alpha_pattern: that of 'q_proj' must" },
+        { "lora: {rank: 8, alpha_pattern: {q_proj: -1.5}}", "m: alpha_pattern: that of 'q_proj'" },
     };
+    /* seen to fail: the alphas, with the quotient taken as it is */
     ares_model_config base;
     REQUIRE_OK(ares_model_config_load(test_source("tests/golden/lora/base_qwen2_gqa"), &base));
     ares_log_set(ARES_LOG_ERROR, 0);
@@ -86,5 +95,32 @@ TEST(layers_that_options_choose_are_checked_against_the_model)
         if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);
         ares_error_clear();
         ares_config_free(cfg);
+    }
+}
+
+TEST(an_adapter_of_a_file_has_a_scale_that_is_a_number)
+{
+    /* seen to fail: with the quotient taken as it is; 0 and less are a file's to say */
+    static const struct {
+        const char *config, *fault;
+    } cases[] = {
+        { "{\"lora_alpha\": 1e40}", "m: lora_alpha: 1e+40 is too large" },
+        { "{\"alpha_pattern\": {\"q_proj\": -1e300}}", "m: alpha_pattern: -1e+300 is too large" },
+        { "{\"lora_alpha\": 0}", NULL },
+        { "{\"lora_alpha\": 1e-46}", NULL },
+        { "{\"lora_alpha\": -2}", NULL },
+    };
+    ares_model_config base;
+    REQUIRE_OK(ares_model_config_load(test_source("tests/golden/lora/base_qwen2_gqa"), &base));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_arena arena = { 0 };
+        const ares_json *config;
+        lora_config lora;
+        REQUIRE_OK(ares_json_parse(&arena, ares_view_of(cases[i].config), "m", &config));
+        int rc = lora_select(&base, false, config, "m", &arena, &lora);
+        CHECK_EQ(rc != ARES_OK, cases[i].fault != NULL);
+        if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);
+        ares_error_clear();
+        ares_arena_fini(&arena);
     }
 }

@@ -52,6 +52,8 @@ TEST(what_adapters_cannot_do_is_refused_where_there_are_adapters_and_by_the_user
         { L "target_modules=[q_porj]", "select no linear layer; did you mean 'q_proj'?" },
         { L "target_modules=[linear_qkv]", "select no linear layer" },
         { L "rank_pattern.q_proj=-1", "rank_pattern: a rank is a whole number" },
+        { L "alpha=1e40", L "alpha = 1e40: " },
+        { L "alpha_pattern.q_proj=0", L "alpha_pattern" },
         { "worker.ref.fsdp.torch_dtype=bf16", "worker.ref.fsdp.torch_dtype = 'bf16': the reference "
                                               "is the actor's own model" },
         { "algorithm.name=vapor worker.rollout.n=4 vapor.sync_ref_model=true",
@@ -73,6 +75,27 @@ TEST(what_adapters_cannot_do_is_refused_where_there_are_adapters_and_by_the_user
             ares_config_free(cfg);
         }
         ares_str_fini(&words);
+    }
+}
+
+TEST(a_fault_of_the_layers_names_the_option_that_is_wrong)
+{
+    /* seen to fail: rank, alpha and an expression of rank_pattern with the keys of PEFT searched in
+     * the message */
+    static const struct {
+        const char *words, *fault;
+    } cases[] = {
+        { L "rank=65537", L "rank = 65537: " },
+        { L "rank=8 " L "alpha=1e-46", L "alpha = 1e-46: " },
+        { L "rank=8 " L "alpha_pattern.q_proj=0", L "alpha_pattern = {q_proj: 0}: " },
+    };
+    ares_log_set(ARES_LOG_ERROR, 0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_train_config c;
+        ares_config *cfg = checked(cases[i].words, &c);
+        CHECK_MSG(faults_with(cfg, cases[i].fault) == 1, "%s: %s", cases[i].words,
+                  faults_text(cfg));
+        ares_config_free(cfg);
     }
 }
 

@@ -243,19 +243,21 @@ static void tell_unread(const ares_config *cfg, const side *s)
     ares_str_fini(&names);
 }
 
-/* Which option a message of the selection is about. */
-static const char *option_of(const char *message)
+/* Which option a message of the selection is about: "WHERE: KEY...", in PEFT's words. */
+static const char *option_of(const char *message, const char *where)
 {
-    static const char *const keys[] = { "rank_pattern",   "alpha_pattern",       "exclude_modules",
-                                        "layers_pattern", "layers_to_transform", "target_modules" };
-    const char *found = "target_modules", *first = NULL;
-    for (int i = 0; i < ARES_COUNT(keys); i++) {
-        const char *at = strstr(message, keys[i]);
-        if (!at || (first && at >= first)) continue;
-        first = at;
-        found = keys[i];
-    }
-    return found;
+    static const char *const options[][2] = { { "r:", "rank" },
+                                              { "lora_alpha", "alpha" },
+                                              { "rank_pattern", "rank_pattern" },
+                                              { "alpha_pattern", "alpha_pattern" },
+                                              { "exclude_modules", "exclude_modules" },
+                                              { "layers_pattern", "layers_pattern" },
+                                              { "layers_to_transform", "layers_to_transform" } };
+    size_t n = strlen(where);
+    const char *key = strncmp(message, where, n) == 0 && message[n] ? message + n + 2 : message;
+    for (int i = 0; i < ARES_COUNT(options); i++)
+        if (strncmp(key, options[i][0], strlen(options[i][0])) == 0) return options[i][1];
+    return "target_modules";
 }
 
 /* Reads a model's config.json; a fault of the model is told where it is loaded. */
@@ -276,7 +278,8 @@ static void check_layers(ares_config *cfg, const side *s)
     if (find_model(s->model_path, &dir, &model) &&
         ares_lora_check(&model, s->lora, dir.data) != ARES_OK) {
         (void)snprintf(key, sizeof key, "model.lora.%s",
-                       s->lora->adapter_path ? "adapter_path" : option_of(ares_error_message()));
+                       s->lora->adapter_path ? "adapter_path"
+                                             : option_of(ares_error_message(), dir.data));
         ares_config_fault(cfg, PATH("worker", s->name, key), "%s", ares_error_message());
         ares_error_clear();
     }

@@ -405,8 +405,8 @@ static bool has_text(const char *const *list, int32_t n, const char *text)
 }
 
 /*
- * target_modules: the kinds of layers where they select exactly the adapter's modules, else all
- * whole names; sorted.
+ * target_modules: the kinds of layers where they select exactly the adapter's modules of `all`, a
+ * tower's included, else all whole names; sorted.
  */
 static void write_targets(ares_str *o, const lora_config *l, const lora_module *all, int32_t n)
 {
@@ -482,7 +482,7 @@ int ares_adapter_save(const ares_adapter *a, const char *dir, const ares_writers
     int rc = ARES_OK;
     if (ares_world_rank(world) == 0) {
         int32_t n = 0;
-        const lora_module *all = lora_candidates(&a->base, false, &arena, &n);
+        const lora_module *all = lora_candidates(&a->base, true, &arena, &n);
         rc = write_config(a, all, n, dir);
     }
     ares_arena_fini(&arena);

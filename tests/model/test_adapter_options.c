@@ -3,6 +3,7 @@
 #include "ares/config.h"
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The options in `text`, YAML; they live as long as the configuration. */
@@ -123,4 +124,39 @@ TEST(an_adapter_of_a_file_has_a_scale_that_is_a_number)
         ares_error_clear();
         ares_arena_fini(&arena);
     }
+}
+
+TEST(an_adapter_beside_a_tower_is_merged_as_it_was_written)
+{
+    /* seen to fail: with kinds that the tower has, too: its layers have no adapter */
+    static const char *const models[] = { "qwen2_5_vl_flat", "qwen2_vl_flat" }, *const target[] = {
+        "model.language_model.layers.0.mlp.gate_proj", "\"gate_proj\""
+    };
+    ares_device d;
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    for (int i = 0; i < ARES_COUNT(models); i++) {
+        ares_lora_options o;
+        ares_config *cfg = options_of("lora: {rank: 2}", &o);
+        ares_model *m = NULL;
+        ares_adapter *a = NULL;
+        ares_merge_report report;
+        ares_str text = { 0 };
+        char dir[600], to[600], name[64];
+        snprintf(dir, sizeof dir, "%s/%s", test_source("tests/golden/models"), models[i]);
+        snprintf(to, sizeof to, "%s", test_file(models[i]));
+        REQUIRE_OK(ares_model_load(dir, &d, &(ares_model_options){ 0 }, &m));
+        REQUIRE_OK(ares_adapter_new(m, dir, &(ares_adapter_options){ .lora = &o }, &a));
+        CHECK_OK(ares_adapter_save(a, dir, to, NULL, NULL));
+        snprintf(name, sizeof name, "%s/adapter_config.json", models[i]);
+        CHECK_OK(ares_file_read(test_file(name), &text));
+        CHECK_CONTAINS(text.data, target[i]);
+        snprintf(name, sizeof name, "merged%d", i);
+        CHECK_OK(ares_adapter_merge(dir, to, test_file(name), NULL, &report));
+        CHECK_EQ(report.modules, 7 * m->cfg.layers);
+        ares_str_fini(&text);
+        ares_adapter_free(a);
+        ares_model_free(m);
+        ares_config_free(cfg);
+    }
+    ares_device_close(&d);
 }

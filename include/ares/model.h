@@ -437,6 +437,11 @@ int ares_model_find_tokenizer(const char *path, ares_str *dir);
 /* Whether `path` is a checkpoint or run with such an adapter, which ares_adapter_load finds, too.
  */
 bool ares_model_adapted(const char *path);
+/*
+ * The adapter that goes with `model`: `adapter`, as --adapter names it, or else model itself where
+ * it is such a checkpoint or run, which refuses another one; *out NULL: none.
+ */
+int ares_model_adapter(const char *model, const char *adapter, const char **out);
 /* What merging did to the numbers of adapted matrices, as the type of the file rounds them. */
 typedef struct ares_merge_report {
     int32_t modules;
@@ -453,10 +458,11 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
                        ares_merge_report *report);
 /*
  * Writes a model directory (as ares_model_find takes it) as one GGUF file, tokenizer and chat
- * template included (gguf.c; docs/export.md). type: "f32", "f16", "bf16" or "q8_0", of matrices;
- * norms and biases are f32. Llama, Qwen 2 and Qwen 3; others are refused by name.
+ * template included (gguf.c; docs/export.md), with the adapter of ares_model_adapter added as
+ * ares_adapter_merge adds it. type: "f32", "f16", "bf16" or "q8_0", of matrices; norms and biases
+ * are f32. Llama, Qwen 2 and Qwen 3; others are refused by name.
  */
-int ares_gguf_export(const char *model, const char *type, const char *path);
+int ares_gguf_export(const char *model, const char *adapter, const char *type, const char *path);
 /* Into how many parts, one for each rank of a group, the matrices of a region are cut; 1: none. */
 int ares_params_shards(const ares_params *ps);
 int ares_params_ranks(const ares_params *ps); /* how many train it together */

@@ -227,15 +227,11 @@ typedef struct cli_adapted {
 static int cli_adapted_open(cli_adapted *o, ares_device *d, const ares_model_options *opt,
                             ares_model **m)
 {
-    bool own = ares_model_adapted(o->model);
-    if (own && o->adapter)
-        return ares_fail(ARES_EUSE,
-                         "--adapter: '%s' is of an adapter already; name its base as --model",
-                         o->model);
+    const char *path;
+    ARES_TRY(ares_model_adapter(o->model, o->adapter, &path));
     ARES_TRY(ares_model_find(o->model, &o->dir));
     ARES_TRY(ares_model_find_tokenizer(o->model, &o->tokenizer));
     ARES_TRY(ares_model_load(o->dir.data, d, opt, m));
-    const char *path = own ? o->model : o->adapter;
     return path ? ares_adapter_load(*m, o->dir.data, path, &o->a) : ARES_OK;
 }
 

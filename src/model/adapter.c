@@ -848,6 +848,38 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
 
 /* ---------------- merging */
 
+int peft_open_to_merge(const char *verb, const char *path, const char *base_dir,
+                       const ares_model_config *base, ares_arena *arena, peft_adapter *out)
+{
+    ARES_TRY(peft_open(path, base_dir, base, true, arena, out));
+    if (!out->score) return ARES_OK;
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "%s: '%s' is a critic's adapter (task_type TOKEN_CLS); it is not merged", verb,
+                     path);
+}
+
+int32_t peft_module_of(const peft_adapter *p, const ares_model_config *base, const char *tensor)
+{
+    ares_str name = { 0 };
+    int32_t found = -1;
+    for (int32_t i = 0; i < p->lora.n && found < 0; i++) {
+        weight_of_module(base, p->lora.modules[i].name, &name);
+        if (strcmp(name.data, tensor) == 0) found = i;
+    }
+    ares_str_fini(&name);
+    return found;
+}
+
+void peft_add_row(const peft_adapter *p, int32_t i, int64_t row, const float *w, float *sum)
+{
+    const lora_module *m = &p->lora.modules[i];
+    const float *a = p->a[i], *b = p->b[i] + row * m->rank;
+    memset(sum, 0, (size_t)m->in * sizeof *sum);
+    for (int32_t r = 0; r < m->rank; r++)
+        for (int32_t c = 0; c < m->in; c++) sum[c] += b[r] * a[(int64_t)r * m->in + c];
+    for (int32_t c = 0; c < m->in; c++) sum[c] = w[c] + m->scale * sum[c];
+}
+
 typedef struct merging {
     const ares_model_config *base;
     const ares_safetensors *files;
@@ -865,17 +897,9 @@ static ares_dtype dtype_written(const merging *m, const ares_tensor_info *t)
     return m->own_dtype ? t->dtype : m->dtype;
 }
 
-/* The module whose weight a tensor is; -1: none. */
 static int32_t module_of(const merging *m, const char *tensor)
 {
-    ares_str name = { 0 };
-    int32_t found = -1;
-    for (int32_t i = 0; i < m->peft->lora.n && found < 0; i++) {
-        weight_of_module(m->base, m->peft->lora.modules[i].name, &name);
-        if (strcmp(name.data, tensor) == 0) found = i;
-    }
-    ares_str_fini(&name);
-    return found;
+    return peft_module_of(m->peft, m->base, tensor);
 }
 
 /* Rows of a tensor in the type of the file, with the adapter of module i added; i < 0: none. */
@@ -892,14 +916,7 @@ static int write_tensor(const merging *m, ares_safetensors_writer *w, const ares
     int rc = ARES_OK;
     for (int64_t row = 0; row < rows && rc == ARES_OK; row++) {
         model_widen(x, (const char *)t->data + (size_t)(row * columns) * theirs, t->dtype, columns);
-        if (i >= 0) {
-            const lora_module *p = &m->peft->lora.modules[i];
-            const float *a = m->peft->a[i], *b = m->peft->b[i] + row * p->rank;
-            memset(sum, 0, (size_t)columns * sizeof *sum);
-            for (int32_t r = 0; r < p->rank; r++)
-                for (int64_t c = 0; c < columns; c++) sum[c] += b[r] * a[r * columns + c];
-            for (int64_t c = 0; c < columns; c++) sum[c] = x[c] + p->scale * sum[c];
-        }
+        if (i >= 0) peft_add_row(m->peft, i, row, x, sum);
         model_narrow(bytes, dtype, i >= 0 ? sum : x, columns);
         for (int64_t c = 0; i >= 0 && c < columns; c++) {
             if (c == 0) model_widen(back, bytes, dtype, columns);
@@ -1066,11 +1083,7 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &base);
     if (rc == ARES_OK) rc = ares_safetensors_open(dir.data, &files);
     if (rc == ARES_OK) model_find_names(files, &base);
-    if (rc == ARES_OK) rc = peft_open(adapter, dir.data, &base, true, &arena, &peft);
-    if (rc == ARES_OK && peft.score)
-        rc = ares_fail(ARES_EUNSUPPORTED,
-                       "merge: '%s' is a critic's adapter (task_type TOKEN_CLS); it is not merged",
-                       adapter);
+    if (rc == ARES_OK) rc = peft_open_to_merge("merge", adapter, dir.data, &base, &arena, &peft);
     if (rc == ARES_OK) {
         ares_str name = { 0 };
         merging m = { .base = &base,

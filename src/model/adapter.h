@@ -70,5 +70,19 @@ typedef struct peft_adapter {
  */
 int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tower,
               ares_arena *arena, peft_adapter *out);
+/* Warns where the adapter of `path` was trained beside other weights than those of base_dir. */
+int peft_compare_base(const char *base_dir, const char *path, const peft_adapter *peft);
+
+/*
+ * An adapter whose numbers are added to those of the base's files (adapter.c): W + scale (B A), a
+ * chain in f32 over the rank, then one product and one sum. peft_open_to_merge refuses a critic's;
+ * verb: what that message begins with
+ */
+int peft_open_to_merge(const char *verb, const char *path, const char *base_dir,
+                       const ares_model_config *base, ares_arena *arena, peft_adapter *out);
+/* The module whose weight a tensor of the base's files is; -1: none. */
+int32_t peft_module_of(const peft_adapter *p, const ares_model_config *base, const char *tensor);
+/* sum: row `row` of module i's W + scale (B A); w: that of W. Both [in], apart */
+void peft_add_row(const peft_adapter *p, int32_t i, int64_t row, const float *w, float *sum);
 
 #endif

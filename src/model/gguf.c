@@ -3,7 +3,7 @@
  * In order: the file's own forms; the tensors, their names and numbers; the tokenizer; writing.
  * The format is version 3 of ggml's.
  */
-#include "internal.h"
+#include "adapter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +88,7 @@ typedef struct gguf_tensor {
     int rank;
     int type;         /* GGML_... */
     int32_t permuted; /* heads whose rows change from halves to neighbours; 0: none */
+    int32_t module;   /* of the adapter, which is added to it; -1: none */
     uint64_t bytes, at;
 } gguf_tensor;
 
@@ -95,6 +96,7 @@ typedef struct gguf_model {
     const char *dir;
     ares_model_config cfg;
     ares_safetensors *files;
+    const peft_adapter *peft; /* NULL: none is added */
     ares_arena arena;
     gguf_tensor *tensors;
     int64_t n;
@@ -186,22 +188,32 @@ static void add_tensor(gguf_model *g, gguf_tensor t)
     g->tensors[g->n++] = t;
 }
 
+static int32_t module_of(const gguf_model *g, const char *tensor)
+{
+    return g->peft ? peft_module_of(g->peft, &g->cfg, tensor) : -1;
+}
+
 static int list_tensors(gguf_model *g)
 {
     int64_t count = ares_safetensors_count(g->files);
     const ares_model_config *c = &g->cfg;
-    bool llama = strcmp(c->model_type, "llama") == 0;
-    g->tensors = ares_arena_calloc(&g->arena, (size_t)count + 1, sizeof *g->tensors);
+    bool llama = strcmp(c->model_type, "llama") == 0, head = module_of(g, "lm_head.weight") >= 0;
+    g->tensors = ares_arena_calloc(&g->arena, (size_t)count + 2, sizeof *g->tensors);
+    g->cfg.tied &= !head; /* an adapted head is a matrix of its own */
     if (c->rope.kind == ARES_ROPE_LLAMA3) {
         gguf_tensor t = {
-            .own = rope_factors(g), .rows = 1, .columns = c->head_dim / 2, .rank = 1
+            .own = rope_factors(g), .rows = 1, .columns = c->head_dim / 2, .rank = 1, .module = -1
         };
         snprintf(t.name, sizeof t.name, "rope_freqs.weight");
         add_tensor(g, t);
     }
     for (int64_t i = 0; i < count; i++) {
         const ares_tensor_info *from = ares_safetensors_at(g->files, i);
-        gguf_tensor t = { .from = from, .rank = from->rank, .rows = 1, .columns = from->shape[0] };
+        gguf_tensor t = { .from = from,
+                          .rank = from->rank,
+                          .rows = 1,
+                          .columns = from->shape[0],
+                          .module = module_of(g, from->name) };
         if (model_name_ends(from->name, "rotary_emb.inv_freq") ||
             (c->tied && strcmp(from->name, "lm_head.weight") == 0))
             continue;
@@ -213,6 +225,16 @@ static int list_tensors(gguf_model *g)
         /* Hugging Face rotates halves of a head, llama.cpp's llama neighbours */
         if (llama && strstr(t.name, ".attn_q.")) t.permuted = c->heads;
         if (llama && strstr(t.name, ".attn_k.")) t.permuted = c->kv_heads;
+        add_tensor(g, t);
+    }
+    const ares_tensor_info *tied = ares_safetensors_find(g->files, "model.embed_tokens.weight");
+    if (head && tied && !ares_safetensors_find(g->files, "lm_head.weight")) {
+        gguf_tensor t = { .name = "output.weight",
+                          .from = tied,
+                          .rank = 2,
+                          .rows = tied->shape[0],
+                          .columns = tied->shape[1],
+                          .module = module_of(g, "lm_head.weight") };
         add_tensor(g, t);
     }
     return ARES_OK;
@@ -243,7 +265,7 @@ static bool pack_q8(const float *x, int64_t n, uint8_t *out)
 }
 
 /* The numbers of a tensor in its type: out has t->bytes. */
-static int pack(const gguf_tensor *t, uint8_t *out)
+static int pack(const gguf_model *g, const gguf_tensor *t, uint8_t *out)
 {
     int64_t n = t->columns, heads_rows = t->rank == 2 ? t->rows : t->columns,
             count = t->rows * t->columns;
@@ -252,11 +274,15 @@ static int pack(const gguf_tensor *t, uint8_t *out)
     if (t->own) memcpy(x, t->own, (size_t)count * sizeof *x);
     else if (t->rank == 2) {
         size_t each = ares_dtype_bytes(t->from->dtype);
-        for (int64_t row = 0; row < t->rows; row++)
-            model_widen(x + row * n,
-                        (const char *)t->from->data +
-                            (size_t)(source_row(row, heads_rows, t->permuted) * n) * each,
-                        t->from->dtype, n);
+        float *plain = ares_malloc((size_t)n * sizeof *plain);
+        for (int64_t row = 0; row < t->rows; row++) {
+            int64_t source = source_row(row, heads_rows, t->permuted);
+            model_widen(t->module < 0 ? x + row * n : plain,
+                        (const char *)t->from->data + (size_t)(source * n) * each, t->from->dtype,
+                        n);
+            if (t->module >= 0) peft_add_row(g->peft, t->module, source, plain, x + row * n);
+        }
+        ares_free(plain);
     } else {
         float *plain = ares_malloc((size_t)n * sizeof *plain);
         model_widen(plain, t->from->data, t->from->dtype, n);
@@ -570,7 +596,7 @@ static int write_tensors(const gguf_model *g, int fd, const char *path)
         const gguf_tensor *t = &g->tensors[i];
         size_t padded = (t->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         uint8_t *bytes = ares_calloc(padded, 1);
-        int rc = pack(t, bytes);
+        int rc = pack(g, t, bytes);
         if (rc == ARES_OK) rc = write_all(fd, path, bytes, padded);
         ares_free(bytes);
         ARES_TRY(rc);
@@ -617,13 +643,15 @@ static int write_file(gguf_model *g, const key_list *k, const char *path)
 static const char *const type_names[] = { "f32", "f16", "bf16", "q8_0" };
 static const int types[] = { GGML_F32, GGML_F16, GGML_BF16, GGML_Q8_0 };
 
-int ares_gguf_export(const char *model, const char *type, const char *path)
+int ares_gguf_export(const char *model, const char *adapter, const char *type, const char *path)
 {
     ares_str dir = { 0 };
+    peft_adapter peft;
     gguf_model g = { 0 };
     key_list k = { 0 };
     int kind = 0;
     int rc = ares_lookup(ARES_EUSE, "--type", type, type_names, ARES_COUNT(type_names), &kind);
+    if (rc == ARES_OK) rc = ares_model_adapter(model, adapter, &adapter);
     if (rc == ARES_OK) rc = ares_model_find(model, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &g.cfg);
     g.dir = dir.data;
@@ -631,6 +659,12 @@ int ares_gguf_export(const char *model, const char *type, const char *path)
     k.arch = g.cfg.model_type;
     if (rc == ARES_OK) rc = check_model(&g);
     if (rc == ARES_OK) rc = ares_safetensors_open(dir.data, &g.files);
+    if (rc == ARES_OK) model_untie(g.files, dir.data, &g.cfg);
+    if (rc == ARES_OK && adapter) {
+        rc = peft_open_to_merge("export", adapter, dir.data, &g.cfg, &g.arena, &peft);
+        if (rc == ARES_OK) rc = peft_compare_base(dir.data, adapter, &peft);
+        g.peft = &peft;
+    }
     if (rc == ARES_OK) rc = list_tensors(&g);
     if (rc == ARES_OK) {
         put_config(&g, &k);

@@ -128,6 +128,9 @@ int model_matches(const char *where, const char *expression, model_match how, co
 
 /* Sets text_names and vision_names by the names of the tensors of a model's files. */
 void model_find_names(const ares_safetensors *s, ares_model_config *c);
+/* A head that the files have beside an embedding that config.json ties it to, with other numbers,
+ * is its own: tied becomes false, with a warning. */
+void model_untie(const ares_safetensors *s, const char *dir, ares_model_config *c);
 
 /* Products of a layer and RMS norms, of the text part and of the tower. */
 

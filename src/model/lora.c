@@ -34,19 +34,24 @@ static ares_param *add_param(ares_adapter *a, const char *name, int32_t n, int32
     return p;
 }
 
+/* The base's fingerprint as files hold it. */
+static int print_of(const char *base_dir, char text[static 17])
+{
+    uint64_t print;
+    ARES_TRY(ares_model_fingerprint(base_dir, &print));
+    snprintf(text, 17, "%016llx", (unsigned long long)print);
+    return ARES_OK;
+}
+
 /* Which base it is beside, for the files that it will be written to. */
 static int keep_base(ares_adapter *a, const ares_model *m, const char *dir)
 {
-    uint64_t print;
     char *whole = realpath(dir, NULL);
     const char *name = whole ? whole : dir;
     a->base = m->cfg;
     a->base_dir = ares_arena_copy(&a->arena, name, strlen(name));
     free(whole);
-    if (m->device->counting) return ARES_OK;
-    ARES_TRY(ares_model_fingerprint(dir, &print));
-    snprintf(a->base_print, sizeof a->base_print, "%016llx", (unsigned long long)print);
-    return ARES_OK;
+    return m->device->counting ? ARES_OK : print_of(dir, a->base_print);
 }
 
 /* A copy of what was chosen, in the adapter's own memory. */
@@ -251,19 +256,26 @@ int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, c
     return rc;
 }
 
-/* A merged or converted base is legal, and its numbers differ; a run goes on beside its own. */
-static int compare_base(const ares_adapter *a, const char *path, bool goes_on,
-                        const peft_adapter *peft)
+/* A merged or converted base is legal, and its numbers differ. */
+int peft_compare_base(const char *base_dir, const char *path, const peft_adapter *peft)
+{
+    char own[17];
+    if (!peft->base_print) return ARES_OK;
+    ARES_TRY(print_of(base_dir, own));
+    if (strcmp(own, peft->base_print) != 0)
+        ares_warn("adapter: %s: it was trained beside other weights than those of %s", path,
+                  base_dir);
+    return ARES_OK;
+}
+
+/* A run goes on beside its own base. */
+static int check_base(const ares_adapter *a, const char *path, const peft_adapter *peft)
 {
     if (!peft->base_print || strcmp(a->base_print, peft->base_print) == 0) return ARES_OK;
-    if (goes_on)
-        return ares_fail(ARES_ESTATE,
-                         "adapter: %s: it was trained beside other weights than those of %s; give "
-                         "the model back that the run began with",
-                         path, a->base_dir);
-    ares_warn("adapter: %s: it was trained beside other weights than those of %s", path,
-              a->base_dir);
-    return ARES_OK;
+    return ares_fail(ARES_ESTATE,
+                     "adapter: %s: it was trained beside other weights than those of %s; give the "
+                     "model back that the run began with",
+                     path, a->base_dir);
 }
 
 static int open_adapter(const ares_model *m, const char *base_dir, const char *path,
@@ -285,7 +297,8 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
                            "tokens; give a policy's",
                            path);
         if (rc == ARES_OK && !m->device->counting)
-            rc = compare_base(a, path, opt->checkpoint != NULL, &peft);
+            rc = opt->checkpoint ? check_base(a, path, &peft)
+                                 : peft_compare_base(base_dir, path, &peft);
     } else if (rc == ARES_OK) {
         rc = select_new(c, opt->lora, "adapter", &file, &peft.lora);
     }

@@ -709,7 +709,7 @@ typedef struct loading {
  * As transformers 5: a model that config.json ties stays tied where the files lack a head of its
  * own or have the same numbers there; another head holds.
  */
-static void untie(const ares_safetensors *s, const char *dir, ares_model_config *c)
+void model_untie(const ares_safetensors *s, const char *dir, ares_model_config *c)
 {
     static const char head[] = "lm_head.weight";
     const ares_tensor_info *own = ares_safetensors_find(s, head), *shared = NULL;
@@ -769,7 +769,8 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
     find_quantisation(dir, &arena, &method);
     for (int64_t i = 0; i < ares_safetensors_count(s) && rc == ARES_OK; i++) {
         const ares_tensor_info *t = ares_safetensors_at(s, i);
-        bool tied_head = m->cfg.tied && strcmp(t->name, "lm_head.weight") == 0; /* as untie says */
+        bool tied_head =
+            m->cfg.tied && strcmp(t->name, "lm_head.weight") == 0; /* as model_untie says */
         if (!model_param(m, t->name) && !tied_head && !is_frequencies(t->name))
             rc = refuse_tensor(m, t, method);
         else if (is_frequencies(t->name) && !told && !are_ours(m, t)) {
@@ -917,6 +918,17 @@ bool ares_model_adapted(const char *path)
     return adapted;
 }
 
+int ares_model_adapter(const char *model, const char *adapter, const char **out)
+{
+    bool own = ares_model_adapted(model);
+    *out = own ? model : adapter;
+    if (!own || !adapter) return ARES_OK;
+    return ares_fail(ARES_EUSE,
+                     "--adapter: '%s' is of an adapter already; leave --adapter out, or name its "
+                     "base as --model",
+                     model);
+}
+
 int ares_model_find(const char *path, ares_str *dir)
 {
     ares_str probe = { 0 }, adapter = { 0 };
@@ -972,7 +984,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
     if (rc == ARES_OK && !device->counting) rc = ares_safetensors_open(dir.data, &s);
     if (s) model_find_names(s, &cfg);
-    if (s && !opt->value_head) untie(s, dir.data, &cfg);
+    if (s && !opt->value_head) model_untie(s, dir.data, &cfg);
     if (s && rc == ARES_OK) compare_dtypes(s, dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);
     if (rc == ARES_OK && cfg.vision.depth) { /* its config.json is kept, and never made anew */

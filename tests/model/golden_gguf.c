@@ -140,7 +140,7 @@ GOLDEN(gguf, gguf_export)
     copy_into(g, ares_arena_printf(g->arena, "%s/%s", g->folder, golden_z(g, "tokenizer")), folder);
     copy_into(g, ares_arena_printf(g->arena, "%s/%s", g->folder, golden_z(g, "model")), folder);
     (void)remove(ares_arena_printf(g->arena, "%s/grads.safetensors", folder));
-    if (golden_ok(g, ares_gguf_export(folder, golden_z(g, "type"), path)) &&
+    if (golden_ok(g, ares_gguf_export(folder, NULL, golden_z(g, "type"), path)) &&
         golden_ok(g, ares_file_read(path, &file))) {
         reader r = { .g = g, .at = file.data, .end = file.data + file.len };
         if (take(&r, 4) != 0x46554747u || take(&r, 4) != 3) golden_fail(g, "not GGUF 3");

@@ -42,6 +42,21 @@ static int open_adapter(critic *c, training *t, const ares_model_options *opt, c
     return rc;
 }
 
+/* Whether a checkpoint has an adapter or a whole critic must be what the run has. */
+static int check_kind(const char *weights, bool lora)
+{
+    ares_str path = { 0 };
+    bool has = ares_file_exists(ares_path_join(&path, weights, "adapter_config.json"));
+    ares_str_fini(&path);
+    if (has == lora) return ARES_OK;
+    return ares_fail(ARES_ESTATE,
+                     "train: %s: the run of this checkpoint trains %s, and "
+                     "worker.critic.model.lora asks for %s; set it back, or give the run another "
+                     "trainer.experiment_name",
+                     weights, has ? "an adapter of the critic" : "all weights of the critic",
+                     lora ? "an adapter" : "all weights");
+}
+
 int critic_open(critic *c, training *t, const char *weights)
 {
     const ares_train_config *cfg = t->cfg;
@@ -61,6 +76,7 @@ int critic_open(critic *c, training *t, const char *weights)
                                .share = &share };
     ares_adapter *adapter = NULL;
     *c = (critic){ .cfg = cfg };
+    if (weights) ARES_TRY(check_kind(weights, ares_lora_wanted(&cfg->critic_lora)));
     ARES_TRY(learner_check_storage("critic", opt.storage, &t->device));
     if (ares_lora_wanted(&cfg->critic_lora)) ARES_TRY(open_adapter(c, t, &opt, weights, &adapter));
     else ARES_TRY(ares_model_load(path, &t->device, &opt, &c->own));

@@ -246,9 +246,13 @@ static const char *beside(ares_str *path, const char *weights, const char *name)
 static int check_kind(const char *weights, bool lora)
 {
     ares_str path = { 0 };
-    bool has = ares_dir_exists(beside(&path, weights, "adapter"));
+    bool whole = ares_dir_exists(beside(&path, weights, "model")),
+         has = ares_dir_exists(beside(&path, weights, "adapter"));
     int rc = ARES_OK;
-    if (has && !lora)
+    if (lora && !has && !whole)
+        rc = ares_fail(ARES_EFORMAT, "train: %s: no such directory: the checkpoint is damaged",
+                       path.data);
+    else if (has && !lora)
         rc = ares_fail(ARES_ESTATE,
                        "train: %s: the run of this checkpoint trains an adapter, and "
                        "worker.actor.model.lora.rank is 0; give it another "

@@ -128,6 +128,13 @@ TEST(a_run_of_adapters_goes_on_bit_for_bit_and_only_as_one)
         0);
     CHECK(e2e_metric("taught", 1, "critic/vpred_mean") !=
           e2e_metric("whole", 1, "critic/vpred_mean"));
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=4 trainer.force=true " RANK
+                         "algorithm.adv_estimator=gae",
+                         e2e_train_words("part")),
+             1);
+    CHECK_CONTAINS(out.data, "trains an adapter of the critic");
+    ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=4 trainer.force=true",
                          e2e_train_words("part")),
              1);

@@ -28,7 +28,7 @@ if [[ ${1:-} == --jobs ]]; then jobs=${2:?"--jobs needs a number"} && shift 2; f
 [[ -x $program ]] || refuse "no $program; build it (scripts/quickstart.sh does)"
 declare -A rank=([full]=0 [rank16]=16 [rank1]=1)
 declare -A scan=([full]="1e-5 3e-5 1e-4" [rank16]="1e-4 3e-4 1e-3 3e-3" [rank1]="3e-4 1e-3 3e-3")
-declare -A rates=([full]="3e-5 1e-5" [rank16]="5e-4 3e-4" [rank1]="5e-4 3e-4")
+declare -A rates=([full]="3e-5 1e-5" [rank16]="5e-4 3e-4 3e-5" [rank1]="5e-4 3e-4")
 
 train() { # RUN words...
     local run=$home/$1

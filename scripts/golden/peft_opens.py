@@ -1,13 +1,13 @@
 """Adapters written here, opened by PEFT, and PEFT's, opened here: the same log-probs.
 
-    .venv-peers/bin/python scripts/golden/peft_opens.py [PROGRAM]    (peft 0.21.2, transformers 5.17)
+    .venv-peers/bin/python scripts/golden/peft_opens.py [PROGRAM]   (peft 0.21.2, transformers 5.17)
 
 PROGRAM is build/ares-train by default; benchmarks/setup.sh makes the environment. Each adapter is
-trained for a few steps, opened by AutoPeftModelForCausalLM by its own path alone,
-and compared on random sequences with `ares-train score`; PEFT may warn of nothing.
-The other way, get_peft_model makes adapters with random B. All in float32; without
-models/SmolLM2-135M-Instruct its cases are left out. One line per adapter, exit status 1 after a
-failure. Nothing is written outside a temporary folder.
+trained for a few steps, opened by AutoPeftModelForCausalLM by its own path alone, and compared on
+random sequences with `ares-train score`; of a critic's, every tensor must arrive in PEFT's model.
+PEFT may warn of nothing. The other way, get_peft_model makes adapters with random B. All in
+float32; without models/SmolLM2-135M-Instruct its cases are left out. One line per adapter, exit
+status 1 after a failure. Nothing is written outside a temporary folder.
 """
 
 import json
@@ -19,6 +19,7 @@ import tempfile
 import warnings
 
 import peft
+import safetensors.torch
 import torch
 import transformers
 
@@ -89,7 +90,11 @@ class Words(logging.Handler):
 
 def program(*words, text=None):
     done = subprocess.run(
-        [str(w) for w in words], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [str(w) for w in words],
+        input=text,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     if done.returncode:
         raise Failed("%s\n%s" % (" ".join(map(str, words)), done.stderr[-2000:]))
@@ -176,7 +181,8 @@ def quietly(open_model):
     for name in "peft", "transformers":
         logging.getLogger(name).removeHandler(words)
     said = words.said + [str(w.message) for w in caught if "peft" in w.filename]
-    said = [x for x in said if "ensure_weight_tying" not in x]  # said of every adapter of a tied head
+    # said of every adapter of a tied head
+    said = [x for x in said if "ensure_weight_tying" not in x]
     if said:
         raise Failed("warnings: %s" % "; ".join(said))
     return model
@@ -196,6 +202,29 @@ def written(ares, name, folder, base, adapter):
     if not torch.equal(ours, score(ares, ids, "--model", folder)):
         raise Failed("the run as --model gives other log-probs than its adapter does")
     compare("written here: " + name, log_probs(model, ids), ours, score(ares, ids, "--model", base))
+
+
+def critic(ares, name, folder, base):
+    """A critic's adapter and head: no tensor of the file is lost in PEFT's model."""
+    words = [
+        *by_rewards(),
+        "data.apply_chat_template=false",
+        "algorithm.adv_estimator=gae",
+        "worker.critic.model.lora.rank=8",
+        "worker.critic.optim.lr=1e-2",
+    ]
+    found = train(ares, folder, base, {"rank": 8}, words).parent / "critic"
+    model = transformers.AutoModelForTokenClassification.from_pretrained(
+        base, num_labels=1, dtype=torch.float32
+    )
+    model = quietly(lambda: peft.PeftModel.from_pretrained(model, found))
+    theirs = peft.get_peft_model_state_dict(model)
+    ours = safetensors.torch.load_file(found / "adapter_model.safetensors")
+    if theirs.keys() != ours.keys():
+        raise Failed("tensors %s" % sorted(theirs.keys() ^ ours.keys()))
+    if not all(torch.equal(theirs[k], ours[k]) for k in ours):
+        raise Failed("other numbers")
+    print("written here: %-30s all of %d tensors arrive" % (name, len(ours)), flush=True)
 
 
 def made(ares, name, folder, base, words):
@@ -228,27 +257,25 @@ def main():
 
         def one(what, name, *arguments):
             try:
-                what(name, *arguments)
+                what(ares, name, *arguments)
             except (Failed, ValueError, RuntimeError) as e:
                 nonlocal failed
                 failed += 1
                 print("%s: FAILED: %s" % (name, e), flush=True)
 
-        def write_and_open(name, folder, base, lora, words):
+        def write_and_open(ares, name, folder, base, lora, words):
             written(ares, name, folder, base, train(ares, folder, base, lora, words))
-
-        def make_and_score(name, folder, base, words):
-            made(ares, name, folder, base, words)
 
         for i, (name, (init, lora)) in enumerate(WRITTEN.items()):
             base = d / ("base %d" % i)
             program(ares, "init", *init.split(), "--seed", i + 1, "--out", base)
             one(write_and_open, name, d / ("written %d" % i), base, lora, supervised(4, 2e-2))
+        one(critic, "critic", d / "critic", d / "base 0")
         if SMOL.is_dir():
             one(write_and_open, "SmolLM2, 2 steps", d / "smol", SMOL, {"rank": 16}, by_rewards())
         for i, (name, words) in enumerate(MADE.items()):
             base = SMOL if SMOL.is_dir() else d / "base 0"
-            one(make_and_score, name, d / ("made %d" % i), base, words)
+            one(made, name, d / ("made %d" % i), base, words)
     sys.exit(bool(failed))
 
 

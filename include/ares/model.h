@@ -449,10 +449,10 @@ typedef struct ares_merge_report {
     int64_t numbers, moved; /* of adapted matrices: all, and those that differ from the base's */
 } ares_merge_report;
 /*
- * Writes base + adapter as a model directory: W + scale (B A), each sum in f32 in the order of
- * rank, rounded once to `dtype` ("fp32", "bf16", "f16"; NULL: the type of the base's tensor).
- * Other tensors and files are copied; an adapted head of a tied base is written as lm_head.weight.
- * out must not exist.
+ * Writes base + adapter (of ares_model_adapter) as a model directory: W + scale (B A), each sum in
+ * f32 in the order of rank, rounded once to `dtype` ("fp32", "bf16", "f16"; NULL: the type of the
+ * base's tensor). Other tensors and files are copied; an adapted head of a tied base is written as
+ * lm_head.weight. out must not exist.
  */
 int ares_adapter_merge(const char *model, const char *adapter, const char *out, const char *dtype,
                        ares_merge_report *report);

@@ -7,14 +7,15 @@
 int ares_cli_merge(int argc, char **argv)
 {
     static const char *const dtypes[] = { "fp32", "bf16", "f16", NULL };
-    const char *model = "", *adapter = "", *out = "", *dtype = NULL;
+    const char *model = NULL, *adapter = NULL, *out = NULL, *dtype = NULL;
     bool helped;
     const cli_option options[] = {
-        CLI_OPTION(TEXT, model, "--model", "DIR", "the base: a model, checkpoint or run directory",
+        CLI_OPTION(TEXT, model, "--model", "DIR",
+                   "the base: a model, checkpoint or run directory; one of an adapter is its base "
+                   "and its adapter",
                    .required = true),
         CLI_OPTION(TEXT, adapter, "--adapter", "DIR",
-                   "an adapter of PEFT's form, or a checkpoint or run that has one",
-                   .required = true),
+                   "an adapter of PEFT's form, or a checkpoint or run that has one"),
         CLI_OPTION(TEXT, out, "--out", "DIR", "the directory to write, which must not exist",
                    .required = true),
         CLI_OPTION(TEXT, dtype, "--dtype", "fp32|bf16|f16", "type of all tensors (the base's own)",
@@ -22,7 +23,7 @@ int ares_cli_merge(int argc, char **argv)
     };
     const cli_command command = {
         .name = "merge",
-        .usage = "--model DIR --adapter DIR --out DIR [--dtype TYPE]",
+        .usage = "--model DIR [--adapter DIR] --out DIR [--dtype TYPE]",
         .about =
             "Writes base + adapter as a whole model (docs/adapters.md): W + scale B A, rounded "
             "once. Other tensors and files are copied.",

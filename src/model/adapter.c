@@ -1079,6 +1079,12 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
     if (ares_file_exists(out) || ares_dir_exists(out))
         return ares_fail(ARES_EUSE, "merge: --out = '%s': is there; name another directory", out);
     if (dtype) ARES_TRY(ares_lookup(ARES_EUSE, "--dtype", dtype, names, 3, &kind));
+    ARES_TRY(ares_model_adapter(model, adapter, &adapter));
+    if (!adapter)
+        return ares_fail(ARES_EUSE,
+                         "merge: --adapter is missing; only a checkpoint or run of an adapter, "
+                         "which '%s' is not, does without",
+                         model);
     int rc = ares_model_find(model, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &base);
     if (rc == ARES_OK) rc = ares_safetensors_open(dir.data, &files);

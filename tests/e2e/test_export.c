@@ -169,6 +169,25 @@ TEST(a_gguf_file_of_an_adapters_run_is_that_of_the_merged_model)
     }
 }
 
+TEST(merge_takes_the_adapter_of_a_checkpoint_and_no_other_one_beside_it)
+{
+    /* seen to fail: with the base alone of a checkpoint, and --adapter in place of its own */
+    char words[1800];
+    const char *at = adapted("one", "lora/base_qwen2_gqa", "lora/qwen2_r8"),
+               *other = golden("lora/qwen2_zero_b");
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s/point' --out '%s/own'", at, at), 0);
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s/base' --adapter '%s/point' --out '%s/both'", at,
+                         at, at),
+             0);
+    CHECK(same_files(at, "own/model.safetensors", "both/model.safetensors"));
+    snprintf(words, sizeof words, "merge --model '%s/point' --adapter '%s' --out '%s/two'", at,
+             other, at);
+    refused(2, "is of an adapter already; leave --adapter out", words);
+    snprintf(words, sizeof words, "merge --model '%s/base' --out '%s/two'", at, at);
+    refused(2, "--adapter is missing", words);
+    CHECK(!ares_dir_exists(test_file("one/two")));
+}
+
 TEST(a_gguf_file_is_made_of_a_run_and_replaced_only_by_force)
 {
     char words[1600];

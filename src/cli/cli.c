@@ -168,9 +168,8 @@ static void add_help(ares_str *out, const cli_command *c)
         ares_str doc = { 0 };
         ares_str_add_z(&doc, o->doc);
         /* the variable still holds the default; 0, "" and stdin say nothing */
-        if (o->type == CLI_TEXT && *(const char **)o->into &&
-            strcmp(*(const char **)o->into, "-") != 0)
-            ares_str_addf(&doc, " (default %s)", *(const char **)o->into);
+        const char *text = o->type == CLI_TEXT ? *(const char **)o->into : NULL;
+        if (text && *text && strcmp(text, "-") != 0) ares_str_addf(&doc, " (default %s)", text);
         if (o->type == CLI_I64 && *(int64_t *)o->into)
             ares_str_addf(&doc, " (default %lld)", (long long)*(int64_t *)o->into);
         if (o->type == CLI_F64 && *(double *)o->into != 0)
@@ -252,7 +251,8 @@ int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
         argv[ *argc = left] = NULL;
         for (int i = 0; i < c->n_options; i++) {
             const cli_option *o = &c->options[i];
-            if (o->required && !*(const char **)o->into)
+            const char *value = o->required ? *(const char **)o->into : NULL;
+            if (o->required && !(value && *value))
                 return ares_fail(ARES_EUSE, "%s: %s is missing (see ares-train %s --help)", c->name,
                                  o->name, c->name);
         }

@@ -34,6 +34,8 @@ int ares_cli_export(int argc, char **argv)
     };
     ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
+    if (path[strlen(path) - 1] == '/' || ares_dir_exists(path))
+        return ares_fail(ARES_EUSE, "export: --gguf = '%s': a folder; name a file", path);
     if (!force && ares_file_exists(path))
         return ares_fail(ARES_EUSE,
                          "export: --gguf = '%s': is there; name another file, or add "

@@ -1045,7 +1045,6 @@ static int write_untied(const merging *m)
 static int write_merged(merging *m)
 {
     const char *done = NULL;
-    ARES_TRY(ares_dir_make(m->out));
     for (int64_t i = 0; i < ares_safetensors_count(m->files); i++) {
         const ares_tensor_info *t = ares_safetensors_at(m->files, i);
         if (!t->is_float)
@@ -1064,20 +1063,33 @@ static int write_merged(merging *m)
     return m->head ? write_untied(m) : ARES_OK;
 }
 
+/* The folder that is renamed to `out` once it is whole, and those above it. */
+static int make_part(const char *out, ares_str *part)
+{
+    const char *slash = strrchr(out, '/');
+    if (slash && slash > out) {
+        ares_str above = { 0 };
+        ares_str_add(&above, out, (size_t)(slash - out));
+        int rc = ares_dir_make(above.data);
+        ares_str_fini(&above);
+        ARES_TRY(rc);
+    }
+    return model_make_part("merge", out, NULL, part);
+}
+
 int ares_adapter_merge(const char *model, const char *adapter, const char *out, const char *dtype,
                        ares_merge_report *report)
 {
     static const char *const names[] = { "fp32", "bf16", "f16" };
     static const ares_dtype types[] = { ARES_F32, ARES_BF16, ARES_F16 };
     ares_arena arena = { 0 };
-    ares_str dir = { 0 }, part = { 0 };
+    ares_str dir = { 0 }, part = { 0 }, to = { 0 };
+    struct stat st;
     ares_model_config base;
     ares_safetensors *files = NULL;
     peft_adapter peft;
     int kind = 0;
     *report = (ares_merge_report){ 0 };
-    if (ares_file_exists(out) || ares_dir_exists(out))
-        return ares_fail(ARES_EUSE, "merge: --out = '%s': is there; name another directory", out);
     if (dtype) ARES_TRY(ares_lookup(ARES_EUSE, "--dtype", dtype, names, 3, &kind));
     ARES_TRY(ares_model_adapter(model, adapter, &adapter));
     if (!adapter)
@@ -1085,7 +1097,12 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
                          "merge: --adapter is missing; only a checkpoint or run of an adapter, "
                          "which '%s' is not, does without",
                          model);
-    int rc = ares_model_find(model, &dir);
+    ares_str_add_z(&to, out);
+    while (to.len > 1 && to.data[to.len - 1] == '/') to.data[--to.len] = 0;
+    int rc =
+        lstat(to.data, &st) == 0
+            ? ares_fail(ARES_EUSE, "merge: --out = '%s': is there; name another directory", out)
+            : ares_model_find(model, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &base);
     if (rc == ARES_OK) rc = ares_safetensors_open(dir.data, &files);
     if (rc == ARES_OK) model_find_names(files, &base);
@@ -1108,18 +1125,20 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
                              &name);
             m.head = name.data;
         }
-        ares_str_addf(&part, "%s.part", out);
-        m.out = part.data;
-        (void)ares_dir_remove(part.data);
-        rc = write_merged(&m);
-        if (rc == ARES_OK && rename(part.data, out) != 0)
-            rc = ares_fail(ARES_EIO, "merge: '%s': cannot be made: %s", out, strerror(errno));
-        if (rc != ARES_OK) (void)ares_dir_remove(part.data);
+        rc = make_part(to.data, &part);
+        if (rc == ARES_OK) {
+            m.out = part.data;
+            rc = write_merged(&m);
+            if (rc == ARES_OK && rename(part.data, to.data) != 0)
+                rc = ares_fail(ARES_EIO, "merge: '%s': cannot be made: %s", out, strerror(errno));
+            if (rc != ARES_OK) (void)ares_dir_remove(part.data);
+        }
         ares_str_fini(&name);
     }
     if (files) ares_safetensors_close(files);
     ares_arena_fini(&arena);
     ares_str_fini(&dir);
     ares_str_fini(&part);
+    ares_str_fini(&to);
     return rc;
 }

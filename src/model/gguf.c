@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ares/text.h"
@@ -575,6 +576,22 @@ static int put_tokenizer(gguf_model *g, key_list *k)
 
 /* ---------------- writing */
 
+int model_make_part(const char *verb, const char *path, int *fd, ares_str *part)
+{
+    for (int i = 0;; i++) {
+        ares_str_clear(part);
+        ares_str_addf(part, "%s.part", path);
+        if (i) ares_str_addf(part, "%d", i);
+        int made = fd ? open(part->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
+                      : mkdir(part->data, 0777);
+        if (fd) *fd = made;
+        if (made >= 0) return ARES_OK;
+        if (errno != EEXIST)
+            return ares_fail(ARES_EIO, "%s: '%s': cannot be made: %s", verb, part->data,
+                             strerror(errno));
+    }
+}
+
 static int write_all(int fd, const char *path, const void *data, size_t n)
 {
     const char *at = data;
@@ -622,11 +639,7 @@ static int write_file(gguf_model *g, const key_list *k, const char *path)
         put_u64(&head, t->at);
     }
     while (head.len % ALIGNMENT) ares_str_add_char(&head, 0);
-    ares_str_addf(&part, "%s.part", path);
-    int fd = open(part.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int rc = fd >= 0 ? ARES_OK
-                     : ares_fail(ARES_EIO, "export: '%s': cannot be made: %s", part.data,
-                                 strerror(errno));
+    int fd, rc = model_make_part("export", path, &fd, &part);
     if (rc == ARES_OK) rc = write_all(fd, part.data, head.data, head.len);
     if (rc == ARES_OK) rc = write_tensors(g, fd, part.data);
     if (rc == ARES_OK && fsync(fd) != 0)

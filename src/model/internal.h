@@ -128,6 +128,11 @@ int model_matches(const char *where, const char *expression, model_match how, co
 
 /* Sets text_names and vision_names by the names of the tensors of a model's files. */
 void model_find_names(const ares_safetensors *s, ares_model_config *c);
+/*
+ * Makes what is written and then renamed to `path`: a file, open in *fd, or with fd NULL a folder.
+ * *part: its name, path.part or the first of path.part1, path.part2 .. that nothing has. (gguf.c)
+ */
+int model_make_part(const char *verb, const char *path, int *fd, ares_str *part);
 /* A head that the files have beside an embedding that config.json ties it to, with other numbers,
  * is its own: tied becomes false, with a warning. */
 void model_untie(const ares_safetensors *s, const char *dir, ares_model_config *c);

@@ -188,6 +188,46 @@ TEST(merge_takes_the_adapter_of_a_checkpoint_and_no_other_one_beside_it)
     CHECK(!ares_dir_exists(test_file("one/two")));
 }
 
+TEST(merge_and_export_leave_what_they_have_not_made)
+{
+    /* seen to fail: with OUT.part removed before it is made, and with the slash left on OUT */
+    char words[1800];
+    ares_str out = { 0 };
+    const char *at = adapted("kept", "lora/base_qwen2_gqa", "lora/qwen2_r8");
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && mkdir out.part && echo mine > out.part/file && "
+                        "echo mine > out.gguf.part && ln -s nowhere link",
+                        at),
+             0);
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s/point' --out '%s/out'", at, at), 0);
+    CHECK_EQ(e2e_program(NULL, "export --model '%s/point' --gguf '%s/out.gguf'", at, at), 0);
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s/point' --out '%s/a/b//'", at, at), 0);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && grep -q mine out.part/file && grep -q mine out.gguf.part && "
+                        "test -f out/config.json && test -f a/b/config.json && "
+                        "! ls -A out a/b a . | grep -q part1",
+                        at),
+             0);
+    static const struct {
+        const char *words, *message;
+    } cases[] = {
+        { "merge --model '%s/point' --out '%s/a/b/'", "is there; name another directory" },
+        { "merge --model '%s/point' --out '%s/link'", "is there; name another directory" },
+        { "merge --model '%s/point' --adapter '%s'", "merge: --out is missing" },
+        { "merge --model '%s/point' --adapter '%s' --out ''", "merge: --out is missing" },
+        { "export --model '%s/point' --type f32 --adapter '%s'", "export: --gguf is missing" },
+        { "export --model '%s/point' --gguf '%s/a' --force", "a folder; name a file" },
+        { "export --model '%s/point' --gguf '%s/new/'", "a folder; name a file" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        snprintf(words, sizeof words, cases[i].words, at, at);
+        refused(2, cases[i].message, words);
+    }
+    CHECK_EQ(e2e_program(&out, "merge --help && '%s' export --help", test_program()), 0);
+    CHECK(!strstr(out.data, "(default )"));
+    ares_str_fini(&out);
+}
+
 TEST(a_gguf_file_is_made_of_a_run_and_replaced_only_by_force)
 {
     char words[1600];

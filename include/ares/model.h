@@ -452,7 +452,8 @@ typedef struct ares_merge_report {
  * Writes base + adapter (of ares_model_adapter) as a model directory: W + scale (B A), each sum in
  * f32 in the order of rank, rounded once to `dtype` ("fp32", "bf16", "f16"; NULL: the type of the
  * base's tensor). Other tensors and files are copied; an adapted head of a tied base is written as
- * lm_head.weight. out must not exist.
+ * lm_head.weight. config.json says the type that `dtype` names, and that such a head is not tied.
+ * out must not exist.
  */
 int ares_adapter_merge(const char *model, const char *adapter, const char *out, const char *dtype,
                        ares_merge_report *report);

@@ -887,7 +887,8 @@ typedef struct merging {
     const char *in, *out; /* directories */
     bool own_dtype;       /* each tensor keeps its type */
     ares_dtype dtype;     /* otherwise */
-    const char *head;     /* the tensor that a tied base's head is; NULL: it is not adapted */
+    bool untied;          /* the head of a tied base is adapted */
+    const char *head;     /* the tensor that it is, where files have no head; otherwise NULL */
     const char *last;     /* the file that lm_head.weight then goes into */
     ares_merge_report *report;
 } merging;
@@ -959,6 +960,12 @@ static int write_shard(const merging *m, const char *file)
     return rc != ARES_OK ? rc : end;
 }
 
+/* Whether config.json and the index of files are written anew. */
+static bool says_otherwise(const merging *m)
+{
+    return m->untied || !m->own_dtype;
+}
+
 /* The base's other files; weights in other forms, and folders, stay behind. */
 static int copy_files(const merging *m)
 {
@@ -973,8 +980,8 @@ static int copy_files(const merging *m)
         bool skip = e->d_name[0] == '.' && (!e->d_name[1] || e->d_name[1] == '.');
         for (int i = 0; i < ARES_COUNT(weights); i++)
             skip |= model_name_ends(e->d_name, weights[i]);
-        skip |= m->head && (model_name_ends(e->d_name, ".safetensors.index.json") ||
-                            strcmp(e->d_name, "config.json") == 0);
+        skip |= says_otherwise(m) && (model_name_ends(e->d_name, ".safetensors.index.json") ||
+                                      strcmp(e->d_name, "config.json") == 0);
         if (skip || stat(ares_path_join(&from, m->in, e->d_name), &st) != 0 || !S_ISREG(st.st_mode))
             continue;
         ares_str_clear(&text);
@@ -989,8 +996,36 @@ static int copy_files(const merging *m)
     return rc;
 }
 
-/* config.json that unties the head, and the index of files where there are several. */
-static int write_untied(const merging *m)
+/* An object of config.json; in those of its parts, only keys that are there are changed. */
+static void write_keys(const merging *m, const ares_json *o, bool part, ares_str *out)
+{
+    static const char *const types[] = {
+        [ARES_F32] = "float32", [ARES_BF16] = "bfloat16", [ARES_F16] = "float16"
+    };
+    bool typed = m->own_dtype || part, tie = m->untied && !part;
+    ares_json_begin(out, '{');
+    for (int64_t i = 0; i < o->count; i++) {
+        const ares_json_member *x = &o->members[i];
+        ares_str *to = ares_json_key_view(out, x->key);
+        bool type = ares_view_is(x->key, "dtype") || ares_view_is(x->key, "torch_dtype"),
+             tied = ares_view_is(x->key, "tie_word_embeddings"),
+             inner = ares_view_is(x->key, "text_config") || ares_view_is(x->key, "vision_config");
+        typed |= type;
+        tie &= !tied;
+        if (m->untied && tied) ares_json_write_bool(to, false);
+        else if (!m->own_dtype && type) ares_json_write_string(to, ares_view_of(types[m->dtype]));
+        else if (inner && x->value->type == ARES_JSON_OBJECT) write_keys(m, x->value, true, to);
+        else ares_json_write(to, x->value);
+    }
+    if (tie) ares_json_write_bool(ares_json_key(out, "tie_word_embeddings"), false);
+    if (!typed)
+        ares_json_write_string(ares_json_key(out, "torch_dtype"), ares_view_of(types[m->dtype]));
+    ares_json_end(out, '}');
+}
+
+/* config.json with the type of all tensors and without the tie of an adapted head; the index of
+ * files, where there are several. */
+static int write_config(const merging *m)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 }, out = { 0 };
@@ -998,17 +1033,11 @@ static int write_untied(const merging *m)
     int rc = ares_file_read(ares_path_join(&path, m->in, "config.json"), &text);
     if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &root);
     if (rc == ARES_OK) {
-        ares_json_begin(&out, '{');
-        for (int64_t i = 0; i < root->count; i++) {
-            const ares_json_member *x = &root->members[i];
-            ares_str *to = ares_json_key_view(&out, x->key);
-            if (ares_view_is(x->key, "tie_word_embeddings")) ares_json_write_bool(to, false);
-            else ares_json_write(to, x->value);
-        }
-        if (!ares_json_get(root, "tie_word_embeddings"))
-            ares_json_write_bool(ares_json_key(&out, "tie_word_embeddings"), false);
-        ares_json_end(&out, '}');
-        rc = ares_file_write(ares_path_join(&path, m->out, "config.json"), out.data, out.len);
+        write_keys(m, root, false, &out);
+        ares_str_clear(&text);
+        ares_json_indent(&text, ares_str_view(&out), 2);
+        ares_str_add_char(&text, '\n');
+        rc = ares_file_write(ares_path_join(&path, m->out, "config.json"), text.data, text.len);
     }
     const char *index = ares_path_join(&path, m->in, "model.safetensors.index.json");
     if (rc == ARES_OK && ares_file_exists(index)) {
@@ -1022,11 +1051,12 @@ static int write_untied(const merging *m)
             ares_json_write_string(ares_json_key(&out, t->name),
                                    ares_view_of(slash ? slash + 1 : t->file));
             bytes += t->count * (int64_t)ares_dtype_bytes(dtype_written(m, t)) *
-                     (strcmp(t->name, m->head) == 0 ? 2 : 1);
+                     (m->head && strcmp(t->name, m->head) == 0 ? 2 : 1);
         }
         const char *slash = strrchr(m->last, '/');
-        ares_json_write_string(ares_json_key(&out, "lm_head.weight"),
-                               ares_view_of(slash ? slash + 1 : m->last));
+        if (m->head)
+            ares_json_write_string(ares_json_key(&out, "lm_head.weight"),
+                                   ares_view_of(slash ? slash + 1 : m->last));
         ares_json_end(&out, '}');
         ares_json_begin(ares_json_key(&out, "metadata"), '{');
         ares_json_write_i64(ares_json_key(&out, "total_size"), bytes);
@@ -1060,7 +1090,7 @@ static int write_merged(merging *m)
         done = file;
     }
     ARES_TRY(copy_files(m));
-    return m->head ? write_untied(m) : ARES_OK;
+    return says_otherwise(m) ? write_config(m) : ARES_OK;
 }
 
 /* The folder that is renamed to `out` once it is whole, and those above it. */
@@ -1117,8 +1147,9 @@ int ares_adapter_merge(const char *model, const char *adapter, const char *out, 
                       .dtype = types[kind],
                       .report = report };
         report->modules = peft.lora.n;
-        if (module_of(&m, "lm_head.weight") >= 0 &&
-            !ares_safetensors_find(files, "lm_head.weight")) {
+        bool stored = ares_safetensors_find(files, "lm_head.weight");
+        m.untied = (base.tied || !stored) && module_of(&m, "lm_head.weight") >= 0;
+        if (m.untied && !stored) {
             weight_of_module(&base,
                              base.vision.depth ? "model.language_model.embed_tokens"
                                                : "model.embed_tokens",

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ares/io.h"
 #include "e2e.h"
 
 static const char *golden(const char *name)
@@ -186,6 +187,100 @@ TEST(merge_takes_the_adapter_of_a_checkpoint_and_no_other_one_beside_it)
     snprintf(words, sizeof words, "merge --model '%s/base' --out '%s/two'", at, at);
     refused(2, "--adapter is missing", words);
     CHECK(!ares_dir_exists(test_file("one/two")));
+}
+
+/* Whether config.json of a model in the folder says `text` in a line of its own. */
+static bool says(const char *folder, const char *model, const char *text)
+{
+    return test_shell(NULL, "grep -q '^ *%s,\\?$' '%s/%s/config.json'", text, folder, model) == 0;
+}
+
+TEST(a_merged_model_names_the_type_that_it_is_stored_in)
+{
+    /* seen to fail: with the base's config.json copied */
+    static const struct {
+        const char *edit, *dtype, *line;
+    } cases[] = {
+        { "", "bf16", "\"dtype\": \"bfloat16\"" },
+        { "s/\"dtype\": \"float32\"/\"torch_dtype\": \"float32\"/", "f16",
+          "\"torch_dtype\": \"float16\"" },
+        { "/\"dtype\"/d", "bf16", "\"torch_dtype\": \"bfloat16\"" },
+        { "s/\"float32\"/\"bfloat16\"/", "fp32", "\"dtype\": \"float32\"" },
+    };
+    const char *input = e2e_write("lines.jsonl", "{\"input_ids\": [1, 5, 9]}\n");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char folder[16];
+        ares_str out = { 0 };
+        snprintf(folder, sizeof folder, "type%d", i);
+        const char *at = adapted(folder, "lora/base_qwen2_gqa", "lora/qwen2_r8");
+        CHECK_EQ(test_shell(NULL, "sed -i '%s' '%s/base/config.json'", cases[i].edit, at), 0);
+        CHECK_EQ(e2e_program(NULL,
+                             "merge --model '%s/base' --adapter '%s/point' --dtype %s --out "
+                             "'%s/merged'",
+                             at, at, cases[i].dtype, at),
+                 0);
+        CHECK_MSG(says(at, "merged", cases[i].line), "%s", cases[i].line);
+        CHECK_EQ(e2e_program(&out, "score --model '%s/merged' --input '%s'", at, input), 0);
+        CHECK_MSG(!strstr(out.data, "warning"), "%s", out.data);
+        ares_str_fini(&out);
+    }
+}
+
+/* A copy of a model whose files have its embedding as lm_head.weight, too. */
+static void store_head(const char *model)
+{
+    ares_safetensors *s;
+    ares_safetensors_writer *w;
+    ares_str path = { 0 };
+    REQUIRE_OK(ares_safetensors_open(model, &s));
+    REQUIRE_OK(ares_safetensors_create(ares_path_join(&path, model, "with_head"), &w));
+    const ares_tensor_info *head = ares_safetensors_find(s, "model.embed_tokens.weight");
+    int64_t n = ares_safetensors_count(s);
+    for (int64_t i = 0; i <= n; i++) {
+        const ares_tensor_info *t = i < n ? ares_safetensors_at(s, i) : head;
+        ares_safetensors_declare(w, i < n ? t->name : "lm_head.weight", t->dtype, t->rank,
+                                 t->shape);
+    }
+    for (int64_t i = 0; i <= n; i++) {
+        const ares_tensor_info *t = i < n ? ares_safetensors_at(s, i) : head;
+        CHECK_OK(ares_safetensors_write(w, t->data, (size_t)t->bytes));
+    }
+    CHECK_OK(ares_safetensors_finish(w));
+    ares_safetensors_close(s);
+    CHECK_EQ(test_shell(NULL, "cd '%s' && mv with_head model.safetensors", model), 0);
+    ares_str_fini(&path);
+}
+
+TEST(a_head_that_merging_has_changed_is_tied_no_longer_wherever_it_was_stored)
+{
+    /* seen to fail: with config.json kept where the files have a head */
+    const char *at = adapted("tied", "lora/base_qwen2_gqa", "lora/qwen2_tied_head");
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s/point' --out '%s/plain/m'", at, at), 0);
+    store_head(test_file("tied/base"));
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s/point' --out '%s/stored/m'", at, at), 0);
+    CHECK(says(at, "base", "\"tie_word_embeddings\": true"));
+    CHECK(says(at, "plain/m", "\"tie_word_embeddings\": false"));
+    CHECK(says(at, "stored/m", "\"tie_word_embeddings\": false"));
+    CHECK(same_files(at, "plain/m/model.safetensors", "stored/m/model.safetensors"));
+    CHECK_EQ(e2e_program(NULL, "merge --model '%s/base' --adapter '%s' --out '%s/other'", at,
+                         golden("lora/qwen2_r8"), at),
+             0);
+    CHECK(says(at, "other", "\"tie_word_embeddings\": true"));
+    /* a file that says otherwise does not take the head from a GGUF file */
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && mkdir said && cp -r stored/m said/m && sed -i "
+                        "'s/\"tie_word_embeddings\": false/\"tie_word_embeddings\": true/' "
+                        "said/m/config.json",
+                        at),
+             0);
+    CHECK_EQ(e2e_program(NULL, "export --model '%s/stored/m' --gguf '%s/a'", at, at), 0);
+    CHECK_EQ(e2e_program(NULL, "export --model '%s/said/m' --gguf '%s/b'", at, at), 0);
+    CHECK_EQ(test_shell(NULL, "cd '%s' && mkdir n && cp -r base n/m", at), 0);
+    CHECK_EQ(
+        e2e_program(NULL, "export --model '%s/n/m' --adapter '%s/point' --gguf '%s/c'", at, at, at),
+        0);
+    CHECK(same_files(at, "a", "b"));
+    CHECK(same_files(at, "a", "c"));
 }
 
 TEST(merge_and_export_leave_what_they_have_not_made)

@@ -223,6 +223,21 @@ TEST(a_checkpoint_of_an_adapter_is_used_with_its_model)
                          e2e_train_words("after"), test_file("other_tokenizer")),
              0);
     CHECK_EQ(e2e_program(&out, "generate --model '%s' %s", test_file("after"), ask), 0);
+    /* the model may move, and what lies in its place is looked at */
+    CHECK_EQ(
+        e2e_program(&out,
+                    "--config '%s' trainer.max_steps=2 trainer.save_freq=1 " RANK
+                    "worker.actor.model.model_path='%s' worker.actor.model.tokenizer_path='%s'",
+                    e2e_train_words("other_tokenizer"), model, model),
+        0);
+    ares_str_clear(&out);
+    CHECK_EQ(
+        e2e_program(&out,
+                    "--config '%s' trainer.max_steps=3 trainer.save_freq=1 " RANK
+                    "worker.actor.model.model_path='%s' worker.actor.model.tokenizer_path='%s'",
+                    e2e_train_words("other_tokenizer"), test_file("merged"), model),
+        1);
+    CHECK_CONTAINS(out.data, "other weights");
     /* a reference that is a run of an adapter has it; a critic cannot, nor a second adapter be lost
      */
     CHECK_EQ(e2e_program(&out,

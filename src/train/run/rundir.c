@@ -56,8 +56,18 @@ static bool started_is_done(const char *dir, started_end *end)
 
 static const char *const lengths[] = { "trainer.max_steps", "trainer.total_epochs" };
 
+/* Beside an adapter no checkpoint has the model: it may have moved. Its fingerprint decides. */
+static bool may_have_moved(const ares_config *cfg, const char *path)
+{
+    const char *rank = ares_config_get_text(cfg, "worker.actor.model.lora.rank");
+    return strcmp(path, "worker.actor.model.model_path") == 0 &&
+           ((rank && strcmp(rank, "0") != 0) ||
+            ares_config_get_text(cfg, "worker.actor.model.lora.adapter_path"));
+}
+
 static bool no_result_or_length(const ares_config *cfg, const char *path)
 {
+    if (may_have_moved(cfg, path)) return true;
     for (int i = 0; i < ARES_COUNT(lengths); i++)
         if (strcmp(path, lengths[i]) == 0) return true;
     return ares_config_no_result(cfg, path);

@@ -852,7 +852,7 @@ int peft_open_to_merge(const char *verb, const char *path, const char *base_dir,
                        const ares_model_config *base, ares_arena *arena, peft_adapter *out)
 {
     ARES_TRY(peft_open(path, base_dir, base, true, arena, out));
-    if (!out->score) return ARES_OK;
+    if (!out->score) return peft_compare_base(base_dir, path, out);
     return ares_fail(ARES_EUNSUPPORTED,
                      "%s: '%s' is a critic's adapter (task_type TOKEN_CLS); it is not merged", verb,
                      path);

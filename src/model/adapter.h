@@ -75,8 +75,8 @@ int peft_compare_base(const char *base_dir, const char *path, const peft_adapter
 
 /*
  * An adapter whose numbers are added to those of the base's files (adapter.c): W + scale (B A), a
- * chain in f32 over the rank, then one product and one sum. peft_open_to_merge refuses a critic's;
- * verb: what that message begins with
+ * chain in f32 over the rank, then one product and one sum. peft_open_to_merge refuses a critic's
+ * and warns as peft_compare_base does; verb: what a message begins with
  */
 int peft_open_to_merge(const char *verb, const char *path, const char *base_dir,
                        const ares_model_config *base, ares_arena *arena, peft_adapter *out);

@@ -675,7 +675,6 @@ int ares_gguf_export(const char *model, const char *adapter, const char *type, c
     if (rc == ARES_OK) model_untie(g.files, dir.data, &g.cfg);
     if (rc == ARES_OK && adapter) {
         rc = peft_open_to_merge("export", adapter, dir.data, &g.cfg, &g.arena, &peft);
-        if (rc == ARES_OK) rc = peft_compare_base(dir.data, adapter, &peft);
         g.peft = &peft;
     }
     if (rc == ARES_OK) rc = list_tensors(&g);

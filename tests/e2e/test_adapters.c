@@ -162,9 +162,14 @@ TEST(a_checkpoint_of_an_adapter_is_used_with_its_model)
     CHECK_EQ(e2e_program(&base, "generate --model '%s' %s", model, ask), 0);
     CHECK_STR(by_run.data, by_adapter.data);
     CHECK(strcmp(by_run.data, base.data) != 0);
-    CHECK_EQ(e2e_program(NULL, "merge --model '%s' --adapter '%s' --out '%s'", model, run,
-                         test_file("merged")),
+    CHECK_EQ(e2e_program(&out, "merge --model '%s' --out '%s'", run, test_file("merged")), 0);
+    CHECK_MSG(!strstr(out.data, "warning"), "%s", out.data);
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "merge --model '%s' --adapter '%s' --out '%s'", test_file("merged"),
+                         run, test_file("again")),
              0);
+    CHECK_CONTAINS(out.data, "trained beside other weights than those of");
+    ares_str_clear(&out);
     CHECK_EQ(e2e_program(&merged, "generate --model '%s' %s", test_file("merged"), ask), 0);
     CHECK_STR(merged.data, by_run.data);
     CHECK_EQ(e2e_program(&out, "generate --model '%s' --adapter '%s' %s", run, run, ask), 2);

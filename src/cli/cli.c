@@ -241,6 +241,9 @@ int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
         bool dashed = strncmp(argv[i], "--", 2) == 0;
         taken = 1;
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) *helped = true;
+        else if (o && o->once && *(const char **)o->into)
+            return ares_fail(ARES_EUSE, "%s: %s is given twice; leave one of them out", c->name,
+                             o->name);
         else if (o) ARES_TRY(read_option(c->name, o, *argc, argv, i, &taken));
         else if (c->words == CLI_OVERRIDES || (c->words == CLI_WORDS && !dashed))
             argv[left++] = argv[i];

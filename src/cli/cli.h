@@ -59,6 +59,7 @@ typedef struct cli_option {
     const char *const *choices; /* CLI_TEXT: the values allowed, then NULL; NULL: any */
     int64_t least, most;        /* CLI_I64: the range, ends included; both 0: any number */
     bool required;              /* CLI_TEXT */
+    bool once;                  /* CLI_TEXT, NULL by default: a second one is an error */
 } cli_option;
 
 /* An option of a table: type, variable, name, its value's name, doc, then .field = further ones. */

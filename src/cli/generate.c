@@ -218,11 +218,12 @@ typedef struct cli_adapted {
     ares_str dir, tokenizer;     /* their directories */
     ares_adapter *a;             /* NULL: none */
 } cli_adapted;
-#define CLI_ADAPTED(o)                                                                    \
-    CLI_OPTION(TEXT, (o).model, "--model", "DIR", "a model, checkpoint or run directory", \
-               .required = true),                                                         \
-        CLI_OPTION(TEXT, (o).adapter, "--adapter", "DIR",                                 \
-                   "an adapter (LoRA) beside the model: a PEFT directory, checkpoint or run")
+#define CLI_ADAPTED(o)                                                                        \
+    CLI_OPTION(TEXT, (o).model, "--model", "DIR", "a model, checkpoint or run directory",     \
+               .required = true),                                                             \
+        CLI_OPTION(TEXT, (o).adapter, "--adapter", "DIR",                                     \
+                   "an adapter (LoRA) beside the model: a PEFT directory, checkpoint or run", \
+                   .once = true)
 
 static int cli_adapted_open(cli_adapted *o, ares_device *d, const ares_model_options *opt,
                             ares_model **m)

@@ -15,7 +15,7 @@ int ares_cli_merge(int argc, char **argv)
                    "and its adapter",
                    .required = true),
         CLI_OPTION(TEXT, adapter, "--adapter", "DIR",
-                   "an adapter of PEFT's form, or a checkpoint or run that has one"),
+                   "an adapter of PEFT's form, or a checkpoint or run that has one", .once = true),
         CLI_OPTION(TEXT, out, "--out", "DIR", "the directory to write, which must not exist",
                    .required = true),
         CLI_OPTION(TEXT, dtype, "--dtype", "fp32|bf16|f16", "type of all tensors (the base's own)",

@@ -172,6 +172,14 @@ TEST(a_checkpoint_of_an_adapter_is_used_with_its_model)
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&merged, "generate --model '%s' %s", test_file("merged"), ask), 0);
     CHECK_STR(merged.data, by_run.data);
+    static const char *const verbs[] = { "generate", "score", "merge --out x", "export --gguf x" };
+    for (int i = 0; i < ARES_COUNT(verbs); i++) {
+        CHECK_EQ(
+            e2e_program(&out, "%s --model '%s' --adapter '%s' --adapter=no", verbs[i], model, run),
+            2);
+        CHECK_CONTAINS(out.data, ": --adapter is given twice");
+        ares_str_clear(&out);
+    }
     CHECK_EQ(e2e_program(&out, "generate --model '%s' --adapter '%s' %s", run, run, ask), 2);
     CHECK_CONTAINS(out.data, "of an adapter already");
     /* a new run starts from it, with KL to where it starts */

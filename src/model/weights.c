@@ -864,15 +864,15 @@ static int find_inside(const char *path, ares_str *dir, bool *adapted)
     ares_str_clear(dir);
     *adapted = false;
     ares_str_add_z(&inside, path);
-    if (!ares_file_exists(ares_path_join(&probe, path, "config.json")) &&
-        ares_dir_exists(ares_path_join(&probe, path, "checkpoints"))) {
+    bool whole = ares_file_exists(ares_path_join(&probe, path, "config.json"));
+    if (!whole && ares_dir_exists(ares_path_join(&probe, path, "checkpoints"))) {
         rc = ares_checkpoint_latest(probe.data, &name);
         if (rc == ARES_OK && !name.len)
             rc = ares_fail(ARES_EFORMAT, "model: %s: the run has no checkpoint yet", path);
         if (rc == ARES_OK) (void)ares_path_join(&inside, probe.data, name.data);
     }
     static const char *const files[] = { "model/config.json", "adapter/adapter_config.json" };
-    for (int i = 0; i < ARES_COUNT(files) && rc == ARES_OK && !dir->len; i++) {
+    for (int i = 0; i < ARES_COUNT(files) && rc == ARES_OK && !whole && !dir->len; i++) {
         if (!ares_file_exists(ares_path_join(&probe, inside.data, files[i]))) continue;
         ares_str_add(dir, probe.data, (size_t)(strrchr(probe.data, '/') - probe.data));
         *adapted = i == 1;

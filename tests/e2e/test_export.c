@@ -187,6 +187,9 @@ TEST(merge_takes_the_adapter_of_a_checkpoint_and_no_other_one_beside_it)
     snprintf(words, sizeof words, "merge --model '%s/base' --out '%s/two'", at, at);
     refused(2, "--adapter is missing", words);
     CHECK(!ares_dir_exists(test_file("one/two")));
+    /* a whole model that has a folder of that name is no checkpoint of an adapter */
+    CHECK_EQ(test_shell(NULL, "cp -r '%s/point/adapter' '%s/base/'", at, at), 0);
+    refused(2, "--adapter is missing", words);
 }
 
 /* Whether config.json of a model in the folder says `text` in a line of its own. */

@@ -573,8 +573,8 @@ typedef struct ares_adapter_options {
 } ares_adapter_options;
 /*
  * A new adapter for the model, or that of the checkpoint or of lora.adapter_path: B is 0, A is
- * drawn by (seed, the module's name), so that a number depends neither on other modules nor on the rank. base_dir: the
- * model's directory, with which stored heads are compared.
+ * drawn by (seed, the module's name), so that a number depends neither on other modules nor on the
+ * rank. base_dir: the model's directory, with which stored heads are compared.
  */
 int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapter_options *opt,
                      ares_adapter **out);

@@ -18,10 +18,7 @@ typedef struct cli_media_options {
     int64_t min_pixels, max_pixels;
     double video_fps;
 } cli_media_options;
-#define CLI_MEDIA_DEFAULTS \
-    {                      \
-        .video_fps = 2     \
-    }
+#define CLI_MEDIA_DEFAULTS { .video_fps = 2 }
 #define CLI_MEDIA(o)                                                                   \
     CLI_OPTION(TEXT, (o).image_dir, "--image-dir", "DIR",                              \
                "where relative paths of images and videos begin"),                     \

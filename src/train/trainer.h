@@ -68,8 +68,8 @@ typedef struct training {
     bool same_files; /* all ranks see the run directory of rank 0 */
     /* worker.actor.model.model_path, found: the run began with its weights and tokenizer */
     ares_str model_dir, tokenizer_dir; /* the second: or a tokenizer.json */
-    uint64_t model_weights; /* fingerprint of these weights */
-    uint64_t first_adapter; /* and of worker.actor.model.lora.adapter_path; 0: null */
+    uint64_t model_weights;            /* fingerprint of these weights */
+    uint64_t first_adapter;            /* and of worker.actor.model.lora.adapter_path; 0: null */
 } training;
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world);

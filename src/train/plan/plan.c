@@ -624,8 +624,8 @@ static void plan_write_json(const plan *p, const plan_where *where, ares_str *ou
 /*
  * Whether a run can fit where it would run, from the options and config.json alone: no weight is
  * read, no device opened. Only what a process holds in any case is counted: its part of weights,
- * gradients, optimizer states, the reference and the critic. Adapters, activations and the rollout's
- * cache need more, so what is refused here could never have run.
+ * gradients, optimizer states, the reference and the critic. Adapters, activations and the
+ * rollout's cache need more, so what is refused here could never have run.
  */
 
 /* Parameters of a model, and of these the trained ones. */
@@ -695,7 +695,7 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
     bool trained = !c->trainer.val_only, roles = trained && reinforcement,
          card = strncmp(c->trainer.device, "cuda", 4) == 0,
          adapted = trained && ares_lora_wanted(&c->actor_lora), /* the model itself is frozen */
-         critic_adapted = ares_lora_wanted(&c->critic_lora),
+        critic_adapted = ares_lora_wanted(&c->critic_lora),
          critic_elsewhere =
              c->critic.model_path && strcmp(c->critic.model_path, c->actor.model_path) != 0;
     const ares_model_options of_actor = { .freeze_vision = c->actor.freeze_vision,
@@ -716,10 +716,10 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
             (places){ c->ref.full_shard, c->ref.fsdp_size, card && c->ref.offload_params, false });
     if (roles && adv && (adv->needs & ARES_NEEDS_VALUES) &&
         !(adapted && critic_adapted && !critic_elsewhere))
-        n.critic = bytes_of(critic, c->critic.dtype, critic_adapted ? NULL : &c->critic_optim, ranks,
-                            (places){ c->critic.full_shard, c->critic.fsdp_size,
-                                      card && c->critic.offload_params,
-                                      card && c->critic.offload_optimizer });
+        n.critic = bytes_of(
+            critic, c->critic.dtype, critic_adapted ? NULL : &c->critic_optim, ranks,
+            (places){ c->critic.full_shard, c->critic.fsdp_size, card && c->critic.offload_params,
+                      card && c->critic.offload_optimizer });
     n.all = n.actor + n.reference + n.critic;
     return n;
 }

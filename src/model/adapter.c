@@ -144,14 +144,21 @@ static bool entry_takes(ares_view entry, const char *name)
     return entry.len == n || (entry.len && name[n - entry.len - 1] == '.');
 }
 
+enum { OF_RANK, OF_ALPHA };
+static const char *const patterns[] = { "rank_pattern", "alpha_pattern" };
+
 typedef struct selection {
     const char *where;
     ares_arena *arena;
     const ares_json *config;
     const lora_module *all; /* [n] candidates */
     int32_t n;
-    bool tower;  /* a vision model whose tower is frozen has none of it among the candidates */
-    bool *taken; /* [target's entries] whether an entry of the list has taken a module */
+    bool tower; /* a vision model whose tower is frozen has none of it among the candidates */
+    /* what was of use: [entries of target_modules, exclude_modules, layers_to_transform, the two
+     * patterns]; a text is one entry */
+    bool *taken, *excluded, *in_layer, *sized[2];
+    bool named, numbered; /* entries of target_modules name a layer; one has a number */
+    int32_t n_excluded;   /* of those that target_modules select */
 } selection;
 
 static const ares_json *given(const selection *s, const char *key)
@@ -170,14 +177,30 @@ static int check_texts(const selection *s, const char *key, const ares_json *x)
     return ares_fail(ARES_ECONFIG, "%s: %s: neither a text nor a list of texts", s->where, key);
 }
 
-static int is_excluded(const selection *s, const ares_json *exclude, const char *name, bool *out)
+/* What a message about a key begins with. */
+static const char *where_of(const selection *s, const char *key)
+{
+    return ares_arena_printf(s->arena, "%s: %s", s->where, key);
+}
+
+/* As many flags as a value has entries, and one more. */
+static bool *flags_of(const selection *s, const ares_json *x)
+{
+    bool many = x && (x->type == ARES_JSON_ARRAY || x->type == ARES_JSON_OBJECT);
+    return ares_arena_calloc(s->arena, many ? (size_t)x->count + 1 : 1, sizeof(bool));
+}
+
+static int is_excluded(selection *s, const ares_json *exclude, const char *name, bool *out)
 {
     *out = false;
     if (!exclude) return ARES_OK;
-    if (exclude->type == ARES_JSON_STRING)
-        return model_matches(s->where, exclude->text.data, MODEL_MATCH_WHOLE, name, out);
-    for (int64_t i = 0; i < exclude->count; i++)
-        if (entry_takes(exclude->items[i].text, name)) *out = true;
+    if (exclude->type == ARES_JSON_STRING) {
+        ARES_TRY(model_matches(where_of(s, "exclude_modules"), exclude->text.data,
+                               MODEL_MATCH_WHOLE, name, out));
+        s->excluded[0] |= *out;
+    }
+    for (int64_t i = 0; exclude->type == ARES_JSON_ARRAY && i < exclude->count; i++)
+        if (entry_takes(exclude->items[i].text, name)) *out = s->excluded[i] = true;
     return ARES_OK;
 }
 
@@ -199,7 +222,8 @@ static int layer_number(const selection *s, const ares_json *pattern, const char
             while (isdigit((unsigned char)at[1 + digits])) digits++;
             if (at[1 + digits] != '.') continue;
             char *part = ares_arena_copy(s->arena, name, (size_t)(at + 2 + digits - name));
-            ARES_TRY(model_matches(s->where, expression, MODEL_MATCH_WHOLE, part, &takes));
+            ARES_TRY(model_matches(where_of(s, "layers_pattern"), expression, MODEL_MATCH_WHOLE,
+                                   part, &takes));
             if (takes) *out = strtoll(at + 1, NULL, 10);
         }
     }
@@ -217,20 +241,21 @@ static int layer_number(const selection *s, const ares_json *pattern, const char
     return ARES_OK;
 }
 
-static int in_layers(const selection *s, const char *name, bool *out)
+static int in_layers(selection *s, const char *name, bool *out)
 {
     const ares_json *layers = given(s, "layers_to_transform");
     *out = true;
     if (!layers || (layers->type == ARES_JSON_ARRAY && layers->count == 0)) return ARES_OK;
     int64_t layer, n = layers->type == ARES_JSON_ARRAY ? layers->count : 1;
     ARES_TRY(layer_number(s, given(s, "layers_pattern"), name, &layer));
+    s->numbered |= layer >= 0;
     *out = false;
     for (int64_t i = 0; i < n; i++) {
         const ares_json *x = layers->type == ARES_JSON_ARRAY ? &layers->items[i] : layers;
         if (x->type != ARES_JSON_INT)
             return ares_fail(ARES_ECONFIG, "%s: layers_to_transform: not a list of layers",
                              s->where);
-        if (layer >= 0 && x->integer == layer) *out = true;
+        if (layer >= 0 && x->integer == layer) *out = s->in_layer[i] = true;
     }
     return ARES_OK;
 }
@@ -241,7 +266,7 @@ static bool is_all_linear(const ares_json *target)
            strcasecmp(target->text.data, "all-linear") == 0;
 }
 
-static int is_target(const selection *s, const ares_json *target, const char *name, bool *out)
+static int is_target(selection *s, const ares_json *target, const char *name, bool *out)
 {
     static const char *const by_default[] = { "q_proj", "v_proj" };
     *out = false;
@@ -250,11 +275,13 @@ static int is_target(const selection *s, const ares_json *target, const char *na
         return ARES_OK;
     }
     if (target && target->type == ARES_JSON_STRING)
-        return model_matches(s->where, target->text.data, MODEL_MATCH_WHOLE, name, out);
+        return model_matches(where_of(s, "target_modules"), target->text.data, MODEL_MATCH_WHOLE,
+                             name, out);
     int64_t n = target ? target->count : ARES_COUNT(by_default);
     for (int64_t i = 0; i < n; i++) {
         ares_view entry = target ? target->items[i].text : ares_view_of(by_default[i]);
         bool takes = entry_takes(entry, name);
+        s->named |= takes;
         if (takes) ARES_TRY(in_layers(s, name, &takes));
         if (takes && target) s->taken[i] = true;
         *out |= takes;
@@ -282,8 +309,8 @@ static void add_kinds(const selection *s, ares_str *out)
     for (int k = 0; k < n; k++) ares_str_addf(out, "%s%s", k ? ", " : "", kinds[k]);
 }
 
-/* Entries of a list that name something else than a linear layer, or nothing. */
-static int check_entries(const selection *s, const ares_json *target, bool found)
+/* Entries of a list that name something else than a linear layer. */
+static int check_entries(const selection *s, const ares_json *target)
 {
     static const char *const other[] = {
         "embed_tokens", "norm",      "input_layernorm", "post_attention_layernorm",
@@ -302,40 +329,87 @@ static int check_entries(const selection *s, const ares_json *target, bool found
                                  "not offered",
                                  s->where, x.data, other[k]);
     }
+    return ARES_OK;
+}
+
+/* Warns of what is written and takes no layer; PEFT says nothing, but of exclude_modules. */
+static void tell_unused(const selection *s, const ares_json *target, const ares_json *exclude)
+{
     const char *kinds[24];
     int n = kinds_of(s, kinds, ARES_COUNT(kinds));
-    for (int64_t i = 0; found && i < target->count; i++) {
+    for (int64_t i = 0; target && target->type == ARES_JSON_ARRAY && i < target->count; i++) {
         if (s->taken[i]) continue;
         const char *near = ares_nearest(target->items[i].text.data, kinds, n);
         ares_warn("%s: target_modules: '%s' matches nothing%s%s%s", s->where,
                   target->items[i].text.data, near ? "; did you mean '" : "", near ? near : "",
                   near ? "'?" : "");
     }
-    return ARES_OK;
+    int64_t n_exclude = !exclude ? 0 : exclude->type == ARES_JSON_STRING ? 1 : exclude->count;
+    for (int64_t i = 0; i < n_exclude; i++)
+        if (!s->excluded[i])
+            ares_warn("%s: exclude_modules: '%s' matches no linear layer", s->where,
+                      exclude->type == ARES_JSON_STRING ? exclude->text.data
+                                                        : exclude->items[i].text.data);
+    const ares_json *layers = given(s, "layers_to_transform");
+    int64_t n_layers = !layers ? 0 : layers->type == ARES_JSON_ARRAY ? layers->count : 1;
+    for (int64_t i = 0; i < n_layers; i++)
+        if (!s->in_layer[i])
+            ares_warn("%s: layers_to_transform: target_modules select nothing in block %lld",
+                      s->where,
+                      (long long)(layers->type == ARES_JSON_ARRAY ? layers->items[i].integer
+                                                                  : layers->integer));
+    for (int a = 0; a < 2; a++) {
+        const ares_json *o = given(s, patterns[a]);
+        for (int64_t i = 0; o && i < o->count; i++)
+            if (!s->sized[a][i])
+                ares_warn("%s: %s: '%.*s' decides for no layer that has an adapter", s->where,
+                          patterns[a], (int)o->members[i].key.len, o->members[i].key.data);
+    }
 }
 
 static int refuse_nothing(const selection *s, const ares_json *target)
 {
+    if (s->n_excluded)
+        return ares_fail(ARES_ECONFIG,
+                         "%s: exclude_modules: leaves none of the %d layers that target_modules "
+                         "select",
+                         s->where, s->n_excluded);
+    if (s->named && !s->numbered && given(s, "layers_pattern"))
+        return ares_fail(ARES_ECONFIG,
+                         "%s: layers_pattern: no layer that target_modules select has a number "
+                         "after it (a name: %s)",
+                         s->where, s->all[0].name);
+    if (s->named)
+        return ares_fail(ARES_ECONFIG,
+                         "%s: layers_to_transform: target_modules select nothing in these blocks",
+                         s->where);
     ares_str all = { 0 };
     add_kinds(s, &all);
     const char *kinds[24], *near = NULL;
     int n = kinds_of(s, kinds, ARES_COUNT(kinds));
+    bool text = target && target->type == ARES_JSON_STRING;
     if (target && target->type == ARES_JSON_ARRAY && target->count)
         near = ares_nearest(target->items[0].text.data, kinds, n);
-    else if (target && target->type == ARES_JSON_STRING)
-        near = ares_nearest(target->text.data, kinds, n);
-    bool visual = target && target->type == ARES_JSON_STRING && strstr(target->text.data, "visual");
+    else if (text) near = ares_nearest(target->text.data, kinds, n);
+    static const char *const hints[][2] = {
+        { "", "" },
+        { "; did you mean '", "'?" },
+        { "; a text must match the whole name: write '.*", "' or a list" },
+    };
+    int hint = near ? 1 + (text && strcmp(near, target->text.data) == 0) : 0;
+    bool visual = text && strstr(target->text.data, "visual");
     int rc = ares_fail(
         ARES_ECONFIG, "%s: target_modules select no linear layer%s%s%s (the model has: %s%s)",
-        s->where, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", all.data,
+        s->where, hints[hint][0], near ? near : "", hints[hint][1], all.data,
         visual && !s->tower ? "; its tower has none while freeze_vision_tower is true" : "");
     ares_str_fini(&all);
     return rc;
 }
 
 /* What the first key of rank_pattern or alpha_pattern that takes the name says. */
-static int by_pattern(const selection *s, const char *key, const char *name, const ares_json **out)
+static int by_pattern(const selection *s, int which, const char *name, const ares_json **out)
 {
+    const char *key = patterns[which];
     const ares_json *o = given(s, key);
     *out = NULL;
     if (!o) return ARES_OK;
@@ -345,8 +419,10 @@ static int by_pattern(const selection *s, const char *key, const char *name, con
         bool takes = false;
         const char *expression = ares_arena_printf(
             s->arena, "^(.*\\.)?(%.*s)$", (int)o->members[i].key.len, o->members[i].key.data);
-        ARES_TRY(model_matches(s->where, expression, MODEL_MATCH_START, name, &takes));
-        if (takes) *out = o->members[i].value;
+        ARES_TRY(model_matches(where_of(s, key), expression, MODEL_MATCH_START, name, &takes));
+        if (!takes) continue;
+        *out = o->members[i].value;
+        s->sized[which][i] = true;
     }
     return ARES_OK;
 }
@@ -375,8 +451,8 @@ static int size_module(const selection *s, const lora_config *all, lora_module *
     const ares_json *rank, *alpha;
     int64_t r = all->rank;
     m->alpha = all->alpha;
-    ARES_TRY(by_pattern(s, "rank_pattern", m->name, &rank));
-    ARES_TRY(by_pattern(s, "alpha_pattern", m->name, &alpha));
+    ARES_TRY(by_pattern(s, OF_RANK, m->name, &rank));
+    ARES_TRY(by_pattern(s, OF_ALPHA, m->name, &alpha));
     ARES_TRY(read_rank(s, "rank_pattern", rank, &r));
     ARES_TRY(read_alpha(s, "alpha_pattern", alpha, &m->alpha));
     m->rank = (int32_t)r;
@@ -387,7 +463,7 @@ static int size_module(const selection *s, const lora_config *all, lora_module *
     return ARES_OK;
 }
 
-int lora_select(const ares_model_config *base, bool tower, const ares_json *config,
+int lora_select(const ares_model_config *base, bool tower, bool tell, const ares_json *config,
                 const char *where, ares_arena *arena, lora_config *out)
 {
     selection s = { .where = where, .arena = arena, .config = config, .tower = tower };
@@ -413,19 +489,32 @@ int lora_select(const ares_model_config *base, bool tower, const ares_json *conf
         return ares_fail(ARES_ECONFIG, "%s: layers_pattern needs layers_to_transform", where);
 
     lora_module *chosen = ares_arena_calloc(arena, (size_t)s.n, sizeof *chosen);
-    s.taken = ares_arena_calloc(arena, target ? (size_t)target->count + 1 : 1, sizeof *s.taken);
+    s.taken = flags_of(&s, target);
+    s.excluded = flags_of(&s, exclude);
+    s.in_layer = flags_of(&s, layers);
+    for (int a = 0; a < 2; a++) s.sized[a] = flags_of(&s, given(&s, patterns[a]));
     for (int32_t i = 0; i < s.n; i++) {
         bool excluded, targeted;
         ARES_TRY(is_excluded(&s, exclude, s.all[i].name, &excluded));
         ARES_TRY(is_target(&s, target, s.all[i].name, &targeted));
+        s.n_excluded += excluded && targeted;
         if (excluded || !targeted) continue;
         chosen[out->n] = s.all[i];
         ARES_TRY(size_module(&s, out, &chosen[out->n]));
         out->n++;
     }
     out->modules = chosen;
-    ARES_TRY(check_entries(&s, target, out->n > 0));
-    return out->n ? ARES_OK : refuse_nothing(&s, target);
+    ARES_TRY(check_entries(&s, target));
+    if (!out->n) return refuse_nothing(&s, target);
+    /* of use too: what keeps a tower out that is frozen anyway */
+    int32_t n;
+    const lora_module *all = lora_candidates(base, true, arena, &n);
+    for (int32_t i = s.n; i < n; i++) {
+        bool excluded;
+        ARES_TRY(is_excluded(&s, exclude, all[i].name, &excluded));
+    }
+    if (tell) tell_unused(&s, target, exclude);
+    return ARES_OK;
 }
 
 /* ---------------- adapters that options describe */
@@ -548,7 +637,7 @@ static bool among(ares_view key, const char *const *names, int n)
 }
 
 /* Refuses what changes the forward pass in a way that is not built, and tells unknown keys. */
-static int check_config(const char *where, const ares_json *config, bool *critic)
+static int check_config(const char *where, const ares_json *config, bool tell, bool *critic)
 {
     static const char *const honoured[] = {
         "r", "lora_alpha", "use_rslora", "target_modules", "exclude_modules", "rank_pattern",
@@ -604,8 +693,9 @@ static int check_config(const char *where, const ares_json *config, bool *critic
             return rc;
         }
         if (x->type == ARES_JSON_OBJECT && !x->count) continue;
-        ares_warn("%s: %.*s: no key of an adapter that is known here; it is not read", where,
-                  (int)key.len, key.data);
+        if (tell)
+            ares_warn("%s: %.*s: no key of an adapter that is known here; it is not read", where,
+                      (int)key.len, key.data);
     }
     /* a rank or alpha that is null is no number, where an absent one is PEFT's default */
     static const char *const numbers[] = { "r", "lora_alpha" };
@@ -805,7 +895,7 @@ static int take_tensors(const peft_reading *r, const ares_safetensors *s)
 }
 
 int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tower,
-              ares_arena *arena, peft_adapter *out)
+              bool tell, ares_arena *arena, peft_adapter *out)
 {
     ares_str dir = { 0 }, file = { 0 }, text = { 0 };
     const ares_json *config;
@@ -817,8 +907,8 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
         rc = ares_file_read(ares_path_join(&file, dir.data, "adapter_config.json"), &text);
     if (rc == ARES_OK) rc = ares_json_parse(arena, ares_str_view(&text), file.data, &config);
     const char *where = ares_arena_printf(arena, "adapter: %s", file.data ? file.data : path);
-    if (rc == ARES_OK) rc = check_config(where, config, &critic);
-    if (rc == ARES_OK) rc = lora_select(base, tower, config, where, arena, &out->lora);
+    if (rc == ARES_OK) rc = check_config(where, config, tell, &critic);
+    if (rc == ARES_OK) rc = lora_select(base, tower, tell, config, where, arena, &out->lora);
     if (rc == ARES_OK)
         rc =
             ares_safetensors_open(ares_path_join(&file, dir.data, "adapter_model.safetensors"), &s);
@@ -851,7 +941,7 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
 int peft_open_to_merge(const char *verb, const char *path, const char *base_dir,
                        const ares_model_config *base, ares_arena *arena, peft_adapter *out)
 {
-    ARES_TRY(peft_open(path, base_dir, base, true, arena, out));
+    ARES_TRY(peft_open(path, base_dir, base, true, true, arena, out));
     if (!out->score) return peft_compare_base(base_dir, path, out);
     return ares_fail(ARES_EUNSUPPORTED,
                      "%s: '%s' is a critic's adapter (task_type TOKEN_CLS); it is not merged", verb,

@@ -41,9 +41,10 @@ typedef struct lora_config {
 /*
  * By PEFT's rules, in its order (docs/adapters.md#which-modules): r, lora_alpha, use_rslora,
  * target_modules, exclude_modules, layers_to_transform, layers_pattern, rank_pattern and
- * alpha_pattern of `config`. where: what messages begin with. The result lives in the arena.
+ * alpha_pattern of `config`. where: what messages begin with; a key follows. tell: warn of what
+ * takes no layer. The result lives in the arena.
  */
-int lora_select(const ares_model_config *base, bool tower, const ares_json *config,
+int lora_select(const ares_model_config *base, bool tower, bool tell, const ares_json *config,
                 const char *where, ares_arena *arena, lora_config *out);
 
 /*
@@ -66,10 +67,11 @@ typedef struct peft_adapter {
  * path: a directory with adapter_config.json and adapter_model.safetensors, or a checkpoint or run
  * directory that has one. Stricter than PEFT: every module needs both tensors in their shapes, no
  * tensor is left over, every number is finite. base_dir: the base's model directory, whose tensors
- * are compared with those that PEFT stores beside an adapted head. In the arena.
+ * are compared with those that PEFT stores beside an adapted head. tell: warn of what is not read.
+ * In the arena.
  */
 int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tower,
-              ares_arena *arena, peft_adapter *out);
+              bool tell, ares_arena *arena, peft_adapter *out);
 /* Warns where the adapter of `path` was trained beside other weights than those of base_dir. */
 int peft_compare_base(const char *base_dir, const char *path, const peft_adapter *peft);
 

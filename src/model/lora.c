@@ -174,11 +174,11 @@ static int agree(const ares_lora_options *o, const char *path, const lora_config
 }
 
 /* The layers that options choose. A file may hold a scale of 0; who writes options means more. */
-static int select_new(const ares_model_config *base, const ares_lora_options *o, const char *where,
-                      ares_arena *arena, lora_config *out)
+static int select_new(const ares_model_config *base, const ares_lora_options *o, bool tell,
+                      const char *where, ares_arena *arena, lora_config *out)
 {
     const ares_json *alphas = o->alpha_pattern;
-    ARES_TRY(lora_select(base, false, lora_peft_config(o, arena), where, arena, out));
+    ARES_TRY(lora_select(base, false, tell, lora_peft_config(o, arena), where, arena, out));
     for (int64_t i = 0; alphas->type == ARES_JSON_OBJECT && i < alphas->count; i++)
         if (!(alphas->members[i].value->number > 0))
             return ares_fail(ARES_ECONFIG, "%s: alpha_pattern: that of '%.*s' must be above 0",
@@ -206,7 +206,8 @@ static int goes_on(const ares_lora_options *o, const char *path, const ares_mode
     ares_arena arena = { 0 };
     lora_config asked;
     if (o->adapter_path) return ARES_OK; /* which said everything when the run began */
-    int rc = lora_select(base, false, lora_peft_config(o, &arena), "adapter", &arena, &asked);
+    int rc =
+        lora_select(base, false, false, lora_peft_config(o, &arena), "adapter", &arena, &asked);
     const lora_module *own = l->modules, *now = rc == ARES_OK ? asked.modules : NULL;
     for (int32_t i = 0; rc == ARES_OK && i < ARES_MIN(l->n, asked.n); i++) {
         if (strcmp(own[i].name, now[i].name) != 0) break;
@@ -236,8 +237,8 @@ int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, c
 {
     ares_arena arena = { 0 };
     peft_adapter peft = { 0 };
-    int rc = o->adapter_path ? peft_open(o->adapter_path, dir, base, false, &arena, &peft)
-                             : select_new(base, o, dir, &arena, &peft.lora);
+    int rc = o->adapter_path ? peft_open(o->adapter_path, dir, base, false, true, &arena, &peft)
+                             : select_new(base, o, true, dir, &arena, &peft.lora);
     if (rc == ARES_OK && o->adapter_path) rc = agree(o, o->adapter_path, &peft.lora);
     const lora_config lora = peft.lora;
     const lora_module *first = NULL;
@@ -288,7 +289,7 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
     a->params.device = m->device;
     int rc = keep_base(a, m, base_dir);
     if (rc == ARES_OK && path) {
-        rc = peft_open(path, base_dir, c, false, &file, &peft);
+        rc = peft_open(path, base_dir, c, false, !opt->lora, &file, &peft);
         if (rc == ARES_OK && opt->checkpoint) rc = goes_on(opt->lora, path, c, &peft.lora);
         else if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
         if (rc == ARES_OK && peft.score && !opt->value_head)
@@ -300,7 +301,7 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
             rc = opt->checkpoint ? check_base(a, path, &peft)
                                  : peft_compare_base(base_dir, path, &peft);
     } else if (rc == ARES_OK) {
-        rc = select_new(c, opt->lora, "adapter", &file, &peft.lora);
+        rc = select_new(c, opt->lora, false, "adapter", &file, &peft.lora);
     }
     if (rc == ARES_OK) keep_config(a, &peft.lora);
     if (rc == ARES_OK) rc = allocate(a, c->layers, c->hidden, opt);

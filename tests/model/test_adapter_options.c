@@ -74,6 +74,19 @@ TEST(layers_that_options_choose_are_checked_against_the_model)
         { "lora: {rank: 8, rank_pattern: {q_proj: 0}}",
           "m: rank_pattern: a rank is a whole number" },
         { "lora: {rank: 8, layers_to_transform: [0]}", "m: layers_to_transform does not go with" },
+        { "lora: {rank: 65537}", "m: r: a rank is a whole number from 1 to 65536" },
+        { "lora: {rank: 8, rank_pattern: {'(': 3}}", "m: rank_pattern: the expression" },
+        { "lora: {rank: 8, exclude_modules: '('}", "m: exclude_modules: the expression" },
+        { "lora: {rank: 8, target_modules: '('}", "m: target_modules: the expression" },
+        { "lora: {rank: 8, target_modules: [q_proj], layers_to_transform: 0, layers_pattern: "
+          "blocks}",
+          "m: layers_pattern: no layer" },
+        { "lora: {rank: 8, target_modules: [q_proj], layers_to_transform: 9}",
+          "m: layers_to_transform: target_modules select nothing in these blocks" },
+        { "lora: {rank: 8, target_modules: [lm_head], layers_to_transform: 0}",
+          "m: layers_to_transform: target_modules select nothing in these blocks" },
+        { "lora: {rank: 8, target_modules: [q_proj], exclude_modules: '.*q_proj'}",
+          "m: exclude_modules: leaves none of the 2 layers" },
         { "lora: {rank: 8, alpha: 1e40}", "m: lora_alpha: 1e+40 is too large" },
         { "lora: {rank: 8, alpha: 1e300}", "m: lora_alpha: 1e+300 is too large" },
         { "lora: {rank: 8, alpha: 1e-46}", "m: lora_alpha: 1e-46 is too small" },
@@ -99,7 +112,60 @@ TEST(layers_that_options_choose_are_checked_against_the_model)
     }
 }
 
-TEST(an_adapter_of_a_file_has_a_scale_that_is_a_number)
+/* Of the model that has a tower, what keeps the tower out is of use. */
+TEST(what_takes_no_layer_is_told_once)
+{
+    /* seen to fail: with target_modules alone looked at, and told where the adapter is made, too */
+    static const struct {
+        const char *options, *told; /* NULL: nothing */
+        bool sees;
+    } cases[] = {
+        { "lora: {rank: 2}", NULL, false },
+        { "lora: {rank: 2, target_modules: [q_proj, zzz]}", "target_modules: 'zzz' matches",
+          false },
+        { "lora: {rank: 2, rank_pattern: {zzz: 3}}", "rank_pattern: 'zzz' decides", false },
+        { "lora: {rank: 2, alpha_pattern: {zzz: 3, q_proj: 2}}", "alpha_pattern: 'zzz'", false },
+        { "lora: {rank: 2, exclude_modules: zzz}", "exclude_modules: 'zzz' matches", false },
+        { "lora: {rank: 2, exclude_modules: [zzz, q_proj]}", "exclude_modules: 'zzz'", false },
+        { "lora: {rank: 2, exclude_modules: all-linear}", "exclude_modules: 'all-linear'", false },
+        { "lora: {rank: 2, exclude_modules: '.*visual.*'}", "exclude_modules: '.*visual", false },
+        { "lora: {rank: 2, exclude_modules: '.*visual.*'}", NULL, true },
+        { "lora: {rank: 2, target_modules: [q_proj], layers_to_transform: [0, 99]}",
+          "layers_to_transform: target_modules select nothing in block 99", false },
+    };
+    ares_device d;
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_lora_options o;
+        ares_config *cfg = options_of(cases[i].options, &o);
+        ares_model *m = NULL;
+        ares_adapter *a = NULL;
+        ares_str log = { 0 };
+        char dir[600], name[16];
+        snprintf(name, sizeof name, "log%d", i);
+        snprintf(dir, sizeof dir, "%s/%s", test_source("tests/golden/models"),
+                 cases[i].sees ? "qwen2_vl_flat" : "qwen2_tied");
+        REQUIRE_OK(ares_model_load(dir, &d, &(ares_model_options){ 0 }, &m));
+        ares_log_set(ARES_LOG_WARN, 0);
+        ares_log_keep(test_file(name));
+        CHECK_OK(ares_lora_check(&m->cfg, &o, "m"));
+        CHECK_OK(ares_adapter_new(m, dir, &(ares_adapter_options){ .lora = &o }, &a));
+        ares_log_keep(NULL);
+        if (ares_file_exists(test_file(name))) CHECK_OK(ares_file_read(test_file(name), &log));
+        const char *at = log.len ? strstr(log.data, "warning: m: ") : NULL;
+        CHECK_MSG((at != NULL) == (cases[i].told != NULL), "%s: %s", cases[i].options,
+                  log.len ? log.data : "silent");
+        if (at && cases[i].told) CHECK_CONTAINS(log.data, cases[i].told);
+        CHECK(!at || !strstr(at + 1, "warning: "));
+        ares_str_fini(&log);
+        ares_adapter_free(a);
+        ares_model_free(m);
+        ares_config_free(cfg);
+    }
+    ares_device_close(&d);
+}
+
+TEST(an_adapter_of_a_file_has_layers_and_a_scale_that_is_a_number)
 {
     /* seen to fail: with the quotient taken as it is; 0 and less are a file's to say */
     static const struct {
@@ -107,6 +173,9 @@ TEST(an_adapter_of_a_file_has_a_scale_that_is_a_number)
     } cases[] = {
         { "{\"lora_alpha\": 1e40}", "m: lora_alpha: 1e+40 is too large" },
         { "{\"alpha_pattern\": {\"q_proj\": -1e300}}", "m: alpha_pattern: -1e+300 is too large" },
+        { "{\"target_modules\": \"q_proj\"}",
+          "m: target_modules select no linear layer; a text must match the whole name: write "
+          "'.*q_proj' or a list" },
         { "{\"lora_alpha\": 0}", NULL },
         { "{\"lora_alpha\": 1e-46}", NULL },
         { "{\"lora_alpha\": -2}", NULL },
@@ -118,7 +187,7 @@ TEST(an_adapter_of_a_file_has_a_scale_that_is_a_number)
         const ares_json *config;
         lora_config lora;
         REQUIRE_OK(ares_json_parse(&arena, ares_view_of(cases[i].config), "m", &config));
-        int rc = lora_select(&base, false, config, "m", &arena, &lora);
+        int rc = lora_select(&base, false, false, config, "m", &arena, &lora);
         CHECK_EQ(rc != ARES_OK, cases[i].fault != NULL);
         if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);
         ares_error_clear();

@@ -86,6 +86,7 @@ TEST(a_fault_of_the_layers_names_the_option_that_is_wrong)
         const char *words, *fault;
     } cases[] = {
         { L "rank=65537", L "rank = 65537: " },
+        { L "rank=8 " L "rank_pattern={'(':3}", L "rank_pattern = {\"(\": 3}: " },
         { L "rank=8 " L "alpha=1e-46", L "alpha = 1e-46: " },
         { L "rank=8 " L "alpha_pattern.q_proj=0", L "alpha_pattern = {q_proj: 0}: " },
     };

@@ -130,9 +130,11 @@ static inline bool ares_lora_wanted(const ares_lora_options *o)
 
 /*
  * Chooses layers of a model, or reads the adapter of adapter_path, as opening it will: fails where
- * that would, and warns of ranks that exceed a side of their matrix. dir: the model's
+ * that would, and warns of ranks that exceed a side of their matrix and of what takes no layer.
+ * dir: the model's
  */
-int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, const char *dir);
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, bool critic,
+                    const char *dir);
 
 /* ---------------- parameters (param.c, weights.c) */
 typedef struct ares_param {

@@ -233,12 +233,24 @@ static int goes_on(const ares_lora_options *o, const char *path, const ares_mode
     return rc;
 }
 
-int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, const char *dir)
+/* The head is the last candidate. */
+static int refuse_head(const lora_config *l, const char *where)
+{
+    if (strcmp(l->modules[l->n - 1].name, "lm_head") != 0) return ARES_OK;
+    return ares_fail(ARES_ECONFIG,
+                     "%s: target_modules: they select lm_head, and no pass of a critic reaches it; "
+                     "leave it out",
+                     where);
+}
+
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, bool critic,
+                    const char *dir)
 {
     ares_arena arena = { 0 };
     peft_adapter peft = { 0 };
     int rc = o->adapter_path ? peft_open(o->adapter_path, dir, base, false, true, &arena, &peft)
                              : select_new(base, o, true, dir, &arena, &peft.lora);
+    if (rc == ARES_OK && critic) rc = refuse_head(&peft.lora, dir);
     if (rc == ARES_OK && o->adapter_path) rc = agree(o, o->adapter_path, &peft.lora);
     const lora_config lora = peft.lora;
     const lora_module *first = NULL;
@@ -303,6 +315,7 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
     } else if (rc == ARES_OK) {
         rc = select_new(c, opt->lora, false, "adapter", &file, &peft.lora);
     }
+    if (rc == ARES_OK && opt->value_head) rc = refuse_head(&peft.lora, path ? path : "adapter");
     if (rc == ARES_OK) keep_config(a, &peft.lora);
     if (rc == ARES_OK) rc = allocate(a, c->layers, c->hidden, opt);
     if (rc == ARES_OK && !m->device->counting) rc = fill(a, opt, path ? &peft : NULL);

@@ -87,6 +87,8 @@ TEST(a_fault_of_the_layers_names_the_option_that_is_wrong)
     } cases[] = {
         { L "rank=65537", L "rank = 65537: " },
         { L "rank=8 " L "rank_pattern={'(':3}", L "rank_pattern = {\"(\": 3}: " },
+        { "algorithm.adv_estimator=gae " C "rank=8 " C "target_modules=[q_proj,lm_head]",
+          C "target_modules = [q_proj, lm_head]: " },
         { L "rank=8 " L "alpha=1e-46", L "alpha = 1e-46: " },
         { L "rank=8 " L "alpha_pattern.q_proj=0", L "alpha_pattern = {q_proj: 0}: " },
     };

@@ -276,7 +276,7 @@ static void check_layers(ares_config *cfg, const side *s)
     ares_model_config model;
     char key[64];
     if (find_model(s->model_path, &dir, &model) &&
-        ares_lora_check(&model, s->lora, dir.data) != ARES_OK) {
+        ares_lora_check(&model, s->lora, strcmp(s->name, "critic") == 0, dir.data) != ARES_OK) {
         (void)snprintf(key, sizeof key, "model.lora.%s",
                        s->lora->adapter_path ? "adapter_path"
                                              : option_of(ares_error_message(), dir.data));

@@ -611,8 +611,11 @@ typedef struct ares_workspace ares_workspace;
 typedef enum { ARES_KEEP_NOTHING, ARES_KEEP_INPUTS, ARES_KEEP_ALL } ares_keep;
 int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out);
 void ares_workspace_free(ares_workspace *w);
-/* Passes to come may name adapters of up to this rank. */
-void ares_workspace_adapt(ares_workspace *w, int32_t rank);
+/*
+ * Passes to come may name adapters of up to this rank. True where the next one therefore takes its
+ * buffers anew: addresses of those of passes before are stale.
+ */
+bool ares_workspace_adapt(ares_workspace *w, int32_t rank);
 /*
  * Memory for a round of n micro-batches, each of so many rows and outputs; a pass takes it itself
  * where it is missing. keep: for a backward

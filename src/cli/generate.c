@@ -683,7 +683,7 @@ int ares_cli_score(int argc, char **argv)
     ARES_TRY(ares_device_open_table(device, "native", opt.storage, (int)threads, &d));
     int rc = cli_adapted_open(&j.of, &d, &opt, &j.model);
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
-    if (rc == ARES_OK && j.of.a) ares_workspace_adapt(j.workspace, j.of.a->rank);
+    if (rc == ARES_OK && j.of.a) (void)ares_workspace_adapt(j.workspace, j.of.a->rank);
     if (rc == ARES_OK)
         rc = cli_media_open(&j.see, &row_media, j.of.dir.data, j.of.tokenizer.data, j.model);
     if (rc == ARES_OK) rc = cli_each_line("score", input, score_line, &j);

@@ -71,12 +71,13 @@ void ares_workspace_free(ares_workspace *w)
     ares_free(w);
 }
 
-void ares_workspace_adapt(ares_workspace *w, int32_t rank)
+bool ares_workspace_adapt(ares_workspace *w, int32_t rank)
 {
-    if (rank <= w->rank) return;
+    if (rank <= w->rank) return false;
     w->rank = rank;
-    /* what is there is too small: the next pass takes its buffers anew */
-    if (ares_workspace_bytes(w)) w->rows = w->n_out = 0;
+    if (!ares_workspace_bytes(w)) return false;
+    w->rows = w->n_out = 0; /* what is there is too small */
+    return true;
 }
 
 size_t ares_workspace_bytes(const ares_workspace *w)

@@ -129,7 +129,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes, lent);
     int64_t total = tokens / ARES_KV_BLOCK;
     int rc = ares_workspace_new(m, ARES_KEEP_NOTHING, &r->workspace);
-    if (rc == ARES_OK) ares_workspace_adapt(r->workspace, opt->adapter_rank);
+    if (rc == ARES_OK) (void)ares_workspace_adapt(r->workspace, opt->adapter_rank);
     if (rc == ARES_OK && (total < 2 || total > INT32_MAX / ARES_KV_BLOCK))
         rc =
             ares_fail(ARES_ELIMIT,
@@ -318,7 +318,8 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
                     .seen = asked->seen,
                     .adapter = asked->adapter };
     uint64_t root = root_of(asked->adapter);
-    if (asked->adapter) ares_workspace_adapt(r->workspace, asked->adapter->rank);
+    if (asked->adapter && ares_workspace_adapt(r->workspace, asked->adapter->rank) && r->ahead)
+        rollout_ahead_forget(r);
     q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)asked->prompt,
                                                  (size_t)prompt_len * sizeof *q->prompt);
     q->content = q->prompt;

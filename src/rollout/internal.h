@@ -219,6 +219,8 @@ void rollout_sample(ares_rollout *r, const plan *p, const ares_sample_args *a);
 /* *out: NULL where the device offers none of this, as the CPU, which computes at once. */
 int rollout_ahead_new(ares_rollout *r, rollout_ahead **out);
 void rollout_ahead_free(ares_rollout *r, rollout_ahead *a);
+/* The next step takes its buffers anew: no graph of steps so far, and none before there is one. */
+void rollout_ahead_forget(ares_rollout *r);
 /* Launches the plan's forward and tokens, and waits for nothing. */
 int rollout_ahead_launch(ares_rollout *r, const plan *p);
 /* Waits for the plan's tokens, and fills its columns. */

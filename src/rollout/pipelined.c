@@ -120,6 +120,11 @@ static void free_graphs(ares_device *d, rollout_ahead *a)
     }
 }
 
+void rollout_ahead_forget(ares_rollout *r)
+{
+    free_graphs(r->model->device, r->ahead);
+}
+
 void rollout_ahead_free(ares_rollout *r, rollout_ahead *a)
 {
     if (!a) return;

@@ -171,7 +171,7 @@ enum { LEARNER_SCORED = 65536 };
 static int open_workspace(learner *l, ares_keep keep)
 {
     ARES_TRY(ares_workspace_new(l->model, keep, &l->workspace));
-    if (l->adapter) ares_workspace_adapt(l->workspace, l->adapter->rank);
+    if (l->adapter) (void)ares_workspace_adapt(l->workspace, l->adapter->rank);
     return ARES_OK;
 }
 

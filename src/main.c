@@ -34,7 +34,8 @@ static int dispatch(int argc, char **argv, int *exit_code)
              "examples/quickstart/config.yaml [key=value ...]");
         return ARES_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) return puts("ares-train 0.1") < 0 ? ARES_EIO : ARES_OK;
+    if (strcmp(argv[1], "--version") == 0)
+        return puts("ares-train " ARES_VERSION) < 0 ? ARES_EIO : ARES_OK;
     if (strcmp(argv[1], "__reward") == 0) return ares_reward_child_main(argc - 1, argv + 1);
     int verb = 0, first = 0;
     /* words of the configuration alone (--config, key=value, +key=value, ~key) mean train */

@@ -377,7 +377,7 @@ TEST_MPI(ranks_that_decode_as_one_sample_the_same_adapter)
                          test_file("model")),
              0);
     for (int i = 0; i < ARES_COUNT(targets); i++) {
-        char words[700], run[2][20];
+        char words[700], run[2][40];
         for (int tp = 1; tp <= 2; tp++) {
             snprintf(run[tp - 1], sizeof run[0], "run%d_%d", i, tp);
             snprintf(words, sizeof words,

@@ -299,10 +299,10 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, reference 
     const ares_model_share share = { .weights_on_host = reference_on_host };
     ares_model_options opt = { .storage = ARES_F32, .share = &share };
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
-    ares_model *m;
-    if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &m)) ||
-        !CHECK_OK(learner_open(&ref->learner, m, &(learner_options){ .role = "ref" })))
+    if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &ref->own)) ||
+        !CHECK_OK(learner_open(&ref->learner, ref->own, &(learner_options){ .role = "ref" })))
         return false;
+    const ares_model *m = ref->own;
     for (int i = 0; i < m->params.n; i++) { /* another model: near, and not the same */
         const ares_region *region = &m->params.regions[m->params.list[i].region];
         float *w = (float *)(region->host ? region->host : region->weights) + m->params.list[i].at;

@@ -7,12 +7,11 @@
 static bool reference_of(const run *r, reference *ref)
 {
     static char path[500];
-    ares_model *m;
     ares_model_options opt = { .storage = ARES_F32 };
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
     *ref = (reference){ .cfg = &r->cfg };
-    return CHECK_OK(ares_model_load(path, (ares_device *)&r->device, &opt, &m)) &&
-           CHECK_OK(learner_open(&ref->learner, m, &(learner_options){ .role = "ref" }));
+    return CHECK_OK(ares_model_load(path, (ares_device *)&r->device, &opt, &ref->own)) &&
+           CHECK_OK(learner_open(&ref->learner, ref->own, &(learner_options){ .role = "ref" }));
 }
 
 /* [tokens] in f64, at cfg.rollout.temperature */

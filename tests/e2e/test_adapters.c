@@ -312,6 +312,17 @@ TEST(a_run_goes_on_only_beside_the_adapter_that_it_began_with)
              1);
     CHECK_CONTAINS(out.data, "the run began with another adapter");
     ares_str_clear(&out);
+    /* nor beside none; and what the message says helps */
+    CHECK_EQ(e2e_program(&out, "--config '%s' " STEPS_3 RANK "trainer.max_steps=4 %s",
+                         e2e_train_words("run"), kl),
+             1);
+    CHECK_CONTAINS(out.data, "the run began with another adapter");
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' " STEPS_3 RANK "trainer.max_steps=4 %s " LORA
+                         "adapter_path='%s/checkpoints/step_000001'",
+                         e2e_train_words("run"), kl, test_file("start")),
+             0);
+    ares_str_clear(&out);
     /* nor is an adapter taken for another one: its rank, its layers, or a critic's */
     static const struct {
         const char *words, *part;

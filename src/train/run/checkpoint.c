@@ -166,7 +166,7 @@ static int write_state(const training *t, const step_begin *at, const state_sums
     if (ares_source_count(&t->source))
         ares_json_write_string(ares_json_key(&o, "training_data"), ares_view_of(origin.data));
     ares_json_write_string(ares_json_key(&o, "model_weights"), ares_view_of(origin.model));
-    if (origin.adapter[0])
+    if (t->adapter)
         ares_json_write_string(ares_json_key(&o, "first_adapter"), ares_view_of(origin.adapter));
     origin_describe_model(&t->model->cfg, &model);
     ares_json_write_string(ares_json_key(&o, "model"), ares_str_view(&model));
@@ -538,6 +538,7 @@ static int check_strategy(const ares_json *o, const char *path, const char *key,
 static int check_first_adapter(const training *t, const ares_json *o, const char *path,
                                const char *own, const char *force)
 {
+    const char *now = t->cfg->actor_lora.adapter_path;
     if (!differs(o, "first_adapter", own)) return ARES_OK;
     if (force)
         return ares_fail(ARES_ESTATE,
@@ -545,7 +546,7 @@ static int check_first_adapter(const training *t, const ares_json *o, const char
                          "worker.actor.model.lora.adapter_path = '%s' now, and compares its policy "
                          "with that; restore it (of a run that went on, name the checkpoint), or "
                          "%s",
-                         path, t->cfg->actor_lora.adapter_path, force);
+                         path, now ? now : "null", force);
     ares_log(ARES_LOG_WARN, "train: %s: the run began with another adapter", path);
     return ARES_OK;
 }
@@ -565,7 +566,7 @@ static int check_origin(const training *t, const ares_json *o, const char *path)
     ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
     if (t->critic)
         ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
-    if (t->first_adapter) ARES_TRY(check_first_adapter(t, o, path, own.adapter, force));
+    if (t->adapter) ARES_TRY(check_first_adapter(t, o, path, own.adapter, force));
     return check_model(t, o, path, own.model, force);
 }
 

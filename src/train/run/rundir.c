@@ -56,13 +56,17 @@ static bool started_is_done(const char *dir, started_end *end)
 
 static const char *const lengths[] = { "trainer.max_steps", "trainer.total_epochs" };
 
-/* Beside an adapter no checkpoint has the model: it may have moved. Its fingerprint decides. */
+/*
+ * Beside an adapter no checkpoint has the model, nor the adapter that the run began with: they may
+ * have moved. Their fingerprints decide (state.json).
+ */
 static bool may_have_moved(const ares_config *cfg, const char *path)
 {
-    const char *rank = ares_config_get_text(cfg, "worker.actor.model.lora.rank");
-    return strcmp(path, "worker.actor.model.model_path") == 0 &&
-           ((rank && strcmp(rank, "0") != 0) ||
-            ares_config_get_text(cfg, "worker.actor.model.lora.adapter_path"));
+    const char *rank = ares_config_get_text(cfg, "worker.actor.model.lora.rank"),
+               *start = ares_config_get_text(cfg, "worker.actor.model.lora.adapter_path");
+    return (strcmp(path, "worker.actor.model.model_path") == 0 ||
+            strcmp(path, "worker.actor.model.lora.adapter_path") == 0) &&
+           ((rank && strcmp(rank, "0") != 0) || start);
 }
 
 static bool no_result_or_length(const ares_config *cfg, const char *path)

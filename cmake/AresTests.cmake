@@ -82,7 +82,7 @@ endfunction()
 # Rooms that hold several subjects have a test program for each.
 set(goldens "")
 set(ARES_TEST_ROOMS core io config kernels torch dist text template data media model env reward grade algo
-    rollout train cli)
+    rollout serve train cli)
 set(room_of_io core)
 set(room_of_torch kernels)
 set(room_of_template text)

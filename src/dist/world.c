@@ -136,18 +136,39 @@ int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root)
     return ARES_OK;
 }
 
-/* Adds (or compares) `ranks` slices of n elements that lie one after the other, into the first. */
-typedef void merge_fn(void *slices, size_t n, int ranks);
+/*
+ * Merges `ranks` slices of n numbers that lie one after the other into the first: rank 0 first,
+ * then the others in their order.
+ */
+static void merge(dist_kind kind, void *slices, size_t n, int ranks)
+{
+    double *f = slices, *other_f = f + n;
+    int64_t *k = slices, *other_k = k + n;
+    for (int r = 1; r < ranks; r++, other_f += n, other_k += n) switch (kind) {
+        case DIST_SUM_F64:
+            for (size_t i = 0; i < n; i++) f[i] += other_f[i];
+            break;
+        case DIST_SUM_I64:
+            for (size_t i = 0; i < n; i++) k[i] += other_k[i];
+            break;
+        case DIST_MAX_F64: /* a NaN on one rank must be seen by all */
+            for (size_t i = 0; i < n; i++)
+                if (other_f[i] > f[i] || isnan(other_f[i])) f[i] = other_f[i];
+            break;
+        default:
+            for (size_t i = 0; i < n; i++) k[i] = ARES_MAX(k[i], other_k[i]);
+        }
+}
 
-static int merge_all(ares_world *w, dist_kind kind, void *array, int64_t n, size_t element,
-                     merge_fn *merge)
+/* array: of n numbers of 8 bytes */
+static int merge_all(ares_world *w, dist_kind kind, void *array, int64_t n)
 {
     ARES_ASSERT(n >= 0);
     int ranks = ares_world_size(w);
     if (ranks == 1) return ARES_OK;
     dist_watch_name(w, kind, n);
     char *x = array;
-    size_t left = (size_t)n, most = SLICE_BYTES / element;
+    size_t element = sizeof(double), left = (size_t)n, most = SLICE_BYTES / element;
     while (left > 0) {
         size_t slice = ARES_MIN((left + (size_t)ranks - 1) / (size_t)ranks, most),
                bytes = slice * element;
@@ -159,7 +180,7 @@ static int merge_all(ares_world *w, dist_kind kind, void *array, int64_t n, size
         memset(sent + block_bytes, 0, bytes * (size_t)ranks - block_bytes);
         ARES_TRY(dist_exchange(w, sent, slices, bytes));
         /* this rank's slice from every rank; all ranks get the merged slices back in order */
-        merge(slices, slice, ranks);
+        merge(kind, slices, slice, ranks);
         ARES_TRY(dist_gather_equal(w, slices, sent, bytes));
         memcpy(x, sent, block_bytes);
         x += block_bytes;
@@ -168,57 +189,24 @@ static int merge_all(ares_world *w, dist_kind kind, void *array, int64_t n, size
     return ARES_OK;
 }
 
-/* In place: rank 0 first, then the others in their order. */
-static void sum_f64(void *slices, size_t n, int ranks)
-{
-    double *x = slices;
-    for (int r = 1; r < ranks; r++)
-        for (size_t i = 0; i < n; i++) x[i] += x[(size_t)r * n + i];
-}
-
-static void sum_i64(void *slices, size_t n, int ranks)
-{
-    int64_t *x = slices;
-    for (int r = 1; r < ranks; r++)
-        for (size_t i = 0; i < n; i++) x[i] += x[(size_t)r * n + i];
-}
-
-static void max_f64(void *slices, size_t n, int ranks)
-{
-    double *x = slices;
-    for (int r = 1; r < ranks; r++)
-        for (size_t i = 0; i < n; i++) {
-            double other = x[(size_t)r * n + i];
-            /* a NaN on one rank must be seen by all */
-            if (other > x[i] || isnan(other)) x[i] = other;
-        }
-}
-
-static void max_i64(void *slices, size_t n, int ranks)
-{
-    int64_t *x = slices;
-    for (int r = 1; r < ranks; r++)
-        for (size_t i = 0; i < n; i++) x[i] = ARES_MAX(x[i], x[(size_t)r * n + i]);
-}
-
 int ares_world_sum_f64(ares_world *w, double *x, int64_t n)
 {
-    return merge_all(w, DIST_SUM_F64, x, n, sizeof *x, sum_f64);
+    return merge_all(w, DIST_SUM_F64, x, n);
 }
 
 int ares_world_sum_i64(ares_world *w, int64_t *x, int64_t n)
 {
-    return merge_all(w, DIST_SUM_I64, x, n, sizeof *x, sum_i64);
+    return merge_all(w, DIST_SUM_I64, x, n);
 }
 
 int ares_world_max_f64(ares_world *w, double *x, int64_t n)
 {
-    return merge_all(w, DIST_MAX_F64, x, n, sizeof *x, max_f64);
+    return merge_all(w, DIST_MAX_F64, x, n);
 }
 
 int ares_world_max_i64(ares_world *w, int64_t *x, int64_t n)
 {
-    return merge_all(w, DIST_MAX_I64, x, n, sizeof *x, max_i64);
+    return merge_all(w, DIST_MAX_I64, x, n);
 }
 
 int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_str *out,

@@ -88,7 +88,7 @@ V16_INLINE v16 inner(ares_activation f, v16 x, float cube)
 }
 
 /* f(x) */
-V16_INLINE v16 value(ares_activation f, v16 x)
+V16_INLINE v16 activated(ares_activation f, v16 x)
 {
     if (f == ARES_GELU) return v16_mul(x, normal_cdf(x));
     return v16_mul(x, v16_sigmoid(inner(f, x, ARES_GELU_TANH_CUBE)));
@@ -118,7 +118,7 @@ static void activation_task(void *ctx, int64_t task, int worker)
     int64_t end = ARES_MIN(a->n, (task + 1) * ACTIVATION_CHUNK);
     for (int64_t i = task * ACTIVATION_CHUNK; i < end; i += 16) {
         int n = (int)ARES_MIN(16, end - i);
-        v16_store_first(y + i, value(a->f, v16_load_first(x + i, n)), n);
+        v16_store_first(y + i, activated(a->f, v16_load_first(x + i, n)), n);
     }
 }
 

@@ -77,7 +77,7 @@ int actor_log_probs(actor *a, ares_batch *b)
 }
 
 /* Metrics of an update over all ranks. grad_norm: sum of the norms of its mini-batches */
-static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics *m)
+static int report(actor *a, update *u, double grad_norm, ares_metrics *m)
 {
     ares_world *world = a->learner.world;
     const ares_batch *b = u->batch;
@@ -93,7 +93,7 @@ static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics
     ARES_TRY(ares_world_sum_f64(world, &stopped, 1));
     ARES_TRY(ares_world_max_f64(world, bounds, ARES_COUNT(bounds)));
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
-    ares_metrics_set(m, "actor/lr", lr);
+    ares_metrics_set(m, "actor/lr", u->lr);
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
     a->sums = *s;
     if (stops) {
@@ -154,12 +154,21 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
 }
 
 /* ppo_epochs passes over the mini-batches; *norms: sum of the norms of their gradients. */
-static int train(update *u, const mini_batches *minis, double *norms)
+static int train(update *u, const mini_batches *minis, double *norms, ares_metrics *m)
 {
+    const learner *l = &u->actor->learner;
+    const ares_actor_config *cfg = &u->actor->cfg->actor;
     ares_batch *b = u->batch;
     double norm = 0;
-    ARES_TRY(ares_world_share_error(u->actor->learner.world, update_prepare(u)));
-    for (u->pass = 0; u->pass < (uint64_t)u->actor->cfg->actor.ppo_epochs; u->pass++)
+    mini_batches_expect(minis, cfg->ppo_epochs, cfg->max_token_len, cfg->share_prompts);
+    if (l->adapter) { /* of the weights that sampled the answers: it shows that they move */
+        double of_adapter;
+        ARES_TRY(ares_adapter_norm(l->adapter, &of_adapter));
+        ares_metrics_set(m, "actor/adapter_norm", of_adapter);
+    }
+    u->lr = learner_lr(l);
+    ARES_TRY(ares_world_share_error(l->world, update_prepare(u)));
+    for (u->pass = 0; u->pass < (uint64_t)cfg->ppo_epochs; u->pass++)
         for (int64_t k = 0; k < minis->n; k++) {
             int64_t row = minis->start[k], end = minis->start[k + 1];
             bool idle = false;
@@ -181,26 +190,15 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));
     const mini_batch_size size = mini_batch_size_of_actor(a->cfg);
     mini_batches minis;
-    double lr = learner_lr(&a->learner), norms = 0;
-    ARES_TRY(ares_world_share_error(a->learner.world,
-                                    mini_batches_cut(&size, b, a->learner.world, &minis)));
+    double norms = 0;
+    ARES_TRY(mini_batches_cut(&size, b, a->learner.world, &minis));
     ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
     update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
-    ares_loss_sums_init(&u.sums);
-    ares_vapor_sums_init(&u.pairs);
-    mini_batches_expect(&minis, a->cfg->actor.ppo_epochs, a->cfg->actor.max_token_len,
-                        a->cfg->actor.share_prompts);
-    int rc = ARES_OK;
-    if (a->learner.adapter) { /* of the weights that sampled the answers: it shows that they move */
-        double adapter;
-        rc = ares_adapter_norm(a->learner.adapter, &adapter);
-        ares_metrics_set(m, "actor/adapter_norm", adapter);
-    }
-    if (rc == ARES_OK) rc = train(&u, &minis, &norms);
+    int rc = train(&u, &minis, &norms, m);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);
         a->learner.step++;
-        rc = report(a, &u, norms, lr, m);
+        rc = report(a, &u, norms, m);
     }
     mini_batches_fini(&minis);
     return rc;

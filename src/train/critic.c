@@ -209,6 +209,7 @@ typedef struct value_update {
     ares_value_sums sums;
     /* optimizer steps that were taken, mini-batches without a token, updates left out */
     int64_t updates, empties, skipped;
+    double lr;    /* of these steps */
     double norms; /* of the gradients, summed over the steps taken */
 } value_update;
 
@@ -422,8 +423,11 @@ static int explained_variance(const critic *c, const ares_batch *b, ares_metrics
 static int train(value_update *u, const mini_batches *minis)
 {
     const critic *c = u->critic;
+    const ares_critic_config *cfg = &c->cfg->critic;
+    mini_batches_expect(minis, cfg->ppo_epochs, cfg->max_token_len, cfg->share_prompts);
+    u->lr = learner_lr(&c->learner);
     ARES_TRY(ares_world_share_error(c->learner.world, open_columns(u)));
-    for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
+    for (int64_t epoch = 0; epoch < cfg->ppo_epochs; epoch++)
         for (int64_t k = 0; k < minis->n; k++)
             ARES_TRY(mini_batch(u, minis->start[k], minis->start[k + 1], k >= minis->counted));
     return ARES_OK;
@@ -435,11 +439,7 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m)
     ARES_TRY(ARES_NEED(b, "update_critic", returns));
     const mini_batch_size size = mini_batch_size_of_critic(c->cfg);
     mini_batches minis;
-    ARES_TRY(ares_world_share_error(c->learner.world,
-                                    mini_batches_cut(&size, b, c->learner.world, &minis)));
-    double lr = learner_lr(&c->learner);
-    mini_batches_expect(&minis, c->cfg->critic.ppo_epochs, c->cfg->critic.max_token_len,
-                        c->cfg->critic.share_prompts);
+    ARES_TRY(mini_batches_cut(&size, b, c->learner.world, &minis));
     value_update u = { .critic = c, .batch = minis.batch };
     int rc = train(&u, &minis);
     mini_batches_fini(&minis);
@@ -449,7 +449,7 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m)
     ARES_TRY(ares_world_sum_f64(c->learner.world, s, 4));
     if (u.empties) ares_metrics_set(m, "critic/empty_minibatches", (double)u.empties);
     ares_metrics_set(m, "critic/skipped_updates", (double)u.skipped);
-    ares_metrics_set(m, "critic/lr", lr);
+    ares_metrics_set(m, "critic/lr", u.lr);
     if (u.updates == 0) return explained_variance(c, b, m);
     ares_metrics_set(m, "critic/vf_loss", s[0] / (double)u.updates);
     ares_metrics_set(m, "critic/vf_clipfrac", s[2] / s[1]);

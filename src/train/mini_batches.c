@@ -9,35 +9,26 @@
 
 #include "ares/data.h"
 
-static bool is(const char *value, const char *word)
-{
-    return value && strcmp(value, word) == 0;
-}
-
-/* Rows are ordered by length where work is balanced, unless the groups are shuffled on purpose. */
-static void choose_order(const ares_train_config *cfg, mini_batch_size *size)
-{
-    size->by_length = size->rows && cfg->trainer.balance_batch && !cfg->actor.shuffle;
-}
-
 mini_batch_size mini_batch_size_of_actor(const ares_train_config *cfg)
 {
-    const ares_loss_config *loss = &cfg->loss;
-    mini_batch_size out = { .count = cfg->actor.global_batch_size,
-                            .rows = is(cfg->actor.mini_batch_unit, "rows"),
-                            .in_order = is(loss->loss_norm, "micro") ||
-                                        is(loss->early_stop_scope, "micro") };
-    choose_order(cfg, &out);
-    return out;
+    bool rows = strcmp(cfg->actor.mini_batch_unit, "rows") == 0;
+    return (mini_batch_size){
+        .count = cfg->actor.global_batch_size,
+        .rows = rows,
+        /* where work is balanced, unless the groups are shuffled on purpose */
+        .by_length = rows && cfg->trainer.balance_batch && !cfg->actor.shuffle,
+        .in_order = strcmp(cfg->loss.loss_norm, "micro") == 0 ||
+                    strcmp(cfg->loss.early_stop_scope, "micro") == 0,
+    };
 }
 
 mini_batch_size mini_batch_size_of_critic(const ares_train_config *cfg)
 {
-    mini_batch_size out = { .count = cfg->actor.global_batch_size,
-                            .rows = is(cfg->actor.mini_batch_unit, "rows") };
+    mini_batch_size out = mini_batch_size_of_actor(cfg);
+    out.in_order = false; /* no option counts its micro-batches */
     if (cfg->critic.global_batch_size != ARES_NULL_I64) out.count = cfg->critic.global_batch_size;
-    if (cfg->critic.mini_batch_unit) out.rows = is(cfg->critic.mini_batch_unit, "rows");
-    choose_order(cfg, &out);
+    if (cfg->critic.mini_batch_unit) out.rows = strcmp(cfg->critic.mini_batch_unit, "rows") == 0;
+    out.by_length = out.rows && cfg->trainer.balance_batch && !cfg->actor.shuffle;
     return out;
 }
 
@@ -183,7 +174,8 @@ int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *wor
                      mini_batches *out)
 {
     *out = (mini_batches){ .batch = b };
-    return size->rows ? cut_rows(size, b, world, out) : cut_groups(size->count, b, world, out);
+    return ares_world_share_error(world, size->rows ? cut_rows(size, b, world, out)
+                                                    : cut_groups(size->count, b, world, out));
 }
 
 void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_token_len,

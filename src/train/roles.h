@@ -119,6 +119,7 @@ typedef struct update {
     uint64_t pass;       /* passes over the batch before this one */
     double mini_batches; /* number of those that gave a gradient: metrics are means over them */
     double stopped_mini, stopped_micro, empty, skipped;
+    double lr; /* of the optimizer steps */
     /* for the callback of the fused head: its micro-batch, and the first failure */
     const ares_micro_batch *micro;
     int rc;
@@ -128,7 +129,7 @@ typedef struct update {
  * stands as it was sampled, under the current weights. (update.c)
  */
 bool actor_current(const actor *a, const ares_batch *b, int64_t token);
-/* The columns, and what all mini-batches have in common. (update.c) */
+/* Empty sums, the columns, and what all mini-batches have in common. (update.c) */
 int update_prepare(update *u);
 /*
  * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no
@@ -218,7 +219,8 @@ typedef struct mini_batches {
  * Mini-batches of prompts: `count` groups of all ranks, by ares_sample.place. Of rows: rows are
  * numbered over all ranks by ares_sample.place of their group, then as in the group; numbers
  * stay as they are or are ordered by_length, and `count` consecutive ones make a mini-batch. A
- * group may be divided. Unless in_order, a mini-batch has its rows by their numbers. A collective.
+ * group may be divided. Unless in_order, a mini-batch has its rows by their numbers. A collective,
+ * whose error is every rank's.
  * What it allocates is in b's arena, but for a copy, which mini_batches_fini frees.
  */
 int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *world,

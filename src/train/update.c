@@ -721,6 +721,8 @@ int update_prepare(update *u)
     ares_batch *b = u->batch;
     const ares_train_config *cfg = a->cfg;
     bool kl = kl_in_loss(a), exact = exact_kl(a);
+    ares_loss_sums_init(&u->sums);
+    ares_vapor_sums_init(&u->pairs);
     if (exact && !a->ref)
         return ares_fail(
             ARES_ESTATE,

@@ -134,7 +134,6 @@ static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
     ares_world *world = l->world;
     update u = { .actor = &a->t->actor, .batch = k->minis.batch, .part = part };
     *out = (pass){ 0 };
-    ares_loss_sums_init(&u.sums);
     ARES_TRY(ares_world_share_error(world, update_prepare(&u)));
     for (int64_t i = 0; i < k->minis.n; i++) {
         bool idle = false;

@@ -10,6 +10,7 @@ static ares_train_config config_of(const char *mode, const char *estimator)
 {
     ares_train_config cfg = { .data = { .rollout_batch_size = GROUPS_OF_A_STEP },
                               .actor = { .global_batch_size = MINI, .mini_batch_unit = "rows" },
+                              .loss = { .loss_norm = "global", .early_stop_scope = "minibatch" },
                               .critic = { .global_batch_size = ARES_NULL_I64 },
                               .rollout = { .n = N, .seed = 3 } };
     cfg.filter.batch_adjust = mode;

@@ -401,6 +401,8 @@ double ares_metrics_value(const ares_metrics *m, int i);
 /* ---------------- ascending order (map.c) */
 void ares_sort_f64(double *x, int64_t n); /* no NaN among them */
 void ares_sort_i64(int64_t *x, int64_t n);
+/* Structs of `size` bytes that begin with two int64_t: by the first, then by the second. */
+void ares_sort_records(void *records, int64_t n, size_t size);
 
 /* ---------------- lookup (map.c): "did you mean" */
 /* the name most like the word; NULL when none is like it */

@@ -213,3 +213,14 @@ void ares_sort_i64(int64_t *x, int64_t n)
 {
     if (n > 1) qsort(x, (size_t)n, sizeof *x, by_i64);
 }
+
+static int by_two(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return x[0] != y[0] ? ARES_CMP(x[0], y[0]) : ARES_CMP(x[1], y[1]);
+}
+
+void ares_sort_records(void *records, int64_t n, size_t size)
+{
+    if (n > 1) qsort(records, (size_t)n, size, by_two);
+}

@@ -34,16 +34,9 @@ mini_batch_size mini_batch_size_of_critic(const ares_train_config *cfg)
 
 /* A group, of any rank. */
 typedef struct placed {
-    int64_t place, rows;
-    int64_t index; /* in the order of ranks, then of the batch */
+    int64_t place, index; /* they order groups; index: in the order of ranks, then of the batch */
+    int64_t rows;
 } placed;
-
-static int by_place(const void *a, const void *b)
-{
-    const placed *x = a, *y = b;
-    if (x->place != y->place) return ARES_CMP(x->place, y->place);
-    return ARES_CMP(x->index, y->index);
-}
 
 /*
  * The n groups of all ranks, by their places, in `all`; own: the index of this rank's first.
@@ -56,14 +49,14 @@ static int gather_groups(ares_batch *b, ares_world *world, ares_str *all, int64_
     placed *mine = ares_arena_alloc(&b->arena, (count + 1) * sizeof *mine);
     for (int64_t g = 0; g < b->groups; g++) {
         int64_t row = b->group_start[g];
-        mine[g] = (placed){ b->samples[row].place, b->group_start[g + 1] - row, 0 };
+        mine[g] = (placed){ b->samples[row].place, 0, b->group_start[g + 1] - row };
     }
     ARES_TRY(ares_world_gather_all(world, mine, count * sizeof *mine, all, begin));
     placed *groups = (placed *)(void *)all->data;
     *n = (int64_t)(all->len / sizeof *groups);
     *own = (int64_t)(begin[ares_world_rank(world)] / sizeof *groups);
     for (int64_t i = 0; i < *n; i++) groups[i].index = i;
-    if (*n) qsort(groups, (size_t)*n, sizeof *groups, by_place);
+    ares_sort_records(groups, *n, sizeof *groups);
     return ARES_OK;
 }
 

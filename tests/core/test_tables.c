@@ -255,3 +255,16 @@ TEST(numbers_are_sorted_in_ascending_order)
     ares_sort_f64(NULL, 0);
     ares_sort_i64(NULL, 0);
 }
+
+TEST(records_are_sorted_by_their_first_two_numbers_and_keep_the_rest)
+{
+    struct record {
+        int64_t first, second;
+        char rest;
+    } r[] = {
+        { 2, -1, 'd' }, { 1, INT64_MAX, 'c' }, { INT64_MIN, 7, 'a' }, { 2, 0, 'e' }, { 1, -5, 'b' }
+    };
+    ares_sort_records(r, ARES_COUNT(r), sizeof *r);
+    for (int k = 0; k < ARES_COUNT(r); k++) CHECK_EQ(r[k].rest, "abcde"[k]);
+    ares_sort_records(NULL, 0, sizeof *r);
+}

@@ -19,10 +19,10 @@
 
 /* A group with an answer that counts, of any rank. */
 typedef struct known_group {
-    int64_t place, group; /* group: in the batch of its rank */
+    int64_t place, index; /* they order groups; index: in the order of ranks, then of the batch */
+    int64_t group;        /* in the batch of its rank */
     int64_t rows, tokens; /* numbers of those that count */
     double std;
-    int64_t index; /* in the order of ranks, then of the batch */
 } known_group;
 
 typedef struct analysis {
@@ -40,13 +40,6 @@ bool report_gradients_due(const ares_trainer *t)
 {
     int64_t every = t->run.cfg->gradients.every;
     return every > 0 && t->run.step % every == 0;
-}
-
-static int by_place(const void *a, const void *b)
-{
-    const known_group *x = a, *y = b;
-    if (x->place != y->place) return ARES_CMP(x->place, y->place);
-    return ARES_CMP(x->index, y->index);
 }
 
 /* All ranks learn the groups of all that have an answer that counts. */
@@ -81,7 +74,7 @@ static int gather(analysis *a)
         a->groups[i].index = i;
         a->rows += a->groups[i].rows;
     }
-    if (a->n) qsort(a->groups, (size_t)a->n, sizeof *a->groups, by_place);
+    ares_sort_records(a->groups, a->n, sizeof *a->groups);
     return rc;
 }
 

@@ -21,27 +21,9 @@
  */
 
 typedef struct row_length {
-    int64_t draw, index, length, rank;
+    int64_t draw, index; /* they order rows as their prompts were drawn */
+    int64_t length, rank;
 } row_length;
-
-/* In the order in which the prompts were drawn. */
-static int by_draw(const void *a, const void *b)
-{
-    const row_length *x = a, *y = b;
-    if (x->draw != y->draw) return ARES_CMP(x->draw, y->draw);
-    return ARES_CMP(x->index, y->index);
-}
-
-/* The time of a stage for each token, where the stage has a time. */
-static void per_token(ares_metrics *m, const char *name, double tokens)
-{
-    char key[64];
-    double seconds;
-    snprintf(key, sizeof key, "timing_s/%s", name);
-    if (tokens == 0 || !ares_metrics_get(m, key, &seconds)) return;
-    snprintf(key, sizeof key, "timing_per_token_ms/%s", name);
-    ares_metrics_set(m, key, seconds * 1000 / tokens);
-}
 
 /* Model FLOPs utilisation: the share of the device's peak; 0 where the peak is not known. */
 static void report_mfu(const ares_trainer *t, const char *stage, const char *name,
@@ -82,7 +64,7 @@ static int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metri
             tokens += (double)rows[i].length,
                 squares += (double)rows[i].length * (double)rows[i].length;
         if (n) { /* the balance of tokens: as the rows were drawn, and as ranks divide them */
-            qsort(rows, (size_t)n, sizeof *rows, by_draw);
+            ares_sort_records(rows, n, sizeof *rows);
             int64_t *length = ares_malloc((size_t)n * 2 * sizeof *length), *part = length + n;
             for (int64_t i = 0; i < n; i++) {
                 length[i] = rows[i].length;
@@ -91,11 +73,20 @@ static int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metri
             ares_balance_report(length, n, ares_world_size(t->run.world), part, "global_seqlen", m);
             ares_free(length);
         }
-        static const char *const of_response[] = { "gen", "reward" }, *const of_all[] = {
-            "old", "ref", "values", "adv", "update_critic", "update_actor"
-        };
-        for (int i = 0; i < ARES_COUNT(of_response); i++) per_token(m, of_response[i], response);
-        for (int i = 0; i < ARES_COUNT(of_all); i++) per_token(m, of_all[i], tokens);
+        const struct {
+            const char *name;
+            double tokens;
+        } stages[] = { { "gen", response },         { "reward", response },    { "old", tokens },
+                       { "ref", tokens },           { "values", tokens },      { "adv", tokens },
+                       { "update_critic", tokens }, { "update_actor", tokens } };
+        for (int i = 0; i < ARES_COUNT(stages); i++) { /* of the stages that have a time */
+            char key[64];
+            double seconds;
+            snprintf(key, sizeof key, "timing_s/%s", stages[i].name);
+            if (stages[i].tokens == 0 || !ares_metrics_get(m, key, &seconds)) continue;
+            snprintf(key, sizeof key, "timing_per_token_ms/%s", stages[i].name);
+            ares_metrics_set(m, key, seconds * 1000 / stages[i].tokens);
+        }
         report_mfu(t, "timing_s/update_actor", "perf/mfu_actor", t->run.model,
                    t->run.cfg->actor.ppo_epochs, tokens, squares, m);
         if (t->critic)
@@ -272,12 +263,6 @@ int sources_report(const ares_curriculum *c, const source_sample *x, int64_t n, 
     return rc;
 }
 
-static int by_place(const void *a, const void *b)
-{
-    const source_sample *x = a, *y = b;
-    return x->place != y->place ? ARES_CMP(x->place, y->place) : ARES_CMP(x->index, y->index);
-}
-
 /* Metrics by data set of a curriculum; none without one. A collective. */
 static int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
@@ -312,7 +297,7 @@ static int report_sources(const ares_trainer *t, const ares_batch *b, ares_metri
         n = (int64_t)(all.len / sizeof *mine);
         source_sample *x = ares_malloc(((size_t)n + 1) * sizeof *x);
         if (n) memcpy(x, all.data, all.len);
-        qsort(x, (size_t)n, sizeof *x, by_place);
+        ares_sort_records(x, n, sizeof *x);
         rc = sources_report(&t->run.curriculum, x, n, m);
         put_speed(x, n, ares_world_size(t->run.world), m);
         ares_free(x);

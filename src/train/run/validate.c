@@ -168,16 +168,10 @@ void eval_sets_close(eval_sets *e)
 /* ---------------------------------------------------------------- metrics */
 /* An answer as ranks send it to each other. */
 typedef struct answered {
-    int64_t row, index;
+    int64_t row, index; /* they order answers */
     double score, accuracy, length, stopped;
     bool failed, scored; /* both are true with on_failure: score */
 } answered;
-
-static int by_row(const void *a, const void *b)
-{
-    const answered *x = a, *y = b;
-    return x->row != y->row ? ARES_CMP(x->row, y->row) : ARES_CMP(x->index, y->index);
-}
 
 static void put_of_set(ares_metrics *m, const char *set, const char *name, double value)
 {
@@ -268,7 +262,8 @@ static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, 
         n = (int64_t)(all.len / sizeof *mine);
         answered *x = ares_malloc(((size_t)n + 1) * sizeof *x);
         memcpy(x, all.data, all.len);
-        qsort(x, (size_t)n, sizeof *x, by_row); /* the same order of sums for any number of ranks */
+        /* the same order of sums for any number of ranks */
+        ares_sort_records(x, n, sizeof *x);
         put_set(m, e, x, n);
         ares_free(x);
     }

@@ -79,12 +79,6 @@ int dc_sync_if_host(const device_columns *c)
 
 /* Images and videos in the passes of a learner. */
 
-/* Whether gradients go back through the vision tower. */
-static bool trained(const learner *l)
-{
-    return l->features && ares_features_trained(l->features);
-}
-
 /*
  * Features of what stands in the passes, in the learner's arena. keep: for a backward. A trained
  * tower makes those of an update anew, so that exact/vision_max_abs compares two computations.
@@ -92,7 +86,7 @@ static bool trained(const learner *l)
 static int media_show(learner *l, ares_packed *packed, int n, bool keep)
 {
     size_t row = (size_t)l->model->cfg.hidden * sizeof(float);
-    bool fresh = keep && trained(l);
+    bool fresh = keep && l->trains_tower;
     if (l->features && !fresh) ares_features_at(l->features, l->optim.updates);
     for (int i = 0; i < n; i++) {
         ares_packed *p = &packed[i];
@@ -113,7 +107,7 @@ static int media_show(learner *l, ares_packed *packed, int n, bool keep)
 static int media_backward(learner *l, const ares_packed *packed, int n)
 {
     ares_model *m = l->model;
-    if (!trained(l)) return ARES_OK;
+    if (!l->trains_tower) return ARES_OK;
     for (int i = 0; i < n; i++) {
         const ares_packed *p = &packed[i];
         if (!p->n_features) continue;
@@ -142,7 +136,7 @@ int media_report(learner *l, learner *other, const ares_batch *b, ares_metrics *
     double seconds = ares_features_seconds(l->features); /* which begin anew */
     if (other && other->features) seconds += ares_features_seconds(other->features);
     ares_metrics_set(m, "timing_s/vision", seconds);
-    if (!trained(l)) return ARES_OK;
+    if (!l->trains_tower) return ARES_OK;
     ARES_TRY(ares_world_max_f64(l->world, &l->features_off, 1));
     ares_metrics_set(m, "exact/vision_max_abs", l->features_off);
     l->features_off = 0;
@@ -182,6 +176,8 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
                     .adapter = o->adapter,
                     .adapted = { .adapter = o->adapter, .end = INT32_MAX },
                     .features = o->features,
+                    .trains_tower = o->features && ares_features_trained(o->features),
+                    .scored_tokens = LEARNER_SCORED,
                     .world = o->world };
     ares_params *ps = learner_params(l);
     /* the world's ranks make the same passes; a plan has no world */
@@ -246,14 +242,9 @@ int64_t learner_micro_batches_per_round(const learner *l, const learner *with, i
     return learner_by_region(l, with) ? n : ARES_MIN(n, 1);
 }
 
-static int64_t scored_tokens(const learner *l)
-{
-    return l->scored_tokens ? l->scored_tokens : LEARNER_SCORED;
-}
-
 int64_t learner_scored_together(const learner *l, const learner *with, int64_t n, int64_t tokens)
 {
-    int64_t most = ARES_MAX(1, scored_tokens(l) / ARES_MAX(1, tokens));
+    int64_t most = ARES_MAX(1, l->scored_tokens / ARES_MAX(1, tokens));
     return ARES_MIN(learner_micro_batches_per_round(l, with, n), most);
 }
 
@@ -266,7 +257,7 @@ int learner_cut_scored(const learner *l, const learner *with, const ares_micro_s
     ares_work_expect(ARES_WORK_MICRO_BATCHES, n);
     first[0] = 0;
     for (int64_t i = 0; i < n; i++) {
-        bool full = each || together + sets[i].tokens > scored_tokens(l);
+        bool full = each || together + sets[i].tokens > l->scored_tokens;
         if (i && full) first[++rounds] = i, together = 0;
         together += sets[i].tokens;
     }
@@ -485,7 +476,8 @@ int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
     const void **d_hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *d_hidden);
     int present = packed_of(l, p, n, &packed);
     size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
-    for (int i = 0; i < present && trained(l); i++) /* memory for the derivatives by features */
+    for (int i = 0; i < present && l->trains_tower;
+         i++) /* memory for the derivatives by features */
         packed[i].d_features = ares_arena_alloc(&l->arena, (size_t)packed[i].n_features * row + 1);
     for (int64_t i = 0, k = 0; i < n; i++) {
         if (!p[i].packed.n_out) continue;
@@ -606,7 +598,8 @@ int ares_train_log_probs(ares_model *m, ares_adapter *adapter, ares_workspace *w
                   .adapter = adapter,
                   .adapted = { adapter, INT32_MAX },
                   .workspace = w,
-                  .features = features };
+                  .features = features,
+                  .scored_tokens = LEARNER_SCORED };
     learner_scoring s = learner_scoring_of(cfg);
     int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
     close_columns(&l);

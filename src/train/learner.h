@@ -130,13 +130,14 @@ typedef struct learner {
     ares_adapted adapted;  /* the same for all rows of a pass */
     ares_workspace *workspace;
     ares_features *features; /* of images and videos, borrowed; NULL: rows are text */
+    bool trains_tower;       /* gradients go back through the vision tower */
     ares_keep tower_keep;    /* what a trained tower keeps of a forward pass for the backward */
     /* largest difference between features in an update and in the rollout, since the last report */
     double features_off;
     ares_world *world;     /* the ranks whose gradients are summed; NULL: this process alone */
     optim optim;           /* of a model that is trained */
     int64_t round_tokens;  /* of a round on a rank at most; 0: a mini-batch is one round */
-    int64_t scored_tokens; /* the same for passes without a backward; 0: LEARNER_SCORED */
+    int64_t scored_tokens; /* the same for passes without a backward */
     int64_t step;          /* training steps it has been updated in: the clock of its schedule */
     /* memory of training's phase, for a round: derivatives of hidden states, at least */
     ares_held scratch;

@@ -241,8 +241,9 @@ int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted,
 
 /*
  * The number of rows after filtering (docs/filters.md#a-smaller-batch-made-whole): rounded up, by
- * copying rows, or down, by deleting some, to a multiple of lcm(env_groups, mini_batch, ranks).
+ * copying rows, or down, by deleting some, to a multiple of lcm(env_groups, mini_batch, other);
+ * other: the critic's mini-batch, or a number of ranks.
  */
-int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t ranks);
+int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t other);
 int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor);
 #endif

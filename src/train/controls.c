@@ -143,18 +143,23 @@ const char *controls_stop(const controls *c)
     return reason;
 }
 
-bool controls_want_generated(const controls *c)
+int controls_generated(controls *c, const ares_group *groups, int64_t count)
 {
+    ares_batch b; /* filled for the first control that looks */
+    bool filled = false;
+    int rc = ARES_OK;
     EACH(c, k)
-    if (k->control->generated) return true;
-    return false;
-}
-
-int controls_generated(controls *c, const ares_batch *b)
-{
-    EACH(c, k)
-    if (k->control->generated) ARES_TRY(k->control->generated(k->state, b));
-    return ARES_OK;
+    {
+        if (!k->control->generated || rc != ARES_OK) continue;
+        if (!filled) {
+            ares_batch_init(&b);
+            ares_batch_fill(&b, groups, count);
+            filled = true;
+        }
+        rc = k->control->generated(k->state, &b);
+    }
+    if (filled) ares_batch_fini(&b);
+    return rc;
 }
 
 int controls_provisional(const controls *c, ares_batch *b)

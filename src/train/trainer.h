@@ -222,8 +222,8 @@ int controls_observe(controls *c, ares_batch *b, ares_metrics *m);
 int controls_adapt(controls *c, const ares_batch *b, ares_metrics *m);
 /* Why the run is to end, as the first control says that wants it; NULL: it goes on. */
 const char *controls_stop(const controls *c);
-bool controls_want_generated(const controls *c);
-int controls_generated(controls *c, const ares_batch *b);
+/* Shows every group that is answered, the dropped ones included. */
+int controls_generated(controls *c, const ares_group *groups, int64_t count);
 /* Writes what shaping a score reads, where a filter needs shaped scores before the step's end. */
 int controls_provisional(const controls *c, ares_batch *b);
 int controls_validate(controls *c, ares_batch *b, ares_metrics *m);

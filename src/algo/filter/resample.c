@@ -114,22 +114,21 @@ int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted,
 }
 
 /* ---------------------------------------------------------------- whole batches */
-/* Least common multiple, by Euclid. */
-static int64_t least_common(int64_t a, int64_t b)
+int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t other)
 {
-    int64_t x = a, y = b;
-    while (y) {
-        int64_t rest = x % y;
-        x = y;
-        y = rest;
+    const int64_t numbers[] = { mini_batch, other };
+    int64_t out = env_groups; /* the least common multiple so far */
+    for (int i = 0; i < ARES_COUNT(numbers); i++) {
+        int64_t x = out, y = numbers[i];
+        for (int64_t rest; y; y = rest) { /* Euclid's algorithm */
+            rest = x % y;
+            x = y;
+        }
+        out = out / x * numbers[i];
     }
-    return a / x * b;
+    return out;
 }
 
-int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t ranks)
-{
-    return least_common(least_common(env_groups, mini_batch), ranks);
-}
 int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor)
 {
     /* 10 rows by 4: 12 with copies, 8 without */

@@ -524,16 +524,8 @@ static int open_rounds(const ares_train_config *cfg, step_draws *r)
 static int add_draw(ares_trainer *t, step_draws *r, step_groups *c)
 {
     const prompt_draw *d = &r->last;
-    /* controls see every group that is answered, the dropped ones included */
-    if (controls_want_generated(t->run.controls)) {
-        ares_batch b;
-        ares_batch_init(&b);
-        ares_batch_fill(&b, d->groups, d->count);
-        int rc = controls_generated(t->run.controls, &b);
-        ares_batch_fini(&b);
-        ARES_TRY(rc);
-    }
-    /* so do metrics over all answers */
+    /* controls and metrics over all answers see the groups that were dropped, too */
+    ARES_TRY(controls_generated(t->run.controls, d->groups, d->count));
     r->tokens += (double)d->tokens;
     for (int64_t g = 0; g < d->count; g++)
         for (int32_t i = 0; i < d->groups[g].n; i++) {

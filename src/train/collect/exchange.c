@@ -275,8 +275,8 @@ int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, 
     if (strcmp(mode, "none") == 0) return ARES_OK;
     ARES_TRY(drop_idle(cfg, world, b, &total));
     /* the rows of a mini-batch, as the actor and the critic have them */
-    int64_t divisor = ares_batch_adjust_divisor(cfg->data.rollout_batch_size, size.count, 1);
-    divisor = ares_batch_adjust_divisor(divisor, mini_batch_size_of_critic(cfg).count, 1);
+    int64_t divisor = ares_batch_adjust_divisor(cfg->data.rollout_batch_size, size.count,
+                                                mini_batch_size_of_critic(cfg).count);
     rows = ares_batch_adjust_target(strcmp(mode, "copy") == 0, total, divisor);
     /* fewer rows than a mini-batch, to be deleted: they stay, masked, and train nothing */
     if (total && !rows) memset(b->response_mask, 0, (size_t)b->tokens);

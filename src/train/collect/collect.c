@@ -6,7 +6,6 @@
  */
 #include "collect.h"
 #include "agents/agents.h"
-#include "options/options.h"
 #include "report/report.h"
 #include "trainer.h"
 

@@ -282,6 +282,8 @@ typedef struct in_flight_set {
 
 /* Over-sampling: groups join the batch as they end. (oversample.c) */
 
+/* Whether the options ask that groups are taken as they end, instead of draw by draw. */
+bool oversampling_wanted(const ares_train_config *c);
 /*
  * Draws prompts until the batch is full, as r->over says, and cuts what has not ended then. r->last
  * becomes all groups that have ended, as one draw, each with its number in the step as its place;

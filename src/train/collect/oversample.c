@@ -8,6 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+bool oversampling_wanted(const ares_train_config *c)
+{
+    return c->oversampling.batch != ARES_NULL_I64 || c->oversampling.partial;
+}
+
 /*
  * All answers advance alike on one clock that counts tokens: what began together has the same
  * number of new tokens at each moment, or has ended. So the order in which groups end depends on

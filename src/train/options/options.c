@@ -33,27 +33,6 @@ void device_check(ares_config *cfg, const ares_trainer_config *c)
                           c->device);
 }
 
-/* Rules of tensor_parallel_size: so many ranks divide the model among them to decode. */
-static void device_check_parallel(ares_config *cfg, const ares_train_config *c, int world)
-{
-    int64_t parts = c->rollout.tensor_parallel_size;
-    const char *option = "worker.rollout.tensor_parallel_size";
-    if (parts == ARES_NULL_I64 || parts == 1) return;
-    if (world % parts)
-        ares_config_fault(cfg, option,
-                          "the number of ranks, %d, is no multiple of it; start %lld with --ranks, "
-                          "or set 1: each rank then decodes by itself",
-                          world, (long long)parts);
-    else if (strncmp(c->trainer.device, "cpu", 3) != 0)
-        ares_config_fault(cfg, option,
-                          "cards do not divide a model among ranks yet; set 1: each rank then "
-                          "decodes by itself");
-    else if (strcmp(c->trainer.kernels, "aten") == 0)
-        ares_config_fault(cfg, option,
-                          "needs trainer.kernels=native; set that, or 1: each rank then decodes "
-                          "by itself");
-}
-
 /* Limits of pictures. EasyR1 applies the largest size, then the smallest, even where it is larger.
  */
 
@@ -76,11 +55,6 @@ ARES_OPTION_TABLE(oversampling_options, ares_oversampling_config, ARES_OVERSAMPL
 
 #define OVER "curriculum.over_sampling_batch_size"
 #define PARTIAL "curriculum.partial_rollout"
-
-bool oversampling_wanted(const ares_train_config *c)
-{
-    return c->oversampling.batch != ARES_NULL_I64 || c->oversampling.partial;
-}
 
 static void oversampling_check(ares_config *cfg, const ares_train_config *c)
 {
@@ -728,6 +702,15 @@ static void check_curriculum(ares_config *cfg, const ares_train_config *c)
                           "a curriculum is of data sets, and this run acts in environments");
 }
 
+/* What config.json of the model at path says; false where it cannot be read. */
+static bool read_model(const char *path, ares_str *dir, ares_model_config *out)
+{
+    bool known = path && ares_model_find(path, dir) == ARES_OK &&
+                 ares_model_config_load(dir->data, out) == ARES_OK;
+    ares_error_clear(); /* a fault of the model is told where it is loaded */
+    return known;
+}
+
 /* Refuses an option that allows more tokens per sequence than the model has positions. */
 static void check_room(ares_config *cfg, const char *option, const char *what, int64_t tokens,
                        const char *model, int64_t positions)
@@ -741,17 +724,19 @@ static void check_room(ares_config *cfg, const char *option, const char *what, i
                           what, (long long)tokens, (long long)positions, model, (long long)tokens);
 }
 
-/* Refuses options that allow longer sequences than the model has positions for. */
-static void check_positions(ares_config *cfg, const ares_train_config *c, const eval_sets *evals)
+/*
+ * Refuses options that allow longer sequences than the model has positions for. validated: tokens
+ * of an answer of validation at most
+ */
+static void check_positions(ares_config *cfg, const ares_train_config *c, int64_t validated,
+                            const eval_sets *evals)
 {
     ares_str dir = { 0 };
     ares_model_config m;
-    int64_t prompt = c->data.max_prompt_length, most = c->rollout.max_model_len, n;
-    ares_sampling sampling;
-    bool known = c->actor.model_path && ares_model_find(c->actor.model_path, &dir) == ARES_OK &&
-                 ares_model_config_load(dir.data, &m) == ARES_OK &&
+    int64_t prompt = c->data.max_prompt_length, most = c->rollout.max_model_len;
+    bool known = read_model(c->actor.model_path, &dir, &m) &&
                  training_set_positions(&m, c->published.actor_override) == ARES_OK;
-    ares_error_clear(); /* a fault of the model is told where it is loaded */
+    ares_error_clear();
     if (known && most != ARES_NULL_I64)
         check_room(cfg, "worker.rollout.max_model_len", "prompt and response", most, dir.data,
                    m.max_position);
@@ -765,15 +750,14 @@ static void check_positions(ares_config *cfg, const ares_train_config *c, const 
                  (long long)turns, (long long)tokens);
         check_cache(cfg, c, row, tokens);
     } else if (known) {
-        validation_sampling(cfg, c, &sampling, &n);
         if (!c->trainer.val_only)
             check_room(cfg, "data.max_response_length", "data.max_prompt_length and it",
                        prompt + c->data.max_response_length, dir.data, m.max_position);
         if (c->data.val_files.count &&
-            (c->trainer.val_only || sampling.max_new_tokens > c->data.max_response_length))
+            (c->trainer.val_only || validated > c->data.max_response_length))
             check_room(cfg, "worker.rollout.val_override_config",
-                       "data.max_prompt_length and max_new_tokens",
-                       prompt + sampling.max_new_tokens, dir.data, m.max_position);
+                       "data.max_prompt_length and max_new_tokens", prompt + validated, dir.data,
+                       m.max_position);
         for (int64_t i = 0; i < evals->n; i++)
             if (c->trainer.val_only ||
                 evals->items[i].sampling.max_new_tokens > c->data.max_response_length)
@@ -785,22 +769,6 @@ static void check_positions(ares_config *cfg, const ares_train_config *c, const 
         check_room(cfg, "vapor.max_pair_length", "prompt and stored answer",
                    c->vapor.max_pair_length, dir.data, m.max_position);
     ares_str_fini(&dir);
-}
-
-/* Where the device computes in bf16, every model must be stored so: products take one type. */
-static void check_storage(ares_config *cfg, const ares_train_config *c)
-{
-    static const char text[] = "worker.actor.fsdp.torch_dtype=bf16 makes this device compute in "
-                               "bf16, and its products take one type; set bf16 here too";
-    bool cpu = strncmp(c->trainer.device, "cpu", 3) == 0;
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    if (training_storage(c) != ARES_BF16 || (cpu && strcmp(c->trainer.kernels, "aten") != 0))
-        return;
-    if (trainer_needs_reference(c) && c->ref.dtype && strcmp(c->ref.dtype, "bf16") != 0)
-        ares_config_fault(cfg, "worker.ref.fsdp.torch_dtype", "%s", text);
-    if (adv && (adv->needs & ARES_NEEDS_VALUES) &&
-        (!c->critic.dtype || strcmp(c->critic.dtype, "bf16") != 0))
-        ares_config_fault(cfg, "worker.critic.fsdp.torch_dtype", "%s", text);
 }
 
 /* Of one model: `lora` are the options of its adapter, path its directory. */
@@ -818,10 +786,7 @@ static void check_trained(ares_config *cfg, const char *option, const ares_model
                           "%s.%s asks for an adapter, beside which the model keeps all its "
                           "weights; leave one of them out",
                           lora, adapter->rank > 0 ? "rank" : "adapter_path");
-    bool known = path && ares_model_find(path, &dir) == ARES_OK &&
-                 ares_model_config_load(dir.data, &m) == ARES_OK;
-    ares_error_clear(); /* a fault of the model is told where it is loaded */
-    if (known && ares_model_config_trained(&m, opt, &count) != ARES_OK)
+    if (read_model(path, &dir, &m) && ares_model_config_trained(&m, opt, &count) != ARES_OK)
         ares_config_fault(cfg, option, "%s", ares_error_message());
     ares_error_clear();
     ares_str_fini(&dir);
@@ -924,17 +889,10 @@ static void check_rewards(ares_config *cfg, const ares_train_config *c)
     ares_reward_close(reward);
 }
 
-int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
+/* How a step is divided: into draws, mini-batches, micro-batches. */
+static void check_step(ares_config *cfg, const ares_train_config *c, int world)
 {
-    eval_sets evals;
-    ares_sampling sampling;
-    int64_t n;
-    check_learning(cfg, c);
-    device_check(cfg, &c->trainer);
-    if (!c->trainer.val_only) check_curriculum(cfg, c);
-    slime_check(cfg, c);
     check_sizes(cfg, c, world);
-    pixels_check(cfg, &c->data);
     check_adjusting(cfg, c);
     /* an option that counts per micro-batch needs the number of samples in one */
     const char *by = strcmp(c->loss.loss_norm, "micro") == 0 ? "worker.actor.loss_norm" : NULL;
@@ -951,27 +909,74 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(
             cfg, "data.mini_rollout_batch_size",
             "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
-    device_check_parallel(cfg, c, world);
-    published_check(cfg, c, world);
+}
+
+/* Where models compute, how ranks share them, and what of them is trained. */
+static void check_models(ares_config *cfg, const ares_train_config *c, int world)
+{
+    static const char tp[] = "worker.rollout.tensor_parallel_size",
+                      text[] = "worker.actor.fsdp.torch_dtype=bf16 makes this device compute in "
+                               "bf16, and its products take one type; set bf16 here too";
+    bool cpu = strncmp(c->trainer.device, "cpu", 3) == 0,
+         aten = strcmp(c->trainer.kernels, "aten") == 0;
+    int64_t parts = c->rollout.tensor_parallel_size;
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    device_check(cfg, &c->trainer);
+    /* so many ranks divide the model among them to decode */
+    if (parts != ARES_NULL_I64 && parts != 1 && world % parts)
+        ares_config_fault(cfg, tp,
+                          "the number of ranks, %d, is no multiple of it; start %lld with --ranks, "
+                          "or set 1: each rank then decodes by itself",
+                          world, (long long)parts);
+    else if (parts != ARES_NULL_I64 && parts != 1 && (!cpu || aten))
+        ares_config_fault(cfg, tp,
+                          cpu ? "needs trainer.kernels=native; set that, or 1: each rank then "
+                                "decodes by itself"
+                              : "cards do not divide a model among ranks yet; set 1: each rank "
+                                "then decodes by itself");
     adapters_check(cfg, c, true);
     sharing_check(cfg, c, world);
+    trainable_check(cfg, c);
+    /* where the device computes in bf16, every model must be stored so */
+    if (training_storage(c) != ARES_BF16 || (cpu && !aten)) return;
+    if (trainer_needs_reference(c) && c->ref.dtype && strcmp(c->ref.dtype, "bf16") != 0)
+        ares_config_fault(cfg, "worker.ref.fsdp.torch_dtype", "%s", text);
+    if (adv && (adv->needs & ARES_NEEDS_VALUES) &&
+        (!c->critic.dtype || strcmp(c->critic.dtype, "bf16") != 0))
+        ares_config_fault(cfg, "worker.critic.fsdp.torch_dtype", "%s", text);
+}
+
+/* What is sampled besides the step's answers, and whether all of it fits. */
+static void check_sampling(ares_config *cfg, const ares_train_config *c)
+{
+    eval_sets evals;
+    ares_sampling sampling;
+    int64_t n, prompt = c->data.max_prompt_length, most = c->rollout.max_model_len;
     triggers_check(cfg, &c->rollout);
     validation_sampling(cfg, c, &sampling, &n);
     if (c->data.val_files.count && sampling.max_new_tokens > c->data.max_response_length &&
-        c->rollout.max_model_len != ARES_NULL_I64 &&
-        c->data.max_prompt_length + sampling.max_new_tokens > c->rollout.max_model_len)
+        most != ARES_NULL_I64 && prompt + sampling.max_new_tokens > most)
         ares_config_fault(cfg, "worker.rollout.val_override_config",
                           "max_new_tokens = %d and data.max_prompt_length = %lld do not fit in "
                           "worker.rollout.max_model_len = %lld; raise that, or lower one of them",
-                          sampling.max_new_tokens, (long long)c->data.max_prompt_length,
-                          (long long)c->rollout.max_model_len);
-    check_storage(cfg, c);
-    trainable_check(cfg, c);
+                          sampling.max_new_tokens, (long long)prompt, (long long)most);
     eval_sets_read(cfg, c, &evals);
     if (evals.n && agents_wanted(c))
         ares_config_fault(cfg, "eval.datasets",
                           "this run acts in environments; set env.val.tags instead");
-    check_positions(cfg, c, &evals);
+    check_positions(cfg, c, sampling.max_new_tokens, &evals);
+}
+
+int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
+{
+    check_learning(cfg, c);
+    if (!c->trainer.val_only) check_curriculum(cfg, c);
+    slime_check(cfg, c);
+    pixels_check(cfg, &c->data);
+    check_step(cfg, c, world);
+    check_models(cfg, c, world);
+    published_check(cfg, c, world);
+    check_sampling(cfg, c);
     agents_check(cfg, c);
     oversampling_check(cfg, c);
     vapor_check(cfg, c);

@@ -53,9 +53,6 @@ void train_add_aliases(ares_config *cfg);
 /* Checks trainer.device, and the kernels and transport that go with it. (options.c) */
 void device_check(ares_config *cfg, const ares_trainer_config *c);
 
-/* Whether groups are taken as they end, instead of draw by draw. (options.c) */
-bool oversampling_wanted(const ares_train_config *c);
-
 /* Refuses limits of pictures that exclude each other. (options.c) */
 void pixels_check(ares_config *cfg, const ares_data_config *d);
 /* Expressions of model.trainable, against the names of the model where it is there. */

@@ -11,6 +11,7 @@
 
 #include "agents/agents.h"
 #include "ares/algo_control.h"
+#include "collect/collect.h"
 #include "trainer.h"
 
 static const struct {

@@ -86,12 +86,13 @@ static int report(actor *a, update *u, double grad_norm, ares_metrics *m)
     double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
     double passes = u->mini_batches;
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS; /* such a loss has a KL of its own */
-    bool kl = pairs || ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
+    bool kl = pairs || u->host.seen_kl;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, world));
     ARES_TRY(ares_vapor_sums_reduce(&u->pairs, world));
     ARES_TRY(ares_world_sum_f64(world, &stopped, 1));
     ARES_TRY(ares_world_max_f64(world, bounds, ARES_COUNT(bounds)));
+    if (a->learner.adapter) ares_metrics_set(m, "actor/adapter_norm", u->adapter_norm);
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
     ares_metrics_set(m, "actor/lr", u->lr);
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
@@ -154,20 +155,13 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
 }
 
 /* ppo_epochs passes over the mini-batches; *norms: sum of the norms of their gradients. */
-static int train(update *u, const mini_batches *minis, double *norms, ares_metrics *m)
+static int train(update *u, const mini_batches *minis, double *norms)
 {
-    const learner *l = &u->actor->learner;
     const ares_actor_config *cfg = &u->actor->cfg->actor;
     ares_batch *b = u->batch;
     double norm = 0;
     mini_batches_expect(minis, cfg->ppo_epochs, cfg->max_token_len, cfg->share_prompts);
-    if (l->adapter) { /* of the weights that sampled the answers: it shows that they move */
-        double of_adapter;
-        ARES_TRY(ares_adapter_norm(l->adapter, &of_adapter));
-        ares_metrics_set(m, "actor/adapter_norm", of_adapter);
-    }
-    u->lr = learner_lr(l);
-    ARES_TRY(ares_world_share_error(l->world, update_prepare(u)));
+    ARES_TRY(ares_world_share_error(u->actor->learner.world, update_prepare(u)));
     for (u->pass = 0; u->pass < (uint64_t)cfg->ppo_epochs; u->pass++)
         for (int64_t k = 0; k < minis->n; k++) {
             int64_t row = minis->start[k], end = minis->start[k + 1];
@@ -194,7 +188,7 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     ARES_TRY(mini_batches_cut(&size, b, a->learner.world, &minis));
     ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
     update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
-    int rc = train(&u, &minis, &norms, m);
+    int rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);
         a->learner.step++;

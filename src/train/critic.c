@@ -213,14 +213,18 @@ typedef struct value_update {
     double norms; /* of the gradients, summed over the steps taken */
 } value_update;
 
-/* The columns on the host and their places on the device, with those that are read copied there. */
-static int open_columns(value_update *u)
+/*
+ * Begins an update: its learning rate, its columns on the host and their places on the device, with
+ * those that are read copied there.
+ */
+static int prepare(value_update *u)
 {
     learner *l = &u->critic->learner;
     ares_batch *b = u->batch;
     device_columns *c = &l->columns;
     size_t n = (size_t)b->tokens + 1, bytes = sizeof(ares_card_sums);
     int count = 1;
+    u->lr = learner_lr(l);
     u->host = (critic_columns){ .old_value = b->values,
                                 .target = b->returns,
                                 .mask = b->response_mask,
@@ -425,8 +429,7 @@ static int train(value_update *u, const mini_batches *minis)
     const critic *c = u->critic;
     const ares_critic_config *cfg = &c->cfg->critic;
     mini_batches_expect(minis, cfg->ppo_epochs, cfg->max_token_len, cfg->share_prompts);
-    u->lr = learner_lr(&c->learner);
-    ARES_TRY(ares_world_share_error(c->learner.world, open_columns(u)));
+    ARES_TRY(ares_world_share_error(c->learner.world, prepare(u)));
     for (int64_t epoch = 0; epoch < cfg->ppo_epochs; epoch++)
         for (int64_t k = 0; k < minis->n; k++)
             ARES_TRY(mini_batch(u, minis->start[k], minis->start[k + 1], k >= minis->counted));

@@ -75,17 +75,11 @@ int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, i
 }
 
 /*
- * How many mini-batches hold more than filling. before: groups, or rows, of all ranks that do not
- * only fill the batch; count: of a mini-batch
+ * `count` groups of consecutive places make a mini-batch; this rank may have any number of them.
+ * *counted: groups of all ranks that do not only fill the batch
  */
-static int64_t counted(const ares_batch *b, int64_t before, int64_t count)
-{
-    bool nothing = b->empty && !b->filled_from; /* a batch without a group is one, and empty */
-    return nothing ? 1 : (before + count - 1) / count;
-}
-
-/* `count` groups of consecutive places make a mini-batch; this rank may have any number of them. */
-static int cut_groups(int64_t count, ares_batch *b, ares_world *world, mini_batches *out)
+static int cut_groups(int64_t count, ares_batch *b, ares_world *world, mini_batches *out,
+                      int64_t *counted)
 {
     ares_str all = { 0 };
     int64_t n = 0, own = 0, g = 0, before = 0;
@@ -99,7 +93,7 @@ static int cut_groups(int64_t count, ares_batch *b, ares_world *world, mini_batc
     }
     start[out->n] = b->rows;
     out->start = start;
-    out->counted = counted(b, before, count);
+    *counted = before;
     ares_str_fini(&all);
     return ARES_OK;
 }
@@ -127,8 +121,9 @@ static int order_numbers(const mini_batch_size *size, ares_batch *b, ares_world 
     return ARES_OK;
 }
 
+/* The same of rows. */
 static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *world,
-                    mini_batches *out)
+                    mini_batches *out, int64_t *counted)
 {
     int64_t *first = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *first), total,
             before = 0, n = 0, same = 0;
@@ -153,7 +148,7 @@ static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *worl
     ARES_ASSERT(n == b->rows);
     start[out->n] = n;
     out->start = start;
-    out->counted = counted(b, before, size->count);
+    *counted = before;
     while (same < b->rows && order[same] == same) same++;
     if (same == b->rows) return ARES_OK; /* the order is the batch's own: no copy */
     out->batch = ares_arena_alloc(&b->arena, sizeof *out->batch);
@@ -166,9 +161,13 @@ static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *worl
 int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *world,
                      mini_batches *out)
 {
+    bool nothing = b->empty && !b->filled_from; /* a batch without a group is one, and empty */
+    int64_t counted = 0;
     *out = (mini_batches){ .batch = b };
-    return ares_world_share_error(world, size->rows ? cut_rows(size, b, world, out)
-                                                    : cut_groups(size->count, b, world, out));
+    int rc = size->rows ? cut_rows(size, b, world, out, &counted)
+                        : cut_groups(size->count, b, world, out, &counted);
+    out->counted = nothing ? 1 : (counted + size->count - 1) / size->count;
+    return ares_world_share_error(world, rc);
 }
 
 void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_token_len,

@@ -120,6 +120,9 @@ typedef struct update {
     double mini_batches; /* number of those that gave a gradient: metrics are means over them */
     double stopped_mini, stopped_micro, empty, skipped;
     double lr; /* of the optimizer steps */
+    /* of the weights that sampled the answers: it shows that they move; of an adapter that trains
+     */
+    double adapter_norm;
     /* for the callback of the fused head: its micro-batch, and the first failure */
     const ares_micro_batch *micro;
     int rc;
@@ -129,7 +132,7 @@ typedef struct update {
  * stands as it was sampled, under the current weights. (update.c)
  */
 bool actor_current(const actor *a, const ares_batch *b, int64_t token);
-/* Empty sums, the columns, and what all mini-batches have in common. (update.c) */
+/* Begins an update: empty sums, its columns, what all its mini-batches share. (update.c) */
 int update_prepare(update *u);
 /*
  * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no

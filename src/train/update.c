@@ -82,13 +82,9 @@ static column_part part_of(const update *u, float *host, const float *col, int64
  * between the two passes; its own code (choices, early stop, pairs) works on u->host.
  */
 
-static bool kl_in_loss(const actor *a)
-{
-    return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
-}
 static bool exact_kl(const actor *a)
 {
-    return kl_in_loss(a) && !a->kl->value;
+    return !a->kl->value && ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
 }
 
 bool actor_current(const actor *a, const ares_batch *b, int64_t token)
@@ -204,7 +200,7 @@ static int losses(update *u, const span *s)
     if (u->part == UPDATE_TASK || u->part == UPDATE_KL) cfg.entropy_coeff = 0;
     const ares_loss_args args = args_of(u, &u->col, s, &cfg);
     const ares_kl_args kl = update_kl_args(u, &u->col, s->first),
-                       *with = kl_in_loss(a) ? &kl : NULL;
+                       *with = u->host.seen_kl ? &kl : NULL;
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS;
     if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
@@ -720,7 +716,8 @@ int update_prepare(update *u)
     actor *a = u->actor;
     ares_batch *b = u->batch;
     const ares_train_config *cfg = a->cfg;
-    bool kl = kl_in_loss(a), exact = exact_kl(a);
+    bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
+    u->lr = learner_lr(&a->learner);
     ares_loss_sums_init(&u->sums);
     ares_vapor_sums_init(&u->pairs);
     if (exact && !a->ref)
@@ -754,5 +751,8 @@ int update_prepare(update *u)
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
     if (c->rollout_weight)
         ARES_TRY(ares_rollout_weights(&cfg->loss, b, 0, b->rows, c->rollout_weight, &u->sums));
+    if (a->learner.adapter &&
+        u->part == UPDATE_WHOLE) /* this rank may fail alone: no sum follows */
+        ARES_TRY(ares_adapter_norm(a->learner.adapter, &u->adapter_norm));
     return update_card_open(u);
 }

@@ -43,7 +43,7 @@ static int64_t adjusted(const char *mode, int kept, int64_t step, int *times)
     double size = -1, minis = -1;
     make(&b, 0, kept, N);
     memset(times, 0, (size_t)(kept * N) * sizeof *times);
-    CHECK_OK(adjust_batch(&cfg, NULL, step, &b, m));
+    CHECK_OK(adjust_batch(&cfg, ares_adv_find(cfg.algorithm.adv_estimator), NULL, step, &b, m));
     ares_metrics_get(m, "train/batch_size", &size);
     ares_metrics_get(m, "train/num_mini_batches", &minis);
     CHECK_EQ(minis, (size + MINI - 1 - (double)((int64_t)(size + MINI - 1) % MINI)) / MINI);
@@ -85,7 +85,7 @@ TEST(a_batch_is_whole_for_the_critic_too_where_its_mini_batches_are_others)
         ares_batch b;
         cfg.critic.global_batch_size = of_critic[i];
         make(&b, 0, 1, N);
-        CHECK_OK(adjust_batch(&cfg, NULL, 0, &b, m));
+        CHECK_OK(adjust_batch(&cfg, ares_adv_find(cfg.algorithm.adv_estimator), NULL, 0, &b, m));
         CHECK_EQ(b.rows, i ? 96 : 32);
         ares_batch_fini(&b);
         ares_metrics_free(m);
@@ -112,7 +112,7 @@ TEST(more_copies_than_rows_are_chosen_with_replacement)
     ares_batch b;
     int64_t times[3] = { 0 };
     make(&b, 0, 1, 3);
-    CHECK_OK(adjust_batch(&cfg, NULL, 1, &b, m));
+    CHECK_OK(adjust_batch(&cfg, ares_adv_find(cfg.algorithm.adv_estimator), NULL, 1, &b, m));
     CHECK_EQ(b.rows, 32);
     CHECK_EQ(b.groups, 1);
     for (int64_t r = 0; r < b.rows; r++) times[b.responses[r]]++;
@@ -129,7 +129,7 @@ TEST(rows_that_train_nothing_are_neither_copied_nor_counted)
     make(&b, 0, 3, N);
     memset(b.response_mask, 0, N);
     memset(b.response_mask + N + 1, 0, N - 1); /* of the second group one answer is left */
-    CHECK_OK(adjust_batch(&cfg, NULL, 1, &b, m));
+    CHECK_OK(adjust_batch(&cfg, ares_adv_find(cfg.algorithm.adv_estimator), NULL, 1, &b, m));
     CHECK_EQ(b.rows, 32);
     CHECK_EQ(b.groups, 2);
     for (int64_t r = 0; r < b.rows; r++) CHECK(b.responses[r] == N || b.responses[r] >= 2 * N);
@@ -138,13 +138,14 @@ TEST(rows_that_train_nothing_are_neither_copied_nor_counted)
     make(&b, 0, 3, N);
     memset(b.response_mask, 0, N);
     memset(b.response_mask + N + 1, 0, N - 1);
-    CHECK_OK(adjust_batch(&grouped, NULL, 1, &b, m));
+    CHECK_OK(
+        adjust_batch(&grouped, ares_adv_find(grouped.algorithm.adv_estimator), NULL, 1, &b, m));
     CHECK_EQ(b.rows, 32);
     for (int64_t r = 0; r < b.rows; r++) CHECK(b.responses[r] >= 2 * N);
     ares_batch_fini(&b);
     make(&b, 0, 1, N);
     memset(b.response_mask, 0, N);
-    CHECK_OK(adjust_batch(&cfg, NULL, 1, &b, m));
+    CHECK_OK(adjust_batch(&cfg, ares_adv_find(cfg.algorithm.adv_estimator), NULL, 1, &b, m));
     CHECK_EQ(b.rows, N);
     ares_batch_fini(&b);
     ares_metrics_free(m);
@@ -168,7 +169,7 @@ TEST_MPI(two_ranks_choose_the_rows_that_one_chooses)
         bool lead = ares_world_rank(w) == 0;
         make(&b, lead ? 0 : 1, lead ? 1 : ARES_MAX(kept, 2), N);
         if (!lead && kept == 1) memset(b.response_mask, 0, N);
-        CHECK_OK(adjust_batch(&cfg, w, 7, &b, m));
+        CHECK_OK(adjust_batch(&cfg, ares_adv_find(cfg.algorithm.adv_estimator), w, 7, &b, m));
         for (int64_t r = 0; r < b.rows; r++) mine[b.responses[r]]++;
         CHECK_OK(ares_world_sum_i64(w, mine, kept * N));
         for (int i = 0; i < kept * N; i++) CHECK_EQ(mine[i], alone[i]);

@@ -563,12 +563,19 @@ static int check_failures(const ares_trainer *t, double failed, double answers)
                      room, failed, answers, what, last, t->agents ? "env" : "worker.reward", most);
 }
 
-/* One draw is answered, judged and filtered; its groups join the collection. */
+/*
+ * One draw is answered, judged and filtered; its groups join the collection. Over-sampling makes
+ * one draw of all that it fetches.
+ */
 static int draw_round(ares_trainer *t, step_draws *r, int64_t size, step_groups *c, ares_metrics *m)
 {
     int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world),
             capacity = r->draws.drawn + size, dropped = ares_resampling_dropped(&r->draws);
     prompt_draw *d = &r->last;
+    if (r->over.batch) {
+        ARES_TRY(oversample(t, r, c->arena, m));
+        return add_draw(t, r, c);
+    }
     if (r->same_prompt && r->draws.rounds) draw_again(c->arena, r->keep, d);
     else ARES_TRY(draw_prompts(t, c->arena, size, d));
     ARES_TRY(ares_world_share_error(t->run.world, draw_answer(t, c->arena, d, m)));
@@ -587,7 +594,10 @@ static int draw_round(ares_trainer *t, step_draws *r, int64_t size, step_groups 
     int64_t before = r->draws.kept + r->draws.surplus;
     ares_resampling_add(&r->draws, r->keep, d->total, r->kept, r->dropped);
     progress_count(r, r->draws.kept + r->draws.surplus > before, d->total);
-    return ARES_OK;
+    if (r->draws.max_resample >= 0) return ARES_OK;
+    return progress_check(t, r, m,
+                          "set trainer.max_try_make_batch above 0 and algorithm.on_exhausted to "
+                          "fill_masked or smaller_batch");
 }
 
 /* Metrics over all answers, those of dropped groups included, and of the draws. */
@@ -633,17 +643,7 @@ static int draw_batch(ares_trainer *t, step_draws *r, step_groups *c, int64_t *c
     int64_t size;
     ARES_TRY(open_rounds(t->run.cfg, r));
     c->count = 0;
-    if (r->over.batch) {
-        ARES_TRY(oversample(t, r, c->arena, m));
-        ARES_TRY(add_draw(t, r, c));
-    }
-    while ((size = ares_resampling_draw(&r->draws)) > 0) {
-        ARES_TRY(draw_round(t, r, size, c, m));
-        if (r->draws.max_resample < 0)
-            ARES_TRY(progress_check(t, r, m,
-                                    "set trainer.max_try_make_batch above 0 and "
-                                    "algorithm.on_exhausted to fill_masked or smaller_batch"));
-    }
+    while ((size = ares_resampling_draw(&r->draws)) > 0) ARES_TRY(draw_round(t, r, size, c, m));
     ARES_TRY(report_collapse_groups(t, c->items, c->count, m));
     return choose_groups(t, r, c, count, m);
 }
@@ -693,5 +693,5 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
     qsort(c.items, (size_t)c.count, sizeof *c.items, by_place);
     ARES_TRY(report(t, &r, count, m));
     ares_batch_fill(b, c.items, c.count);
-    return adjust_batch(cfg, t->run.world, t->run.step, b, m);
+    return adjust_batch(cfg, t->adv, t->run.world, t->run.step, b, m);
 }

@@ -21,8 +21,8 @@
  * metrics train/batch_size and train/num_mini_batches. A rank may have no row afterwards. A
  * collective.
  */
-int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, ares_batch *b,
-                 ares_metrics *m);
+int adjust_batch(const ares_train_config *cfg, const ares_adv *adv, ares_world *world, int64_t step,
+                 ares_batch *b, ares_metrics *m);
 
 /*
  * Who answers prompts. A generator turns prompts into groups of trajectories with their scores. A

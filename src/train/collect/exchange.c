@@ -213,14 +213,12 @@ static int64_t answers_of(const ares_batch *b, int64_t group, bool all)
 }
 
 /*
- * Takes out of the batch the rows that train nothing. With an estimator that compares answers, the
+ * Takes out of the batch the rows that train nothing. compares: the estimator compares answers: the
  * rows of an answer go too where no other answer of its group is left. *total: rows that are left,
  * of all ranks.
  */
-static int drop_idle(const ares_train_config *cfg, ares_world *world, ares_batch *b, int64_t *total)
+static int drop_idle(bool compares, ares_world *world, ares_batch *b, int64_t *total)
 {
-    const ares_adv *adv = ares_adv_find(cfg->algorithm.adv_estimator);
-    bool compares = adv && (adv->needs & ARES_NEEDS_GROUPS);
     int64_t n = 0, *order = ares_arena_alloc(&b->arena, ((size_t)b->rows + 1) * sizeof *order);
     for (int64_t g = 0; g < b->groups; g++) {
         if (compares && answers_of(b, g, false) < ARES_MIN(2, answers_of(b, g, true))) continue;
@@ -266,14 +264,14 @@ static int take_rows(const ares_train_config *cfg, ares_world *world, int64_t st
     return ARES_OK;
 }
 
-int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, ares_batch *b,
-                 ares_metrics *m)
+int adjust_batch(const ares_train_config *cfg, const ares_adv *adv, ares_world *world, int64_t step,
+                 ares_batch *b, ares_metrics *m)
 {
     mini_batch_size size = mini_batch_size_of_actor(cfg);
     const char *mode = cfg->filter.batch_adjust;
     int64_t total, rows;
     if (strcmp(mode, "none") == 0) return ARES_OK;
-    ARES_TRY(drop_idle(cfg, world, b, &total));
+    ARES_TRY(drop_idle(adv->needs & ARES_NEEDS_GROUPS, world, b, &total));
     /* the rows of a mini-batch, as the actor and the critic have them */
     int64_t divisor = ares_batch_adjust_divisor(cfg->data.rollout_batch_size, size.count,
                                                 mini_batch_size_of_critic(cfg).count);

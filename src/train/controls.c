@@ -118,7 +118,7 @@ void controls_close(controls *c)
 
 /*
  * The moments, in the order of a step: generated (each draw), provisional (shaped scores for
- * filters), observe (the batch), stop, adapt (after the update), skip.
+ * filters), observe (the batch), stop, adapt (after the update).
  */
 
 int controls_observe(controls *c, ares_batch *b, ares_metrics *m)
@@ -128,10 +128,15 @@ int controls_observe(controls *c, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-int controls_adapt(controls *c, const ares_batch *b, ares_metrics *m)
+int controls_adapt(controls *c, const ares_batch *b, ares_source *s, ares_metrics *m)
 {
+    ares_view gid;
+    int64_t row;
     EACH(c, k)
     if (k->control->adapt) ARES_TRY(k->control->adapt(k->state, b, m));
+    EACH(c, k) /* prompts that it does not want to see again */
+    for (int64_t d = 0; k->control->dropped && k->control->dropped(k->state, d, &gid); d++)
+        if (ares_map_get(c->gids, gid, &row)) ares_source_skip(s, row);
     return ARES_OK;
 }
 
@@ -181,17 +186,6 @@ int controls_validated(controls *c, const ares_metrics *m)
     EACH(c, k)
     if (k->control->validated) ARES_TRY(k->control->validated(k->state, m));
     return ARES_OK;
-}
-
-void controls_skip(const controls *c, ares_source *s)
-{
-    EACH(c, k)
-    {
-        ares_view gid;
-        int64_t row;
-        for (int64_t d = 0; k->control->dropped && k->control->dropped(k->state, d, &gid); d++)
-            if (ares_map_get(c->gids, gid, &row)) ares_source_skip(s, row);
-    }
 }
 
 int64_t controls_bootstrap(const controls *c, int64_t *done)

@@ -87,6 +87,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
 {
     const ares_train_config *cfg = t->run.cfg;
     ares_batch *b = &t->batch;
+    const actor_second *second = NULL; /* VAPOR's, which learns with the batch */
     ares_batch_clear(b);
     b->kl_coef = cfg->algorithm.kl_coef;
 
@@ -98,7 +99,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
-    if (t->vapor) STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, m));
+    if (t->vapor) STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, &second, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv", LOCAL(t->adv->compute(&cfg->algorithm, t->run.world, b)));
@@ -107,12 +108,11 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->critic && learns) STAGE("update_critic", critic_update(t->critic, b, m));
     if (report_gradients_due(t)) STAGE("gradient_analysis", report_gradients(t, b, m));
     if (learns && t->run.step >= cfg->trainer.critic_warmup)
-        STAGE("update_actor", actor_update(&t->actor, b, vapor_second(t->vapor), m));
+        STAGE("update_actor", actor_update(&t->actor, b, second, m));
     if (t->vapor)
         STAGE("sync_ref", LOCAL(vapor_sync(t->vapor, t->ref, &t->actor.learner, t->run.step + 1)));
     ares_signal_expect(ARES_SIGNAL_WAITS); /* what follows belongs to the update */
-    STAGE("adapt", controls_adapt(t->run.controls, b, m));
-    controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
+    STAGE("adapt", controls_adapt(t->run.controls, b, &t->run.source, m));
     ARES_TRY(media_report(&t->actor.learner, t->ref ? &t->ref->learner : NULL, b, m));
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;

@@ -219,7 +219,9 @@ bool controls_wants(const ares_train_config *c, const ares_reward *reward, int i
 int controls_open(const ares_trainer *t, controls **out);
 void controls_close(controls *c);
 int controls_observe(controls *c, ares_batch *b, ares_metrics *m);
-int controls_adapt(controls *c, const ares_batch *b, ares_metrics *m);
+/* After the update. Prompts that a control does not want to see again are taken out of the source.
+ */
+int controls_adapt(controls *c, const ares_batch *b, ares_source *s, ares_metrics *m);
 /* Why the run is to end, as the first control says that wants it; NULL: it goes on. */
 const char *controls_stop(const controls *c);
 /* Shows every group that is answered, the dropped ones included. */
@@ -229,8 +231,6 @@ int controls_provisional(const controls *c, ares_batch *b);
 int controls_validate(controls *c, ares_batch *b, ares_metrics *m);
 /* After a validation of training, with its metrics. */
 int controls_validated(controls *c, const ares_metrics *m);
-/* Takes prompts out of the source that a control does not want to see again. */
-void controls_skip(const controls *c, ares_source *s);
 /*
  * The pass over all training rows: prompts per batch; 0 where no control asks for it or it is
  * complete. *done: prompts answered so far.

@@ -281,9 +281,11 @@ static int make_pairs(vapor *v, reference *ref, ares_batch *b)
     return reference_log_probs_of(v, ref, of_ref);
 }
 
-int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b, ares_metrics *m)
+int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b,
+                const actor_second **second, ares_metrics *m)
 {
     v->n_fresh = 0;
+    *second = v->ref && v->pairs.counts.pairs ? &v->second : NULL;
     ARES_TRY(ares_world_share_error(world, make_pairs(v, ref, b)));
     ARES_TRY(vapor_cache_share(v, world));
     if (v->ref) ares_metrics_set(m, "vapor/ref_new_pairs", (double)v->n_fresh);
@@ -297,11 +299,6 @@ int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step)
     vapor_cache_clear(v);
     if (ref->features) ares_features_forget(ref->features);
     return ares_model_interpolate(ref->learner.model, policy->model, c->ref_model_mixup_alpha);
-}
-
-const actor_second *vapor_second(const vapor *v)
-{
-    return v && v->ref && v->pairs.counts.pairs ? &v->second : NULL;
 }
 
 bool vapor_span(const ares_vapor_config *cfg, const ares_tokenizer *t, ares_trajectory *y,

@@ -28,10 +28,12 @@ bool vapor_wanted(const ares_train_config *c);
 /* Encodes the stored answers of the training rows. */
 int vapor_open(ares_trainer *t, vapor **out);
 void vapor_close(vapor *v); /* NULL is fine */
-/* Makes the second batch of a step from the stored answers to its prompts. A collective. */
-int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b, ares_metrics *m);
-/* The second batch of the step, maybe without a pair; NULL, on every rank, where no row has one. */
-const actor_second *vapor_second(const vapor *v);
+/*
+ * Makes the second batch of a step from the stored answers to its prompts. *second: that batch,
+ * maybe without a pair; NULL, on every rank, where no row of the data has one. A collective.
+ */
+int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b,
+                const actor_second **second, ares_metrics *m);
 /* After every ref_model_sync_steps steps: moves the reference towards the policy. */
 int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step);
 /* Writes what the reference said of stored answers into a checkpoint; reads it again. */

@@ -215,7 +215,7 @@ int training_open_counting(training *t, int ranks)
 }
 
 /*
- * worker.actor.model.override_config, in which published_check has left max_position_embeddings
+ * worker.actor.model.override_config, in which presets_check has left max_position_embeddings
  * alone to act. Rotations follow positions however many there are, unless they are scaled by it.
  */
 int training_set_positions(ares_model_config *m, const ares_json *override)

@@ -851,6 +851,7 @@ static void check_learning(ares_config *cfg, const ares_train_config *c)
                           "nothing is drawn: report.collapse.first_turn and "
                           "report.collapse.multi_turn are false; set one of them to true, or this "
                           "to 0");
+    if (!c->trainer.val_only) check_curriculum(cfg, c);
 }
 
 /* Rewards, and what reads their scores: filters, controls, and the estimator's baseline. */
@@ -970,12 +971,10 @@ static void check_sampling(ares_config *cfg, const ares_train_config *c)
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     check_learning(cfg, c);
-    if (!c->trainer.val_only) check_curriculum(cfg, c);
-    slime_check(cfg, c);
     pixels_check(cfg, &c->data);
     check_step(cfg, c, world);
     check_models(cfg, c, world);
-    published_check(cfg, c, world);
+    presets_check(cfg, c, world);
     check_sampling(cfg, c);
     agents_check(cfg, c);
     oversampling_check(cfg, c);

@@ -66,14 +66,11 @@ void trainable_check(ares_config *cfg, const ares_train_config *c);
  * them. (presets.c)
  */
 void presets_declare(ares_config *cfg, ares_train_config *out);
-/* The words of slime's curriculum, once all options have their values. (presets.c) */
-void slime_check(ares_config *cfg, const ares_train_config *c);
-
 /*
- * Options of EasyR1 and ARES: faults go to cfg; options that are set and have no effect are logged.
- * (presets.c)
+ * The words of slime's curriculum, EasyR1 and ARES, once all options have their values: faults go
+ * to cfg; words that have no effect are logged. (presets.c)
  */
-void published_check(ares_config *cfg, const ares_train_config *c, int world);
+void presets_check(ares_config *cfg, const ares_train_config *c, int world);
 
 /*
  * Warns of options that a user has set to something else than their default and that nothing of the

@@ -387,7 +387,7 @@ void presets_declare(ares_config *cfg, ares_train_config *out)
     ares_config_translate_with(cfg, translate_dapo);
 }
 
-void slime_check(ares_config *cfg, const ares_train_config *c)
+static void check_slime(ares_config *cfg, const ares_train_config *c)
 {
     const ares_slime_config *s = &c->slime;
     const ares_json *rewards = c->reward.rewards,
@@ -526,7 +526,7 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                  PATH(s, "micro_batch_size_per_device_for_*"));
 }
 
-void published_check(ares_config *cfg, const ares_train_config *c, int world)
+static void check_published(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_published_config *p = &c->published;
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
@@ -588,4 +588,10 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                      "imports the run directory's event files, or metrics.jsonl)",
                      name);
     }
+}
+
+void presets_check(ares_config *cfg, const ares_train_config *c, int world)
+{
+    check_slime(cfg, c);
+    check_published(cfg, c, world);
 }

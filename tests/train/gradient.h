@@ -94,6 +94,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
                                    ARES_LOSS_DEFAULTS,
                                    .entropy_coeff = 0.05 },
                          .actor = { .global_batch_size = GROUPS,
+                                    .mini_batch_unit = "prompts",
                                     .max_token_len = share ? 40 : 1000,
                                     .share_prompts = share,
                                     .ppo_epochs = 1,

@@ -60,7 +60,10 @@ static bool start(setup *s, const char *variant, const char *weights, int64_t ma
     static char path[500];
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variant);
     *s = (setup){ .cfg = { .data = { .max_response_length = 20 },
-                           .actor = { .model_path = path, .global_batch_size = GROUPS },
+                           .loss = { ARES_LOSS_DEFAULTS },
+                           .actor = { .model_path = path,
+                                      .global_batch_size = GROUPS,
+                                      .mini_batch_unit = "prompts" },
                            .critic = { .dtype = "fp32",
                                        .gradient_checkpointing = true,
                                        .global_batch_size = ARES_NULL_I64,

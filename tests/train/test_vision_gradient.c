@@ -44,6 +44,7 @@ static ares_train_config config(bool share, int64_t tokens, bool again)
                                           .loss_avg_mode = "token-mean",
                                           ARES_LOSS_DEFAULTS },
                                 .actor = { .global_batch_size = GROUPS,
+                                           .mini_batch_unit = "prompts",
                                            .max_token_len = tokens,
                                            .share_prompts = share,
                                            .gradient_checkpointing = again,

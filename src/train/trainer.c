@@ -282,6 +282,8 @@ static int open_adapter(training *t, const char *weights)
                                  .checkpoint = weights ? beside(&path, weights, "adapter") : NULL,
                                  .seed = (uint64_t)c->rollout.seed,
                                  .trainable = !c->trainer.val_only,
+                                 /* nothing is trained of a tower whose answers are validated */
+                                 .tower = !c->actor.freeze_vision || c->trainer.val_only,
                                  .share = &share },
         &t->adapter);
     ares_str_fini(&path);
@@ -328,7 +330,7 @@ int training_open_model(training *t, const char *weights)
         &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));
     if (!t->model->cfg.vision.depth) return ARES_OK;
     ARES_TRY(ares_media_rules_load(&t->model->cfg, t->model_dir.data, &t->row_media));
-    return ares_features_new(t->model, &t->row_media.processor,
+    return ares_features_new(t->model, t->adapter, &t->row_media.processor,
                              (size_t)(c->data.vision_cache_gb * 1e9), &t->features);
 }
 
@@ -597,11 +599,12 @@ const ares_adapter *trainer_adapter(const ares_trainer *t)
 
 int trainer_renew_rollout(ares_trainer *t)
 {
-    int64_t version = t->run.adapter ? 0 : t->actor.learner.optim.updates; /* of the model */
+    /* of the model */
+    int64_t version = t->run.adapter ? 0 : learner_version(&t->actor.learner);
     if (t->slice) ARES_TRY(ares_model_slice_take(t->slice)); /* training may have had its memory */
     ares_rollout_clear(t->rollout);
     if (t->run.features) {
-        ares_features_at(t->run.features, version);
+        ares_features_at(t->run.features, learner_version(&t->actor.learner));
         ares_features_trim(t->run.features);
     }
     if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
@@ -657,8 +660,9 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     if (moves) t->run.moved_reference = t->ref->learner.model;
     /* a frozen tower is the policy's and the reference's alike: images go through it only once */
     if (rc == ARES_OK && t->run.features && ares_features_trained(t->run.features))
-        rc = ares_features_new(t->ref->learner.model, &t->run.row_media.processor,
-                               (size_t)(c->data.vision_cache_gb * 1e9), &t->ref->features);
+        rc = ares_features_new(t->ref->learner.model, t->ref->learner.adapter,
+                               &t->run.row_media.processor, (size_t)(c->data.vision_cache_gb * 1e9),
+                               &t->ref->features);
     if (rc == ARES_OK)
         t->ref->learner.features = t->ref->features ? t->ref->features : t->run.features;
     ares_str_fini(&path);

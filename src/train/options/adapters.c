@@ -41,6 +41,7 @@ static const struct {
 typedef struct side {
     const char *name; /* actor or critic */
     const ares_lora_options *lora;
+    ares_lora_side of;
     const char *model_path, *strategy;
     double lr;
 } side;
@@ -276,7 +277,7 @@ static void check_layers(ares_config *cfg, const side *s)
     ares_model_config model;
     char key[64];
     if (find_model(s->model_path, &dir, &model) &&
-        ares_lora_check(&model, s->lora, strcmp(s->name, "critic") == 0, dir.data) != ARES_OK) {
+        ares_lora_check(&model, s->lora, &s->of, dir.data) != ARES_OK) {
         (void)snprintf(key, sizeof key, "model.lora.%s",
                        s->lora->adapter_path ? "adapter_path"
                                              : option_of(ares_error_message(), dir.data));
@@ -348,11 +349,13 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
     const char *own = c->critic.model_path, *base = c->actor.model_path;
     const side actor = { .name = "actor",
                          .lora = &c->actor_lora,
+                         .of = { .tower = !c->actor.freeze_vision || c->trainer.val_only },
                          .model_path = base,
                          .strategy = c->optim.strategy,
                          .lr = c->trainer.val_only ? 1 : c->optim.lr };
     const side critic = { .name = "critic",
                           .lora = &c->critic_lora,
+                          .of = { .critic = true },
                           .model_path = own ? own : base,
                           .strategy = c->critic_optim.strategy,
                           .lr = c->trainer.val_only ? 1 : c->critic_optim.lr };
@@ -370,12 +373,6 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
                  "config: worker.critic.model.model_path: the critic starts from the "
                  "model without the adapter of " ADAPTER "; a merged model "
                  "(ares-train merge) has it");
-    ares_str dir = { 0 };
-    ares_model_config model;
-    if (!c->actor.freeze_vision && find_model(base, &dir, &model) && model.vision.depth > 0)
-        ares_config_fault(cfg, "worker.actor.model.freeze_vision_tower",
-                          "a vision tower has no adapters; set true, which is the default");
-    ares_str_fini(&dir);
     if (!reinforcement) return;
     if (trainer_needs_reference(c) && !c->ref.model_path)
         check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");

@@ -287,6 +287,12 @@ static int open_adapter(training *t, const char *weights)
                                  .share = &share },
         &t->adapter);
     ares_str_fini(&path);
+    if (rc == ARES_OK && t->model->cfg.vision.depth && !c->actor.freeze_vision &&
+        !t->adapter->tower && !c->trainer.val_only && !t->device.counting &&
+        ares_world_rank(t->world) == 0)
+        ares_log(ARES_LOG_INFO,
+                 "config: worker.actor.model.freeze_vision_tower = false: no layer of the tower "
+                 "has an adapter, so it stays as it is");
     return rc;
 }
 
@@ -633,6 +639,21 @@ bool trainer_needs_reference(const ares_train_config *c)
     return ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE || vapor_wanted(c);
 }
 
+/* A reference of another model reads the pictures as they are cut for the policy. */
+static int same_patches(const training *t, const ares_vision_config *v)
+{
+    const ares_vision_config *own = &t->model->cfg.vision;
+    if (own->patch == v->patch && own->merge == v->merge && own->temporal == v->temporal &&
+        own->channels == v->channels)
+        return ARES_OK;
+    return ares_fail(ARES_ECONFIG,
+                     "config: worker.ref.model.model_path = '%s': its tower reads patches of %d "
+                     "pixels, %d x %d of them a token, and the policy's %d, %d x %d; name a model "
+                     "that reads pictures alike",
+                     t->cfg->ref.model_path, v->patch, v->merge, v->merge, own->patch, own->merge,
+                     own->merge);
+}
+
 /* weights: the policy's in a checkpoint; a reference that has moved lies beside them. */
 int trainer_open_reference(ares_trainer *t, const char *weights)
 {
@@ -659,12 +680,13 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     int rc = reference_open(t->ref, &t->run, moves ? path.data : NULL, moves);
     if (moves) t->run.moved_reference = t->ref->learner.model;
     /* a frozen tower is the policy's and the reference's alike: images go through it only once */
-    if (rc == ARES_OK && t->run.features && ares_features_trained(t->run.features))
-        rc = ares_features_new(t->ref->learner.model, t->ref->learner.adapter,
-                               &t->run.row_media.processor, (size_t)(c->data.vision_cache_gb * 1e9),
-                               &t->ref->features);
-    if (rc == ARES_OK)
-        t->ref->learner.features = t->ref->features ? t->ref->features : t->run.features;
+    bool own = t->run.features && reference_sees(&t->run);
+    ares_model *m = t->ref->learner.model;
+    if (rc == ARES_OK && own && m->cfg.vision.depth) rc = same_patches(&t->run, &m->cfg.vision);
+    if (rc == ARES_OK && own && m->cfg.vision.depth)
+        rc = ares_features_new(m, t->ref->learner.adapter, &t->run.row_media.processor,
+                               (size_t)(c->data.vision_cache_gb * 1e9), &t->ref->features);
+    if (rc == ARES_OK) t->ref->learner.features = own ? t->ref->features : t->run.features;
     ares_str_fini(&path);
     return rc;
 }

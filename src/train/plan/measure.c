@@ -317,18 +317,19 @@ static int count_pictures(ares_trainer *t, const plan_where *where, plan *p)
     s->step = (rows + where->ranks - 1) / where->ranks * row;
 
     /* on the host pixels are bytes, and the tower reads one picture at a time as f32 */
-    bool trained = ares_model_trains_tower(m, t->run.adapter);
+    bool trained = ares_model_trains_tower(m, t->run.adapter),
+         own = t->ref && reference_sees(&t->run);
     double bytes = (double)v->channels * v->patch * v->patch * v->merge * v->merge,
            features = (double)v->out * sizeof(float), step = (double)s->step;
     s->values = bytes * v->temporal * sizeof(float);
     s->pixels = step * bytes + (double)s->tokens * s->values;
     /* policy and reference have the same features where the tower is frozen */
-    s->features = step * features * (trained && t->ref ? 2 : 1);
+    s->features = step * features * (own ? 2 : 1);
     s->stored = trained && !t->ref ? 0 : c->data.vision_cache_gb * 1e9;
 
     ARES_TRY(ares_model_features_reserve(m, t->run.adapter, peak_patches(m, s->tokens),
                                          ARES_KEEP_NOTHING));
-    if (t->ref && trained)
+    if (own && t->ref->learner.model->cfg.vision.depth)
         ARES_TRY(ares_model_features_reserve(t->ref->learner.model, t->ref->learner.adapter,
                                              peak_patches(t->ref->learner.model, s->tokens),
                                              ARES_KEEP_NOTHING));

@@ -811,7 +811,8 @@ static int take_other(const peft_reading *r, const ares_tensor_info *t)
         const char *part, *what;
     } known[] = { { "lora_magnitude_vector", "a magnitude of DoRA" },
                   { ".lora_B.bias", "a bias of B" },
-                  { "lora_embedding_", "an adapter of the embedding" } };
+                  { "lora_embedding_", "an adapter of the embedding" },
+                  { ".patch_embed.", "an adapter of the convolution that reads patches" } };
     for (int i = 0; i < ARES_COUNT(known); i++)
         if (strstr(t->name, known[i].part))
             return ares_fail(ARES_EUNSUPPORTED, "%s: tensor '%s' is %s, which is not offered",

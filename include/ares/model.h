@@ -128,10 +128,13 @@ static inline bool ares_lora_wanted(const ares_lora_options *o)
     return o->rank > 0 || o->adapter_path;
 }
 
-/* Whose adapter it is. */
+/* Whose adapter it is, and what the user says of it. */
 typedef struct ares_lora_side {
     bool critic;
     bool tower; /* a vision tower's layers are among those to choose from */
+    /* beside adapter_path: whether these are given, be it as their defaults; then they must agree
+     */
+    bool says_alpha, says_targets;
 } ares_lora_side;
 /*
  * Chooses layers of a model, or reads the adapter of adapter_path, as opening it will: fails where

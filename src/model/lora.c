@@ -163,10 +163,22 @@ static int fill(ares_adapter *a, const ares_adapter_options *opt, const peft_ada
     return rc;
 }
 
-/* What the user wrote, beside the defaults, against what the file says. */
-static int agree(const ares_lora_options *o, const char *path, const lora_config *l)
+/* The first of `modules` that `others` lacks; NULL: none. */
+static const char *lacking(const lora_config *modules, const lora_config *others)
 {
-    if (o->alpha != 64 && o->alpha != l->alpha)
+    for (int32_t i = 0; i < modules->n; i++) {
+        int32_t k = 0;
+        while (k < others->n && modules->modules[i].number != others->modules[k].number) k++;
+        if (k == others->n) return modules->modules[i].name;
+    }
+    return NULL;
+}
+
+/* What the user wrote against what the file says. */
+static int agree(const ares_model_config *base, const ares_lora_options *o,
+                 const ares_lora_side *of, const char *path, const lora_config *l)
+{
+    if (of->says_alpha && o->alpha != l->alpha)
         return ares_fail(ARES_ECONFIG,
                          "adapter: lora.alpha = %g, and the adapter of %s has alpha %g; leave "
                          "lora.alpha out, or leave adapter_path out",
@@ -176,7 +188,23 @@ static int agree(const ares_lora_options *o, const char *path, const lora_config
                          "adapter: lora.rank = %lld, and the adapter of %s has rank %lld; leave "
                          "lora.rank at 0, or leave adapter_path out",
                          (long long)o->rank, path, (long long)l->rank);
-    return ARES_OK;
+    if (!of->says_targets) return ARES_OK;
+    ares_arena arena = { 0 };
+    lora_config asked;
+    ares_lora_options ranked = *o;
+    ranked.rank = l->rank; /* which may be left to the file */
+    int rc = lora_select(base, of->tower, false, lora_peft_config(&ranked, &arena),
+                         "adapter: lora.target_modules", &arena, &asked);
+    const char *more = rc == ARES_OK ? lacking(&asked, l) : NULL,
+               *less = rc == ARES_OK ? lacking(l, &asked) : NULL;
+    if (more || less)
+        rc =
+            ares_fail(ARES_ECONFIG,
+                      "adapter: lora.target_modules select %d layers, and the adapter of %s is "
+                      "beside %d (%s %s); leave lora.target_modules out, or leave adapter_path out",
+                      asked.n, path, l->n, more ? "not beside" : "also beside", more ? more : less);
+    ares_arena_fini(&arena);
+    return rc;
 }
 
 /* The layers that options choose. A file may hold a scale of 0; who writes options means more. */
@@ -277,7 +305,7 @@ int ares_lora_check(const ares_model_config *base, const ares_lora_options *o,
     int rc = o->adapter_path ? peft_open(o->adapter_path, dir, base, true, &arena, &peft)
                              : select_new(base, o, of->tower, true, dir, &arena, &peft.lora);
     if (rc == ARES_OK) rc = refuse_layers(&peft.lora, base, *of, where);
-    if (rc == ARES_OK && o->adapter_path) rc = agree(o, o->adapter_path, &peft.lora);
+    if (rc == ARES_OK && o->adapter_path) rc = agree(base, o, of, o->adapter_path, &peft.lora);
     const lora_config lora = peft.lora;
     const lora_module *first = NULL;
     int32_t n = 0;
@@ -329,7 +357,6 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
     if (rc == ARES_OK && path) {
         rc = peft_open(path, base_dir, c, !opt->lora, &file, &peft);
         if (rc == ARES_OK && opt->checkpoint) rc = goes_on(opt, c, &peft.lora);
-        else if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
         if (rc == ARES_OK && peft.score && !opt->value_head)
             rc = ares_fail(ARES_ECONFIG,
                            "adapter: %s: it is a critic's (task_type TOKEN_CLS), which says no "
@@ -342,7 +369,8 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
         rc = select_new(c, opt->lora, opt->tower, false, "adapter", &file, &peft.lora);
     }
     if (rc == ARES_OK)
-        rc = refuse_layers(&peft.lora, c, (ares_lora_side){ opt->value_head, opt->tower },
+        rc = refuse_layers(&peft.lora, c,
+                           (ares_lora_side){ .critic = opt->value_head, .tower = opt->tower },
                            path ? path : "adapter");
     if (rc == ARES_OK) keep_config(a, &peft.lora);
     if (rc == ARES_OK) rc = allocate(a, c, opt);

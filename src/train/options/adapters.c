@@ -270,14 +270,35 @@ static bool find_model(const char *path, ares_str *dir, ares_model_config *model
     return known;
 }
 
+/*
+ * Whether the user gave the option, be it as its default. A printed configuration gives the whole
+ * section at once, and says no more than the defaults of the one that was printed.
+ */
+static bool is_said(const ares_config *cfg, const side *s, const char *key)
+{
+    int n;
+    const ares_option *options = ares_lora_option_table(&n);
+    char option[PATH_BYTES], other[PATH_BYTES];
+    (void)snprintf(option, sizeof option, "worker.%s.model.lora.%s", s->name, key);
+    bool said = false;
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(other, sizeof other, "worker.%s.model.lora.%s", s->name, options[i].path);
+        said |= !ares_config_is_set(cfg, other) || ares_config_later(cfg, option, other);
+    }
+    return said && ares_config_is_set(cfg, option);
+}
+
 /* Chooses the layers as opening the model will, where its config.json can be read. */
 static void check_layers(ares_config *cfg, const side *s)
 {
     ares_str dir = { 0 };
     ares_model_config model;
+    ares_lora_side of = s->of;
     char key[64];
+    of.says_alpha = is_said(cfg, s, "alpha") || s->lora->alpha != 64;
+    of.says_targets = is_said(cfg, s, "target_modules");
     if (find_model(s->model_path, &dir, &model) &&
-        ares_lora_check(&model, s->lora, &s->of, dir.data) != ARES_OK) {
+        ares_lora_check(&model, s->lora, &of, dir.data) != ARES_OK) {
         (void)snprintf(key, sizeof key, "model.lora.%s",
                        s->lora->adapter_path ? "adapter_path"
                                              : option_of(ares_error_message(), dir.data));
@@ -292,7 +313,8 @@ static void tell_of_file(ares_config *cfg, const side *s)
 {
     int n;
     const ares_option *options = ares_lora_option_table(&n);
-    static const char *const own[] = { "rank", "alpha", "adapter_path" }; /* compared when opened */
+    static const char *const own[] = { "rank", "alpha", "target_modules",
+                                       "adapter_path" }; /* compared when opened */
     for (int i = 0; i < n; i++) {
         char option[PATH_BYTES], key[64];
         bool compared = false;

@@ -10,6 +10,7 @@
 #include "learner.h"
 #include "options/options.h"
 #include "plan/plan.h"
+#include "run/run.h"
 #include "vapor.h"
 
 #include <stdio.h>
@@ -171,14 +172,15 @@ ares_dtype training_storage(const ares_train_config *c)
     return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
 }
 
-/* Of an adapter's tensors and configuration. path NULL: 0 */
+/* Of an adapter's tensors and configuration. path NULL, or gone, which opening it tells: 0 */
 static int adapter_fingerprint(const char *path, uint64_t *out)
 {
     ares_str dir = { 0 }, file = { 0 };
     uint64_t h = 0;
-    if (!path) return ARES_OK;
-    int rc = ares_adapter_find(path, &dir);
-    if (rc == ARES_OK) rc = ares_model_fingerprint(dir.data, &h);
+    bool there = path && ares_adapter_find(path, &dir) == ARES_OK;
+    int rc = there ? ares_model_fingerprint(dir.data, &h) : ARES_OK;
+    ares_error_clear();
+    if (!there) return ARES_OK;
     if (rc == ARES_OK)
         rc = ares_file_hash(ares_path_join(&file, dir.data, "adapter_config.json"), &h);
     *out = h;
@@ -275,10 +277,12 @@ static int open_adapter(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
     const ares_model_share share = sharing_of_adapter(sharing_of_actor(c, &t->groups));
-    ares_str path = { 0 };
+    ares_str path = { 0 }, start = { 0 };
+    ares_lora_options lora = c->actor_lora;
+    lora.adapter_path = rundir_starting_adapter(c, &c->actor_lora, "adapter", &start);
     int rc = ares_adapter_new(
         t->model, t->model_dir.data,
-        &(ares_adapter_options){ .lora = &c->actor_lora,
+        &(ares_adapter_options){ .lora = &lora,
                                  .checkpoint = weights ? beside(&path, weights, "adapter") : NULL,
                                  .seed = (uint64_t)c->rollout.seed,
                                  .trainable = !c->trainer.val_only,
@@ -287,6 +291,7 @@ static int open_adapter(training *t, const char *weights)
                                  .share = &share },
         &t->adapter);
     ares_str_fini(&path);
+    ares_str_fini(&start);
     if (rc == ARES_OK && t->model->cfg.vision.depth && !c->actor.freeze_vision &&
         !t->adapter->tower && !c->trainer.val_only && !t->device.counting &&
         ares_world_rank(t->world) == 0)

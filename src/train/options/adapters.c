@@ -218,7 +218,9 @@ static void tell_unread(const ares_config *cfg, const side *s)
                    (flags[k].path && strcmp(word, flags[k].path) == 0);
             if (its) word = option;
         }
-        if (off || is_given_other(cfg, option, options[i].text))
+        /* a rank that is no rank is a fault, which is told */
+        bool rank_itself = strcmp(options[i].path, "rank") == 0;
+        if (off || (!rank_itself && is_given_other(cfg, option, options[i].text)))
             ares_str_addf(&names, "%s%s", names.len ? ", " : "", word);
     }
     for (int i = 0; i < ARES_COUNT(megatrons); i++) {

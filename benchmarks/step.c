@@ -347,14 +347,24 @@ static int grpo(const options *o)
     ares_train_config cfg;
     train_config(o, o->prompts, &cfg);
     ARES_TRY(open_model(o, &d, o->lora == 0, &m));
+    /* an adapter and a reference have a model's folder; that of the tiny one goes again */
+    char folder[64];
+    (void)snprintf(folder, sizeof folder, "/tmp/bench_step_%.9f", ares_now_s());
+    bool kept = strcmp(o->model, "tiny") == 0 && (o->lora || o->beta > 0);
+    if (kept) {
+        ARES_TRY(ares_dir_make(folder));
+        ARES_TRY(ares_model_save(m, folder, NULL, NULL));
+        cfg.actor.model_path = folder;
+    }
     if (o->lora)
         ARES_TRY(ares_adapter_new(
-            m, o->model,
+            m, cfg.actor.model_path,
             &(ares_adapter_options){ .lora = &cfg.actor_lora, .seed = 1, .trainable = true },
             &adapter));
     ARES_TRY(actor_open(&a, &cfg, m, adapter, NULL, NULL, 100));
     training run = { .cfg = &cfg, .device = d, .model = m, .adapter = adapter };
     if (o->beta > 0) ARES_TRY(reference_open(&ref, &run, NULL, false));
+    if (kept) ARES_TRY(ares_dir_remove(folder));
     ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
                                 .max_num_batched_tokens = 2048,
                                 .max_model_len = (int32_t)(o->prompt + o->new),

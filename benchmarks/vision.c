@@ -133,7 +133,7 @@ static int measure(const options *o, ares_device *d, ares_model *m)
     int rc = ares_processor_load("/nonexistent", &p.p);     /* the defaults of Qwen2-VL */
     for (int i = 0; i <= o->repeat && rc == ARES_OK; i++) { /* the first does not count */
         times[i] = ares_now_s();
-        rc = tower_features(m, &in, features);
+        rc = tower_features(m, NULL, &in, features);
         times[i] = ares_now_s() - times[i];
     }
     if (rc == ARES_OK) line(o, d, "vision", times + 1, gflop(o, m));
@@ -141,7 +141,7 @@ static int measure(const options *o, ares_device *d, ares_model *m)
         rc = ares_params_zero_grad(&m->params);
         times[i] = ares_now_s();
         if (rc == ARES_OK)
-            rc = tower_backward_of(m, o->recompute ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &in,
+            rc = tower_backward_of(m, NULL, o->recompute ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &in,
                                    features);
         times[i] = ares_now_s() - times[i];
     }

@@ -128,13 +128,21 @@ static inline bool ares_lora_wanted(const ares_lora_options *o)
     return o->rank > 0 || o->adapter_path;
 }
 
+/* Whose adapter it is, and what the user says of it. */
+typedef struct ares_lora_side {
+    bool critic;
+    bool tower; /* a vision tower's layers are among those to choose from */
+    /* beside adapter_path: whether these are given, be it as their defaults; then they must agree
+     */
+    bool says_alpha, says_targets;
+} ares_lora_side;
 /*
  * Chooses layers of a model, or reads the adapter of adapter_path, as opening it will: fails where
  * that would, and warns of ranks that exceed a side of their matrix and of what takes no layer.
  * dir: the model's
  */
-int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, bool critic,
-                    const char *dir);
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o,
+                    const ares_lora_side *of, const char *dir);
 
 /* ---------------- parameters (param.c, weights.c) */
 typedef struct ares_param {
@@ -223,7 +231,11 @@ int64_t ares_region_chunks(const ares_region *r); /* of ARES_SUM_CHUNK elements 
 
 typedef struct ares_linear {
     ares_param *w, *bias; /* bias may be NULL */
-    /* of a block's layers: 7 i + 0 .. 6 for q, k, v, o, gate, up, down of block i (ares_adapter) */
+    /*
+     * which module of an adapter is beside it: 7 i + 0 .. 6 for q, k, v, o, gate, up, down of block
+     * i; after the blocks and the head those of a tower: of each block qkv, proj, gate, up where it
+     * is gated, down, and then the merger's two
+     */
     int32_t number;
 } ares_linear;
 
@@ -540,11 +552,17 @@ typedef struct ares_adapter_module {
 } ares_adapter_module;
 typedef struct ares_adapter {
     ares_params params; /* A and B of all modules in one region; a critic's head in others */
-    /* [7 blocks + 1] by ares_linear.number; the last is the vocabulary head's */
-    ares_adapter_module *module;
+    ares_adapter_module *module; /* [n_modules] by ares_linear.number */
     int32_t n_modules;
-    int32_t rank;   /* the largest of all modules */
-    int32_t lowest; /* the first block that has a module; the number of blocks: the head alone */
+    int32_t head; /* the number of the vocabulary head, which is 7 blocks */
+    int32_t rank; /* the largest of all modules */
+    /*
+     * the first block that a backward reaches: that has a module, or 0 where derivatives go on to
+     * the tower; the number of blocks: the head alone
+     */
+    int32_t lowest;
+    bool tower;              /* some modules are of the vision tower */
+    int32_t lowest_of_tower; /* its first block that has one; its depth: the merger alone */
     /* of a critic: [1][hidden] and [1], trained in full; otherwise NULL */
     ares_param *value, *value_bias;
     /* which numbers these are: `id` is never used again in a process (0 is the model itself), and
@@ -569,6 +587,7 @@ typedef struct ares_adapter_options {
     const char *checkpoint;
     uint64_t seed;                 /* where lora.seed is null */
     bool trainable;                /* gradients are computed */
+    bool tower;                    /* a vision tower's layers are among those to choose from */
     bool value_head;               /* a critic's */
     uint64_t value_seed;           /* as ares_model_options.value_seed */
     const ares_model_share *share; /* of gradients and states; NULL: this process alone */
@@ -685,10 +704,20 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
                          const ares_row_media *row_media);
 
 /* ---------------- vision (vision/; docs/vision.md) */
-/* Takes the tower's memory for pictures and videos of up to so many patches. */
-int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep);
+/* Whether gradients go back through the tower, to its weights or to those of the adapter. */
+static inline bool ares_model_trains_tower(const ares_model *m, const ares_adapter *a)
+{
+    return m->tower.trained || (a && a->tower && a->params.trainable);
+}
+/*
+ * Takes the tower's memory for pictures and videos of up to so many patches. a: the adapter of the
+ * passes, or NULL
+ */
+int ares_model_features_reserve(ares_model *m, const ares_adapter *a, int32_t patches,
+                                ares_keep keep);
 /* Bytes of that memory. */
-size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep);
+size_t ares_model_features_bytes(ares_model *m, const ares_adapter *a, int32_t patches,
+                                 ares_keep keep);
 
 /* ---------------- tensor parallelism (rollout_weights.c)
  * A model of this rank's outputs among the ranks of a group, for passes without backward: its share
@@ -722,20 +751,21 @@ int ares_model_slice_fill(ares_model *slice, ares_model *whole);
 int ares_media_rules_load(const ares_model_config *cfg, const char *dir, ares_media_rules *out);
 
 /* ---------------- features of pictures, computed once and stored (vision/features.c)
- * A picture's features depend on its pixels and the tower's weights alone, so whoever asks again is
- * given the stored ones. They lie in host memory and stay where they are until the next trim,
- * forget, or other version of the weights. Two pictures of the same pixels are one. Pictures are
- * known by their address, which must stay theirs while the store lives. Only the thread that made
- * the store calls these functions.
+ * A picture's features depend on its pixels, the tower's weights and the adapter beside them alone,
+ * so whoever asks again is given the stored ones. They lie in host memory and stay where they are
+ * until the next trim, forget, or other version of the weights. Two pictures of the same pixels are
+ * one. Pictures are known by their address, which must stay theirs while the store lives. Only the
+ * thread that made the store calls these functions.
  */
 typedef struct ares_features ares_features;
 typedef struct ares_seen {
     const float *features; /* [tokens][hidden] */
     int32_t number;        /* equal for equal pixels */
 } ares_seen;
-/* keep_bytes: how much ares_features_trim leaves */
-int ares_features_new(ares_model *m, const ares_processor *p, size_t keep_bytes,
-                      ares_features **out);
+/* a: what adapts the tower in all passes, or NULL; keep_bytes: how much ares_features_trim leaves
+ */
+int ares_features_new(ares_model *m, const ares_adapter *a, const ares_processor *p,
+                      size_t keep_bytes, ares_features **out);
 void ares_features_free(ares_features *f);
 /* Begins to decode the pictures that are not stored, on the pool of the model's device. */
 void ares_features_ahead(ares_features *f, const ares_row_media *s);
@@ -749,8 +779,8 @@ int ares_features_get(ares_features *f, const ares_medium *x, ares_seen *out);
  */
 int ares_features_show(ares_features *f, ares_packed *p, float *in);
 /*
- * The weights have had `version` updates: where the tower is trained, forgets features that weights
- * of another version made.
+ * The weights, or the adapter's, have had `version` updates: where the tower is trained, forgets
+ * features that another version of them made.
  */
 void ares_features_at(ares_features *f, int64_t version);
 /*
@@ -767,7 +797,7 @@ int ares_features_backward(ares_features *f, ares_keep keep, const ares_packed *
 void ares_features_trim(ares_features *f);
 /* Drops all features: the weights have changed. */
 void ares_features_forget(ares_features *f);
-bool ares_features_trained(const ares_features *f); /* whether the tower has gradients */
+bool ares_features_trained(const ares_features *f); /* ares_model_trains_tower */
 /* Seconds spent in the tower and in waiting for decoders since the last call. */
 double ares_features_seconds(ares_features *f);
 #endif

@@ -30,8 +30,8 @@
       "memory, slower, same results",                                                             \
       ARES_NO_RESULT)                                                                             \
     X(flag, freeze_vision, "model.freeze_vision_tower", "true", "",                               \
-      "of a vision model: the tower, its merger included, keeps its weights, and what it makes "  \
-      "of an image is kept over steps")                                                           \
+      "of a vision model: the tower, its merger included, keeps its weights, gets no adapters, "  \
+      "and what it makes of an image is kept over steps")                                         \
     X(texts, trainable, "model.trainable", "null", "nonempty",                                    \
       "expressions that are searched in the names of parameters, such as lm_head or "             \
       "'layers\\.(22|23)\\.': those with a match are trained, the others keep their weights; "    \

@@ -5,6 +5,7 @@
 PROGRAM is build/ares-train by default; benchmarks/setup.sh makes the environment. Each adapter is
 trained for a few steps, opened by AutoPeftModelForCausalLM by its own path alone, and compared on
 random sequences with `ares-train score`; of a critic's, every tensor must arrive in PEFT's model.
+Those of vision models, tower included, are compared on a prompt with a picture.
 PEFT may warn of nothing. The other way, get_peft_model makes adapters with random B. All in
 float32; without models/SmolLM2-135M-Instruct its cases are left out. One line per adapter, exit
 status 1 after a failure. Nothing is written outside a temporary folder.
@@ -19,6 +20,7 @@ import tempfile
 import warnings
 
 import peft
+import PIL.Image
 import safetensors.torch
 import torch
 import transformers
@@ -57,6 +59,29 @@ WRITTEN = {
     ),
     "head, tied": ("--arch qwen2", {"rank": 4, "target_modules": ["lm_head", "q_proj"]}),
     "head, untied": ("--arch llama --untied", {"rank": 4, "target_modules": ["lm_head"]}),
+}
+SEEING = "--hidden 64 --layers 2 --vision-layers 2 --vision-width 32 --vision-patch 6"
+# the same of vision models, whose towers are adapted unless FROZEN
+TOWERS = {
+    "Qwen2.5-VL, tower": ("--arch qwen2_5_vl " + SEEING, {"rank": 4}),
+    "Qwen2-VL, tower": ("--arch qwen2_vl " + SEEING, {"rank": 4}),
+    "Qwen2.5-VL, tower alone": (
+        "--arch qwen2_5_vl " + SEEING,
+        {"rank": 4, "target_modules": ".*visual.*"},
+    ),
+    "Qwen2.5-VL, frozen tower": ("--arch qwen2_5_vl " + SEEING, {"rank": 4}),
+}
+FROZEN = "Qwen2.5-VL, frozen tower"
+# name: (words of `init`, words of LoraConfig)
+MADE_TOWERS = {
+    "Qwen2.5-VL, all linear layers": (
+        "--arch qwen2_5_vl " + SEEING,
+        {"target_modules": "all-linear"},
+    ),
+    "Qwen2-VL, q, gate, fc1, qkv": (
+        "--arch qwen2_vl " + SEEING,
+        {"target_modules": ["q_proj", "gate_proj", "fc1", "qkv"]},
+    ),
 }
 # name: words of LoraConfig
 MADE = {
@@ -227,16 +252,88 @@ def critic(ares, name, folder, base):
     print("written here: %-30s all of %d tensors arrive" % (name, len(ours)), flush=True)
 
 
+def picture(folder):
+    """The path of a picture of noise."""
+    noise = torch.randint(256, (24, 36, 3), generator=torch.Generator().manual_seed(3))
+    path = folder / "noise.png"
+    PIL.Image.fromarray(noise.to(torch.uint8).numpy()).save(path)
+    return path
+
+
+def supervised_seeing(folder, frozen):
+    rows = [
+        {
+            "prompt": "<image>What is %d?" % i,
+            "images": [str(picture(folder))],
+            "response": "It is %d" % i,
+        }
+        for i in range(8)
+    ]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [
+        *supervised(4, 2e-2),
+        "data.train_files=%s" % (folder / "rows.jsonl"),
+        "data.apply_chat_template=true",
+        "data.min_pixels=null",
+        "data.max_pixels=null",
+        "worker.actor.model.freeze_vision_tower=%s" % str(frozen).lower(),
+    ]
+
+
+def open_seeing(base):
+    return transformers.AutoModelForImageTextToText.from_pretrained(base, dtype=torch.float32)
+
+
+@torch.no_grad()
+def compare_seeing(ares, name, base, adapter, model):
+    """A prompt with a picture, by PEFT's model and here."""
+    path = picture(pathlib.Path(adapter).parent)
+    chat = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]}]
+    reader = transformers.AutoProcessor.from_pretrained(base)
+    text = reader.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) + "A cat."
+    read = reader(text=[text], images=[PIL.Image.open(path)], return_tensors="pt")
+    ids = read["input_ids"]
+
+    def ours(*words):
+        line = json.dumps({"input_ids": ids[0].tolist(), "images": [str(path)]}) + "\n"
+        out = program(ares, "score", "--model", base, *words, text=line)
+        return torch.tensor(json.loads(out)["log_probs"])
+
+    log_p = torch.log_softmax(model(**read, use_cache=False).logits[:, :-1], -1)
+    theirs = log_p.gather(-1, ids[:, 1:, None])[0, :, 0]
+    compare(name, theirs, ours("--adapter", adapter), ours())
+
+
+def written_seeing(ares, name, folder, base, lora):
+    folder.mkdir()
+    adapter = train(ares, folder / "run", base, lora, supervised_seeing(folder, name == FROZEN))
+    model = quietly(lambda: peft.PeftModel.from_pretrained(open_seeing(base), adapter))
+    compare_seeing(ares, "written here: " + name, base, adapter, model)
+
+
+def with_random_b(model, words):
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **words)).eval()
+    for key, p in model.named_parameters():
+        if "lora_B" in key:
+            torch.nn.init.normal_(p, std=0.02)
+    return model
+
+
+def made_seeing(ares, name, folder, base, words):
+    folder.mkdir()
+    torch.manual_seed(2)
+    model = with_random_b(open_seeing(base), words)
+    model.save_pretrained(folder / "adapter")
+    compare_seeing(ares, "made by PEFT: " + name, base, folder / "adapter", model)
+
+
 def made(ares, name, folder, base, words):
     """An adapter of PEFT's with random A and B."""
     torch.manual_seed(2)
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a tied head as a target
-        model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **words)).eval()
-        for key, p in model.named_parameters():
-            if "lora_B" in key:
-                torch.nn.init.normal_(p, std=0.02)
+        model = with_random_b(model, words)
         model.save_pretrained(folder)
     ids = random_ids(model.config.vocab_size)
     compare(
@@ -271,6 +368,12 @@ def main():
             program(ares, "init", *init.split(), "--seed", i + 1, "--out", base)
             one(write_and_open, name, d / ("written %d" % i), base, lora, supervised(4, 2e-2))
         one(critic, "critic", d / "critic", d / "base 0")
+        for all_of, what in (TOWERS, written_seeing), (MADE_TOWERS, made_seeing):
+            for name, (init, words) in all_of.items():
+                base = d / ("base of " + what.__name__ + name)
+                init = init.split() + ["--initializer-range", 0.09, "--out", base]
+                program(ares, "init", *init)
+                one(what, name, d / (what.__name__ + name), base, words)
         if SMOL.is_dir():
             one(write_and_open, "SmolLM2, 2 steps", d / "smol", SMOL, {"rank": 16}, by_rewards())
         for i, (name, words) in enumerate(MADE.items()):

@@ -52,7 +52,7 @@ enum { KEPT_BYTES = 1 << 28 }; /* of image features, kept for further lines with
  * tokenizer is fine where lines have ids alone.
  */
 static int cli_media_open(cli_media *s, const cli_media_options *o, const char *dir,
-                          const char *tokenizer, ares_model *m)
+                          const char *tokenizer, ares_model *m, const ares_adapter *a)
 {
     *s = (cli_media){ .tokenizer_dir = tokenizer,
                       .cfg = { .prompt_key = "prompt",
@@ -78,7 +78,7 @@ static int cli_media_open(cli_media *s, const cli_media_options *o, const char *
             ares_model_add_eos(&m->cfg, ares_tokenizer_role_id(s->tokenizer, ARES_TOKEN_EOS), dir));
     if (sees) {
         ARES_TRY(ares_media_rules_load(&m->cfg, dir, &s->rules));
-        ARES_TRY(ares_features_new(m, &s->rules.processor, KEPT_BYTES, &s->features));
+        ARES_TRY(ares_features_new(m, a, &s->rules.processor, KEPT_BYTES, &s->features));
     }
     return ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &s->cfg,
                                                            .tokenizer = s->tokenizer,
@@ -459,7 +459,8 @@ static int open_all(generate_job *j)
                                            { "top_p", "--top-p", j->top_p },
                                            { "top_k", "--top-k", (double)j->top_k } };
     ARES_TRY(ares_model_tell_sampling(j->of.dir.data, sampled, ARES_COUNT(sampled)));
-    ARES_TRY(cli_media_open(&j->see, &j->row_media, j->of.dir.data, j->of.tokenizer.data, j->m));
+    ARES_TRY(cli_media_open(&j->see, &j->row_media, j->of.dir.data, j->of.tokenizer.data, j->m,
+                            j->of.a));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
                                .cache_tokens = j->cache_tokens };
@@ -685,7 +686,8 @@ int ares_cli_score(int argc, char **argv)
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
     if (rc == ARES_OK && j.of.a) (void)ares_workspace_adapt(j.workspace, j.of.a->rank);
     if (rc == ARES_OK)
-        rc = cli_media_open(&j.see, &row_media, j.of.dir.data, j.of.tokenizer.data, j.model);
+        rc =
+            cli_media_open(&j.see, &row_media, j.of.dir.data, j.of.tokenizer.data, j.model, j.of.a);
     if (rc == ARES_OK) rc = cli_each_line("score", input, score_line, &j);
     cli_media_close(&j.see);
     ares_batch_fini(&j.batch);

@@ -811,7 +811,8 @@ static int take_other(const peft_reading *r, const ares_tensor_info *t)
         const char *part, *what;
     } known[] = { { "lora_magnitude_vector", "a magnitude of DoRA" },
                   { ".lora_B.bias", "a bias of B" },
-                  { "lora_embedding_", "an adapter of the embedding" } };
+                  { "lora_embedding_", "an adapter of the embedding" },
+                  { ".patch_embed.", "an adapter of the convolution that reads patches" } };
     for (int i = 0; i < ARES_COUNT(known); i++)
         if (strstr(t->name, known[i].part))
             return ares_fail(ARES_EUNSUPPORTED, "%s: tensor '%s' is %s, which is not offered",
@@ -894,8 +895,19 @@ static int take_tensors(const peft_reading *r, const ares_safetensors *s)
     return rc;
 }
 
-int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tower,
-              bool tell, ares_arena *arena, peft_adapter *out)
+/* Whether tensors belong to layers of a vision tower. */
+static bool has_tower(const peft_reading *r, const ares_safetensors *s)
+{
+    bool b, found = false;
+    for (int64_t i = 0; r->base->vision.depth && i < ares_safetensors_count(s) && !found; i++) {
+        const char *module = side_of(r, ares_safetensors_at(s, i)->name, &b);
+        found = module && strncmp(module, "model.visual.", strlen("model.visual.")) == 0;
+    }
+    return found;
+}
+
+int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tell,
+              ares_arena *arena, peft_adapter *out)
 {
     ares_str dir = { 0 }, file = { 0 }, text = { 0 };
     const ares_json *config;
@@ -908,17 +920,20 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
     if (rc == ARES_OK) rc = ares_json_parse(arena, ares_str_view(&text), file.data, &config);
     const char *where = ares_arena_printf(arena, "adapter: %s", file.data ? file.data : path);
     if (rc == ARES_OK) rc = check_config(where, config, tell, &critic);
-    if (rc == ARES_OK) rc = lora_select(base, tower, tell, config, where, arena, &out->lora);
     if (rc == ARES_OK)
         rc =
             ares_safetensors_open(ares_path_join(&file, dir.data, "adapter_model.safetensors"), &s);
+    peft_reading r = { .file =
+                           ares_arena_printf(arena, "adapter: %s", file.data ? file.data : path),
+                       .base = base,
+                       .base_dir = base_dir,
+                       .critic = critic,
+                       .arena = arena,
+                       .out = out };
+    /* gate_proj is the tower's, too: the file says whether it was trained beside a frozen one */
+    if (rc == ARES_OK)
+        rc = lora_select(base, has_tower(&r, s), tell, config, where, arena, &out->lora);
     if (rc == ARES_OK) {
-        peft_reading r = { .file = ares_arena_printf(arena, "adapter: %s", file.data),
-                           .base = base,
-                           .base_dir = base_dir,
-                           .critic = critic,
-                           .arena = arena,
-                           .out = out };
         size_t n = (size_t)out->lora.n;
         out->a = ares_arena_calloc(arena, n, sizeof *out->a);
         out->b = ares_arena_calloc(arena, n, sizeof *out->b);
@@ -941,7 +956,7 @@ int peft_open(const char *path, const char *base_dir, const ares_model_config *b
 int peft_open_to_merge(const char *verb, const char *path, const char *base_dir,
                        const ares_model_config *base, ares_arena *arena, peft_adapter *out)
 {
-    ARES_TRY(peft_open(path, base_dir, base, true, true, arena, out));
+    ARES_TRY(peft_open(path, base_dir, base, true, arena, out));
     if (!out->score) return peft_compare_base(base_dir, path, out);
     return ares_fail(ARES_EUNSUPPORTED,
                      "%s: '%s' is a critic's adapter (task_type TOKEN_CLS); it is not merged", verb,

@@ -67,11 +67,12 @@ typedef struct peft_adapter {
  * path: a directory with adapter_config.json and adapter_model.safetensors, or a checkpoint or run
  * directory that has one. Stricter than PEFT: every module needs both tensors in their shapes, no
  * tensor is left over, every number is finite. base_dir: the base's model directory, whose tensors
- * are compared with those that PEFT stores beside an adapted head. tell: warn of what is not read.
+ * are compared with those that PEFT stores beside an adapted head. A vision tower has candidates
+ * where the file has tensors of it. tell: warn of what is not read.
  * In the arena.
  */
-int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tower,
-              bool tell, ares_arena *arena, peft_adapter *out);
+int peft_open(const char *path, const char *base_dir, const ares_model_config *base, bool tell,
+              ares_arena *arena, peft_adapter *out);
 /* Warns where the adapter of `path` was trained beside other weights than those of base_dir. */
 int peft_compare_base(const char *base_dir, const char *path, const peft_adapter *peft);
 

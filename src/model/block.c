@@ -91,14 +91,14 @@ void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_
 }
 
 /*
- * Adapters beside the products of a block (docs/adapters.md#arithmetic). A pass has runs of rows
- * with an adapter each; the product of the model is one for all rows.
+ * Adapters beside products, of the text part and of the tower (docs/adapters.md#arithmetic). A pass
+ * has runs of rows with an adapter each; the product of the model is one for all rows.
  */
 
 /* The first row after run i; runs may name more rows than the pass has. */
-static int32_t end_of_run(const block_pass *p, int32_t i)
+static int32_t end_of_run(const adapting *a, int32_t i)
 {
-    return ARES_MIN(p->adapted[i].end, p->rows);
+    return ARES_MIN(a->runs[i].end, a->rows);
 }
 
 /* u = scale (x At) for m rows */
@@ -110,19 +110,18 @@ static ares_linear_args down_args(int32_t m, const ares_adapter_module *x, const
     };
 }
 
-/* y += u Bt for the n layers of the same x, after their products `base`. */
-static void adapt(ares_device *d, const block_pass *p, const block_scratch *t,
-                  const ares_linear *const *l, const ares_linear_args *base, int n)
+void linears_adapt(ares_device *d, const adapting *a, const ares_linear *const *l,
+                   const ares_linear_args *base, int n)
 {
-    for (int32_t i = 0, first = 0, end; i < p->n_adapted; i++, first = end) {
+    for (int32_t i = 0, first = 0, end; i < a->n_runs; i++, first = end) {
         ares_linear_args down[3], up[3];
         int count = 0;
-        end = end_of_run(p, i);
+        end = end_of_run(a, i);
         for (int k = 0; k < n && end > first; k++) {
-            const ares_adapter_module *x = adapter_module(p->adapted[i].adapter, l[k]->number);
+            const ares_adapter_module *x = adapter_module(a->runs[i].adapter, l[k]->number);
             if (!x) continue;
             const ares_linear_args *b = &base[k];
-            void *u = acts_at(d, t->u, ((int64_t)count * p->rows + first) * t->rank),
+            void *u = acts_at(d, a->u, ((int64_t)count * a->rows + first) * a->rank),
                  *y = acts_at(d, b->y, first * b->ldy);
             down[count] = down_args(end - first, x, acts_at(d, b->x, first * b->ldx), b->ldx, u);
             up[count++] = (ares_linear_args){ .m = end - first,
@@ -140,49 +139,44 @@ static void adapt(ares_device *d, const block_pass *p, const block_scratch *t,
     }
 }
 
-/*
- * From dy and x of a layer, rows without gaps in x and dx: du, and dx += du A, unless dx is NULL;
- * the gradients of A and B, unless x is NULL. The latter alone reads du as it was left.
- */
-static void adapt_backward(ares_device *d, const block_pass *p, const block_scratch *t,
-                           const ares_linear *l, const void *dy, int64_t lddy, const void *x,
-                           void *dx)
+void linear_adapt_backward(ares_device *d, const adapting *a, const ares_linear *l, const void *dy,
+                           int64_t lddy, const void *x, void *dx)
 {
-    for (int32_t i = 0, first = 0, end; i < p->n_adapted; i++, first = end) {
-        const ares_adapter_module *y = adapter_module(p->adapted[i].adapter, l->number);
-        end = end_of_run(p, i);
+    for (int32_t i = 0, first = 0, end; i < a->n_runs; i++, first = end) {
+        const ares_adapter_module *y = adapter_module(a->runs[i].adapter, l->number);
+        end = end_of_run(a, i);
         if (!y || end <= first) continue;
         int64_t k = y->a->weight.k;
-        void *u = acts_at(d, t->u, (int64_t)first * t->rank),
-             *du = acts_at(d, t->du, (int64_t)first * t->rank);
+        void *u = acts_at(d, a->u, (int64_t)first * a->rank),
+             *du = acts_at(d, a->du, (int64_t)first * a->rank);
         bool trains = x && y->a->grad.data;
-        ares_linear_backward_args b = { .m = end - first,
-                                        .dy = acts_at(d, dy, first * lddy),
-                                        .lddy = lddy,
-                                        .w = &y->b->weight,
-                                        .dx = dx ? du : NULL,
-                                        .lddx = y->rank,
-                                        .scale = y->scale },
-                                  a = { .m = end - first,
-                                        .dy = du,
-                                        .lddy = y->rank,
-                                        .w = &y->a->weight,
-                                        .dx = dx ? acts_at(d, dx, first * k) : NULL,
-                                        .lddx = k,
-                                        .accumulate = true };
+        ares_linear_backward_args of_b = { .m = end - first,
+                                           .dy = acts_at(d, dy, first * lddy),
+                                           .lddy = lddy,
+                                           .w = &y->b->weight,
+                                           .dx = dx ? du : NULL,
+                                           .lddx = y->rank,
+                                           .scale = y->scale },
+                                  of_a = { .m = end - first,
+                                           .dy = du,
+                                           .lddy = y->rank,
+                                           .w = &y->a->weight,
+                                           .dx = dx ? acts_at(d, dx, first * k) : NULL,
+                                           .lddx = k,
+                                           .accumulate = true };
         if (trains) {
             ares_linear_args again = down_args(end - first, y, acts_at(d, x, first * k), k, u);
             d->k->linear(d, &again, 1);
-            b.x = u;
-            b.ldx = y->rank;
-            b.dw = &y->b->grad;
-            a.x = again.x;
-            a.ldx = k;
-            a.dw = &y->a->grad;
+            of_b.x = u;
+            of_b.ldx = y->rank;
+            of_b.dw = &y->b->grad;
+            of_a.x = again.x;
+            of_a.ldx = k;
+            of_a.dw = &y->a->grad;
         }
         if (!dx && !trains) continue;
-        d->k->linear_backward(d, &b);
-        d->k->linear_backward(d, &a);
+        d->k->linear_backward(d, &of_b);
+        d->k->linear_backward(d, &of_a);
     }
 }
 
@@ -201,6 +195,11 @@ static widths widths_of(const ares_model_config *c)
 {
     int64_t q = (int64_t)c->heads * c->head_dim, kv = (int64_t)c->kv_heads * c->head_dim;
     return (widths){ q, kv, q + 2 * kv, c->intermediate };
+}
+
+static adapting adapting_of(const block_pass *p, const block_scratch *t)
+{
+    return (adapting){ p->rows, p->adapted, p->n_adapted, t->u, t->du, t->rank };
 }
 
 /*
@@ -397,7 +396,8 @@ static void add_to_stream(const ares_model *m, const block_pass *p, const block_
         a.ldr = m->cfg.hidden;
     }
     d->k->linear(d, &a, 1);
-    adapt(d, p, t, &l, &a, 1);
+    const adapting beside = adapting_of(p, t);
+    linears_adapt(d, &beside, &l, &a, 1);
     (void)gathered(m, p->rows, a.y, n, out);
 }
 
@@ -410,6 +410,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     const ares_model_layer *l = &m->layer[layer];
     int32_t rows = p->rows, hidden = c->hidden;
     widths n = widths_of(c);
+    const adapting beside = adapting_of(p, t);
     void *values = acts_at(d, s->qkv, n.q + n.kv);
 
     bool at_once = stores_at_once(m, p), early = norms_add_biases(m, p, s);
@@ -421,7 +422,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
                                linear_args(p->rows, &l->v, t->h, NULL, values, n.qkv) };
     for (int i = 0; at_once && i < 3; i++) qkv[i].bias = NULL;
     k->linear(d, qkv, 3);
-    adapt(d, p, t, (const ares_linear *[]){ &l->q, &l->k, &l->v }, qkv, 3);
+    linears_adapt(d, &beside, (const ares_linear *[]){ &l->q, &l->k, &l->v }, qkv, 3);
     if (c->qk_norm && !at_once) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
     rotate_and_store(m, l, p, s);
     ares_attention_args a = attention(m, layer, p, s);
@@ -440,7 +441,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
         act.up_bias = linear_bias(&l->up);
     }
     k->linear(d, gate_up, 2);
-    adapt(d, p, t, (const ares_linear *[]){ &l->gate, &l->up }, gate_up, 2);
+    linears_adapt(d, &beside, (const ares_linear *[]){ &l->gate, &l->up }, gate_up, 2);
     k->silu_mul(d, &act);
     add_to_stream(m, p, s, t, &l->down, gathered(m, rows, t->act, n.wide, t->all), s->x_mid, x_out);
 }
@@ -454,11 +455,12 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     const ares_model_layer *l = &m->layer[layer];
     int32_t rows = p->rows, hidden = c->hidden;
     widths n = widths_of(c);
+    const adapting beside = adapting_of(p, t);
     void *d_qk = c->qk_norm ? t->d_qk : t->d_qkv;
 
     /* the MLP; its activation and the normed stream are computed again, cheaper than memory */
     linear_backward(d, &l->down, rows, dx, hidden, NULL, t->d_act, false);
-    adapt_backward(d, p, t, &l->down, dx, hidden, NULL, t->d_act);
+    linear_adapt_backward(d, &beside, &l->down, dx, hidden, NULL, t->d_act);
     ares_silu_mul_args act = swiglu(m, rows, s, t->act);
     act.dy = t->d_act;
     act.lddy = n.wide;
@@ -467,16 +469,17 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     act.lddgu = 2 * n.wide;
     k->silu_mul_backward(d, &act);
     linear_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
-    adapt_backward(d, p, t, &l->down, dx, hidden, t->act, NULL);
+    linear_adapt_backward(d, &beside, &l->down, dx, hidden, t->act, NULL);
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL, NULL);
     linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
                      2 * n.wide, t->h, t->d_h);
-    adapt_backward(d, p, t, &l->gate, t->d_gate_up, 2 * n.wide, t->h, t->d_h);
-    adapt_backward(d, p, t, &l->up, acts_at(d, t->d_gate_up, n.wide), 2 * n.wide, t->h, t->d_h);
+    linear_adapt_backward(d, &beside, &l->gate, t->d_gate_up, 2 * n.wide, t->h, t->d_h);
+    linear_adapt_backward(d, &beside, &l->up, acts_at(d, t->d_gate_up, n.wide), 2 * n.wide, t->h,
+                          t->d_h);
     rms_norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
 
     linear_backward(d, &l->o, rows, dx, hidden, s->attn, t->d_attn, false);
-    adapt_backward(d, p, t, &l->o, dx, hidden, s->attn, t->d_attn);
+    linear_adapt_backward(d, &beside, &l->o, dx, hidden, s->attn, t->d_attn);
     if (c->qk_norm) /* the norms' backward adds to it */
         k->zero(d, t->d_qkv, (size_t)(rows * n.qkv) * ares_dtype_bytes(k->act));
     ares_attention_args a = attention(m, layer, p, s);
@@ -492,9 +495,9 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL, NULL);
     linears_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,
                      t->h, t->d_h);
-    adapt_backward(d, p, t, &l->q, t->d_qkv, n.qkv, t->h, t->d_h);
-    adapt_backward(d, p, t, &l->k, acts_at(d, t->d_qkv, n.q), n.qkv, t->h, t->d_h);
-    adapt_backward(d, p, t, &l->v, acts_at(d, t->d_qkv, n.q + n.kv), n.qkv, t->h, t->d_h);
+    linear_adapt_backward(d, &beside, &l->q, t->d_qkv, n.qkv, t->h, t->d_h);
+    linear_adapt_backward(d, &beside, &l->k, acts_at(d, t->d_qkv, n.q), n.qkv, t->h, t->d_h);
+    linear_adapt_backward(d, &beside, &l->v, acts_at(d, t->d_qkv, n.q + n.kv), n.qkv, t->h, t->d_h);
     rms_norm_backward(d, l->input_norm, rows, hidden, t->d_h, s->x_in, s->rstd_in, dx);
 }
 

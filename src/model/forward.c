@@ -554,8 +554,9 @@ static void embed_backward(ares_model *m, ares_workspace *w, const ares_packed *
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     int32_t layers = m->cfg.layers;
-    bool look_up = region_trained(&m->params, m->embed->region);
-    if (!look_up && !m->tower.trained) return;
+    bool look_up = region_trained(&m->params, m->embed->region), wanted = look_up;
+    for (int j = 0; j < n; j++) wanted |= p[j].d_features != NULL;
+    if (!wanted) return;
     if (look_up) gradients_begin_look_up(&m->params);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
@@ -619,7 +620,7 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
 /* The vocabulary head's part of an adapter; NULL: it has none. */
 static const ares_adapter_module *of_head(const ares_adapter *a)
 {
-    return a ? adapter_module(a, a->n_modules - 1) : NULL;
+    return a ? adapter_module(a, a->head) : NULL;
 }
 
 bool ares_model_adapt_head(ares_workspace *w, const ares_adapter *a, const void *hidden,

@@ -169,6 +169,28 @@ void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const v
  */
 void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_t rows,
                       const void *dy, int64_t lddy, const void *x, void *dx);
+
+/*
+ * The adapters of a pass, and memory for what they compute: u of up to three layers of the same x,
+ * one after the other, [3][rows][rank], and for a backward du [rows][rank].
+ */
+typedef struct adapting {
+    int32_t rows;
+    const ares_adapted *runs; /* [n_runs], which may name more rows than there are */
+    int32_t n_runs;
+    void *u, *du;
+    int32_t rank; /* the largest of all adapters */
+} adapting;
+/* y += u Bt for the n layers of the same x, after their products `base`. */
+void linears_adapt(ares_device *d, const adapting *a, const ares_linear *const *l,
+                   const ares_linear_args *base, int n);
+/*
+ * From dy and x of a layer, rows without gaps in x and dx: du, and dx += du A, unless dx is NULL;
+ * the gradients of A and B, unless x is NULL. The latter alone reads du as it was left.
+ */
+void linear_adapt_backward(ares_device *d, const adapting *a, const ares_linear *l, const void *dy,
+                           int64_t lddy, const void *x, void *dx);
+
 /* dx += the gradient of x, of rows of k, and the weight's gradient; rstd is the forward's. */
 void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k, const void *dy,
                        const void *x, const float *rstd, void *dx);
@@ -300,14 +322,15 @@ typedef struct tower_input {
     const void *of;
 } tower_input;
 
-/* The features: f32 [t h w / merge^2][hidden], host. */
-int tower_features(ares_model *m, const tower_input *in, float *features);
+/* The features: f32 [t h w / merge^2][hidden], host. a: what adapts the tower; NULL: nothing */
+int tower_features(ares_model *m, const ares_adapter *a, const tower_input *in, float *features);
 /*
- * Adds to the gradients of the tower's parameters, some of which are trained. d_features: the
- * derivatives by the features, f32, host, in their order. The forward pass is made again, and keeps
- * the inputs of blocks or everything. Gradients of several pictures add up in the order of calls.
+ * Adds to the gradients of the tower's parameters, or of the adapter's, some of which are trained.
+ * d_features: the derivatives by the features, f32, host, in their order. The forward pass is made
+ * again, and keeps the inputs of blocks or everything. Gradients of several pictures add up in the
+ * order of calls.
  */
-int tower_backward_of(ares_model *m, ares_keep keep, const tower_input *in,
+int tower_backward_of(ares_model *m, const ares_adapter *a, ares_keep keep, const tower_input *in,
                       const float *d_features);
 
 /* Adds the tower's parameters after all others; its regions begin at l->region. */

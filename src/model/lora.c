@@ -67,18 +67,20 @@ static void keep_config(ares_adapter *a, const lora_config *l)
     a->config->modules = modules;
 }
 
-/* Memory for the modules of a->config; all numbers are 0. blocks, hidden: of the model */
-static int allocate(ares_adapter *a, int32_t blocks, int32_t hidden,
-                    const ares_adapter_options *opt)
+/* Memory for the modules of a->config; all numbers are 0. c: of the model */
+static int allocate(ares_adapter *a, const ares_model_config *c, const ares_adapter_options *opt)
 {
     static atomic_ullong last_id;
     ares_params *ps = &a->params;
     const lora_config *l = a->config;
     int regions = opt->value_head ? 3 : 2;
+    int32_t of_tower_block = c->vision.gated ? 5 : 4;
     a->id = atomic_fetch_add(&last_id, 1) + 1;
-    a->n_modules = LORA_OF_BLOCK * blocks + 1;
+    a->head = LORA_OF_BLOCK * c->layers;
+    a->n_modules = a->head + 1 + (c->vision.depth ? of_tower_block * c->vision.depth + 2 : 0);
     a->module = ares_arena_calloc(&a->arena, (size_t)a->n_modules, sizeof *a->module);
-    a->lowest = blocks;
+    a->lowest = c->layers;
+    a->lowest_of_tower = c->vision.depth;
     ps->file_dtype = ARES_F32;
     ps->list = ares_arena_calloc(&a->arena, 2 * (size_t)l->n + 2, sizeof *ps->list);
     ps->regions = ares_calloc((size_t)regions, sizeof *ps->regions);
@@ -90,7 +92,7 @@ static int allocate(ares_adapter *a, int32_t blocks, int32_t hidden,
     for (int32_t i = 0; i < l->n; i++) {
         const lora_module *x = &l->modules[i];
         char name[160];
-        ARES_ASSERT(x->number < a->n_modules); /* a tower has none */
+        ARES_ASSERT(x->number < a->n_modules);
         ares_adapter_module *to = &a->module[x->number];
         snprintf(name, sizeof name, LORA_PREFIX "%s.lora_A.weight", x->name);
         to->a = add_param(a, name, x->rank, x->in, OF_ADAPTER);
@@ -100,10 +102,14 @@ static int allocate(ares_adapter *a, int32_t blocks, int32_t hidden,
         to->scale = x->scale;
         to->alpha = x->alpha;
         a->rank = ARES_MAX(a->rank, x->rank);
-        a->lowest = ARES_MIN(a->lowest, x->number / LORA_OF_BLOCK);
+        int32_t after = x->number - a->head - 1; /* among the tower's */
+        a->lowest = after < 0 ? ARES_MIN(a->lowest, x->number / LORA_OF_BLOCK) : 0;
+        if (after < 0) continue;
+        a->tower = true;
+        a->lowest_of_tower = ARES_MIN(a->lowest_of_tower, after / of_tower_block);
     }
     if (opt->value_head) {
-        a->value = add_param(a, LORA_PREFIX "score.weight", 1, hidden, OF_VALUE_HEAD);
+        a->value = add_param(a, LORA_PREFIX "score.weight", 1, c->hidden, OF_VALUE_HEAD);
         a->value_bias = add_param(a, LORA_PREFIX "score.bias", 1, 0, regions - 1);
     }
     return regions_allocate(ps, opt->trainable);
@@ -157,10 +163,22 @@ static int fill(ares_adapter *a, const ares_adapter_options *opt, const peft_ada
     return rc;
 }
 
-/* What the user wrote, beside the defaults, against what the file says. */
-static int agree(const ares_lora_options *o, const char *path, const lora_config *l)
+/* The first of `modules` that `others` lacks; NULL: none. */
+static const char *lacking(const lora_config *modules, const lora_config *others)
 {
-    if (o->alpha != 64 && o->alpha != l->alpha)
+    for (int32_t i = 0; i < modules->n; i++) {
+        int32_t k = 0;
+        while (k < others->n && modules->modules[i].number != others->modules[k].number) k++;
+        if (k == others->n) return modules->modules[i].name;
+    }
+    return NULL;
+}
+
+/* What the user wrote against what the file says. */
+static int agree(const ares_model_config *base, const ares_lora_options *o,
+                 const ares_lora_side *of, const char *path, const lora_config *l)
+{
+    if (of->says_alpha && o->alpha != l->alpha)
         return ares_fail(ARES_ECONFIG,
                          "adapter: lora.alpha = %g, and the adapter of %s has alpha %g; leave "
                          "lora.alpha out, or leave adapter_path out",
@@ -170,15 +188,31 @@ static int agree(const ares_lora_options *o, const char *path, const lora_config
                          "adapter: lora.rank = %lld, and the adapter of %s has rank %lld; leave "
                          "lora.rank at 0, or leave adapter_path out",
                          (long long)o->rank, path, (long long)l->rank);
-    return ARES_OK;
+    if (!of->says_targets) return ARES_OK;
+    ares_arena arena = { 0 };
+    lora_config asked;
+    ares_lora_options ranked = *o;
+    ranked.rank = l->rank; /* which may be left to the file */
+    int rc = lora_select(base, of->tower, false, lora_peft_config(&ranked, &arena),
+                         "adapter: lora.target_modules", &arena, &asked);
+    const char *more = rc == ARES_OK ? lacking(&asked, l) : NULL,
+               *less = rc == ARES_OK ? lacking(l, &asked) : NULL;
+    if (more || less)
+        rc =
+            ares_fail(ARES_ECONFIG,
+                      "adapter: lora.target_modules select %d layers, and the adapter of %s is "
+                      "beside %d (%s %s); leave lora.target_modules out, or leave adapter_path out",
+                      asked.n, path, l->n, more ? "not beside" : "also beside", more ? more : less);
+    ares_arena_fini(&arena);
+    return rc;
 }
 
 /* The layers that options choose. A file may hold a scale of 0; who writes options means more. */
-static int select_new(const ares_model_config *base, const ares_lora_options *o, bool tell,
-                      const char *where, ares_arena *arena, lora_config *out)
+static int select_new(const ares_model_config *base, const ares_lora_options *o, bool tower,
+                      bool tell, const char *where, ares_arena *arena, lora_config *out)
 {
     const ares_json *alphas = o->alpha_pattern;
-    ARES_TRY(lora_select(base, false, tell, lora_peft_config(o, arena), where, arena, out));
+    ARES_TRY(lora_select(base, tower, tell, lora_peft_config(o, arena), where, arena, out));
     for (int64_t i = 0; alphas->type == ARES_JSON_OBJECT && i < alphas->count; i++)
         if (!(alphas->members[i].value->number > 0))
             return ares_fail(ARES_ECONFIG, "%s: alpha_pattern: that of '%.*s' must be above 0",
@@ -199,15 +233,17 @@ static int select_new(const ares_model_config *base, const ares_lora_options *o,
  * The adapter of a checkpoint against what the options ask for now: the layers with their ranks and
  * scales, or of a run that began with an adapter what stands beside its path.
  */
-static int goes_on(const ares_lora_options *o, const char *path, const ares_model_config *base,
+static int goes_on(const ares_adapter_options *opt, const ares_model_config *base,
                    const lora_config *l)
 {
+    const ares_lora_options *o = opt->lora;
+    const char *path = opt->checkpoint;
     static const char remedy[] = "set it back, or give the run another trainer.experiment_name";
     ares_arena arena = { 0 };
     lora_config asked;
     if (o->adapter_path) return ARES_OK; /* which said everything when the run began */
-    int rc =
-        lora_select(base, false, false, lora_peft_config(o, &arena), "adapter", &arena, &asked);
+    int rc = lora_select(base, opt->tower, false, lora_peft_config(o, &arena), "adapter", &arena,
+                         &asked);
     const lora_module *own = l->modules, *now = rc == ARES_OK ? asked.modules : NULL;
     for (int32_t i = 0; rc == ARES_OK && i < ARES_MIN(l->n, asked.n); i++) {
         if (strcmp(own[i].name, now[i].name) != 0) break;
@@ -233,25 +269,43 @@ static int goes_on(const ares_lora_options *o, const char *path, const ares_mode
     return rc;
 }
 
-/* The head is the last candidate. */
-static int refuse_head(const lora_config *l, const char *where)
+/* Layers that the passes of a critic, or of a run whose tower is frozen, have no adapters beside.
+ */
+static int refuse_layers(const lora_config *l, const ares_model_config *c, ares_lora_side of,
+                         const char *where)
 {
-    if (strcmp(l->modules[l->n - 1].name, "lm_head") != 0) return ARES_OK;
-    return ares_fail(ARES_ECONFIG,
-                     "%s: target_modules: they select lm_head, and no pass of a critic reaches it; "
-                     "leave it out",
-                     where);
+    for (int32_t i = 0; i < l->n; i++) {
+        const lora_module *m = &l->modules[i];
+        if (of.critic && m->number == LORA_OF_BLOCK * c->layers)
+            return ares_fail(ARES_ECONFIG,
+                             "%s: target_modules: they select lm_head, and no pass of a critic "
+                             "reaches it; leave it out",
+                             where);
+        if (m->number > LORA_OF_BLOCK * c->layers && of.critic)
+            return ares_fail(
+                ARES_ECONFIG,
+                "%s: it has layers of the vision tower, such as %s, and a critic reads "
+                "text alone; give an adapter without them",
+                where, m->name);
+        if (m->number > LORA_OF_BLOCK * c->layers && !of.tower)
+            return ares_fail(ARES_ECONFIG,
+                             "%s: it has layers of the vision tower, such as %s, which is frozen; "
+                             "set worker.actor.model.freeze_vision_tower=false",
+                             where, m->name);
+    }
+    return ARES_OK;
 }
 
-int ares_lora_check(const ares_model_config *base, const ares_lora_options *o, bool critic,
-                    const char *dir)
+int ares_lora_check(const ares_model_config *base, const ares_lora_options *o,
+                    const ares_lora_side *of, const char *dir)
 {
     ares_arena arena = { 0 };
     peft_adapter peft = { 0 };
-    int rc = o->adapter_path ? peft_open(o->adapter_path, dir, base, false, true, &arena, &peft)
-                             : select_new(base, o, true, dir, &arena, &peft.lora);
-    if (rc == ARES_OK && critic) rc = refuse_head(&peft.lora, dir);
-    if (rc == ARES_OK && o->adapter_path) rc = agree(o, o->adapter_path, &peft.lora);
+    const char *where = o->adapter_path ? o->adapter_path : dir;
+    int rc = o->adapter_path ? peft_open(o->adapter_path, dir, base, true, &arena, &peft)
+                             : select_new(base, o, of->tower, true, dir, &arena, &peft.lora);
+    if (rc == ARES_OK) rc = refuse_layers(&peft.lora, base, *of, where);
+    if (rc == ARES_OK && o->adapter_path) rc = agree(base, o, of, o->adapter_path, &peft.lora);
     const lora_config lora = peft.lora;
     const lora_module *first = NULL;
     int32_t n = 0;
@@ -301,9 +355,8 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
     a->params.device = m->device;
     int rc = keep_base(a, m, base_dir);
     if (rc == ARES_OK && path) {
-        rc = peft_open(path, base_dir, c, false, !opt->lora, &file, &peft);
-        if (rc == ARES_OK && opt->checkpoint) rc = goes_on(opt->lora, path, c, &peft.lora);
-        else if (rc == ARES_OK && opt->lora) rc = agree(opt->lora, path, &peft.lora);
+        rc = peft_open(path, base_dir, c, !opt->lora, &file, &peft);
+        if (rc == ARES_OK && opt->checkpoint) rc = goes_on(opt, c, &peft.lora);
         if (rc == ARES_OK && peft.score && !opt->value_head)
             rc = ares_fail(ARES_ECONFIG,
                            "adapter: %s: it is a critic's (task_type TOKEN_CLS), which says no "
@@ -313,11 +366,14 @@ static int open_adapter(const ares_model *m, const char *base_dir, const char *p
             rc = opt->checkpoint ? check_base(a, path, &peft)
                                  : peft_compare_base(base_dir, path, &peft);
     } else if (rc == ARES_OK) {
-        rc = select_new(c, opt->lora, false, "adapter", &file, &peft.lora);
+        rc = select_new(c, opt->lora, opt->tower, false, "adapter", &file, &peft.lora);
     }
-    if (rc == ARES_OK && opt->value_head) rc = refuse_head(&peft.lora, path ? path : "adapter");
+    if (rc == ARES_OK)
+        rc = refuse_layers(&peft.lora, c,
+                           (ares_lora_side){ .critic = opt->value_head, .tower = opt->tower },
+                           path ? path : "adapter");
     if (rc == ARES_OK) keep_config(a, &peft.lora);
-    if (rc == ARES_OK) rc = allocate(a, c->layers, c->hidden, opt);
+    if (rc == ARES_OK) rc = allocate(a, c, opt);
     if (rc == ARES_OK && !m->device->counting) rc = fill(a, opt, path ? &peft : NULL);
     if (rc == ARES_OK) rc = regions_refresh(&a->params);
     ares_arena_fini(&file);
@@ -339,7 +395,7 @@ int ares_adapter_new(const ares_model *m, const char *base_dir, const ares_adapt
 int ares_adapter_load(const ares_model *m, const char *base_dir, const char *path,
                       ares_adapter **out)
 {
-    return open_adapter(m, base_dir, path, &(ares_adapter_options){ 0 }, out);
+    return open_adapter(m, base_dir, path, &(ares_adapter_options){ .tower = true }, out);
 }
 
 /* The first of a rank's outputs of a module, and where the next rank's begin. */
@@ -347,8 +403,8 @@ static int32_t first_output(const lora_module *x, const ares_adapter *a, const a
                             int32_t part)
 {
     int32_t parts = ares_group_size(of->tp);
-    bool head = x->number == a->n_modules - 1;
-    return head ? ares_vocab_part_first(x->out, parts, part) : x->out / parts * part;
+    return x->number == a->head ? ares_vocab_part_first(x->out, parts, part)
+                                : x->out / parts * part;
 }
 
 int ares_adapter_slice(const ares_adapter *whole, const ares_model *slice, ares_adapter **out)
@@ -357,14 +413,16 @@ int ares_adapter_slice(const ares_adapter *whole, const ares_model *slice, ares_
     int32_t part = ares_group_rank(slice->tp);
     a->params.device = slice->device;
     keep_config(a, whole->config);
-    lora_module *own = ares_arena_alloc(&a->arena, (size_t)a->config->n * sizeof *own);
+    while (a->config->n && whole->config->modules[a->config->n - 1].number > whole->head)
+        a->config->n--; /* features come from the whole model */
+    lora_module *own = ares_arena_alloc(&a->arena, (size_t)(a->config->n + 1) * sizeof *own);
     for (int32_t i = 0; i < a->config->n; i++) {
         const lora_module *x = &whole->config->modules[i];
         own[i] = a->config->modules[i];
         own[i].out = first_output(x, whole, slice, part + 1) - first_output(x, whole, slice, part);
     }
     a->config->modules = own;
-    int rc = allocate(a, slice->cfg.layers, slice->cfg.hidden, &(ares_adapter_options){ 0 });
+    int rc = allocate(a, &slice->cfg, &(ares_adapter_options){ 0 });
     if (rc != ARES_OK) {
         ares_adapter_free(a);
         return rc;
@@ -376,7 +434,7 @@ int ares_adapter_slice(const ares_adapter *whole, const ares_model *slice, ares_
 int ares_adapter_slice_fill(ares_adapter *slice, const ares_adapter *whole, const ares_model *of)
 {
     ares_device *d = of->device;
-    for (int32_t i = 0; i < whole->config->n; i++) {
+    for (int32_t i = 0; i < slice->config->n; i++) {
         const lora_module *x = &whole->config->modules[i];
         const ares_adapter_module *from = &whole->module[x->number],
                                   *to = &slice->module[x->number];
@@ -417,17 +475,34 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The last part of a module's name. */
+/*
+ * The end of a module's name that says its kind: the last part; of a tower's the last two, for
+ * other modules of its are called proj, too, and numbers are.
+ */
 static const char *kind_of(const char *name)
 {
-    const char *dot = strrchr(name, '.');
-    return dot ? dot + 1 : name;
+    const char *last = strrchr(name, '.');
+    if (!last) return name;
+    if (strstr(name, ".merger.")) return strstr(name, "merger.");
+    if (!strstr(name, ".visual.")) return last + 1;
+    while (last[-1] != '.') last--;
+    return last;
 }
 
 static bool has_text(const char *const *list, int32_t n, const char *text)
 {
     for (int32_t i = 0; i < n; i++)
         if (strcmp(list[i], text) == 0) return true;
+    return false;
+}
+
+/* Whether an entry of a list of target_modules is the name, or the end of it after a dot. */
+static bool takes(const char *const *list, int32_t n, const char *name)
+{
+    for (int32_t i = 0; i < n; i++) {
+        size_t skip = strlen(name) - ARES_MIN(strlen(name), strlen(list[i]));
+        if (strcmp(name + skip, list[i]) == 0 && (!skip || name[skip - 1] == '.')) return true;
+    }
     return false;
 }
 
@@ -443,7 +518,7 @@ static void write_targets(ares_str *o, const lora_config *l, const lora_module *
         const char *kind = kind_of(l->modules[i].name);
         if (!has_text(list, kinds, kind)) list[kinds++] = kind;
     }
-    for (int32_t i = 0; i < n; i++) taken += has_text(list, kinds, kind_of(all[i].name));
+    for (int32_t i = 0; i < n; i++) taken += takes(list, kinds, all[i].name);
     if (taken != l->n) /* a kind takes more than is adapted */
         for (kinds = 0; kinds < l->n; kinds++) list[kinds] = l->modules[kinds].name;
     qsort(list, (size_t)kinds, sizeof *list, by_text);

@@ -96,6 +96,7 @@ typedef struct sequence {
     ares_finish finish;
     block_list blocks;
     int32_t cached; /* tokens of prompt and response in the cache */
+    int32_t to;     /* while a forward is planned: as many as it will have; 0: as before */
     ares_rng_key key;
     ares_decoder decoder; /* these two only with stop strings */
     ares_str tail;        /* the text so far */

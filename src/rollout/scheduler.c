@@ -317,25 +317,35 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
 
 /*
  * Adds the rows of running samples: one each, or after a preemption all that are missing, as far as
- * the budget goes.
+ * the budget goes. Samples take blocks in the order in which they were admitted; their rows lie
+ * adapter by adapter, so that a pass multiplies each adapter once.
  */
 static void plan_running(ares_rollout *r)
 {
-    for (int32_t i = 0; i < r->n_running; i++) {
-        sequence *s = r->running[i];
+    int32_t rows = r->plan->rows, n = 0;
+    for (; n < r->n_running; n++) {
+        sequence *s = r->running[n];
+        s->to = 0;
         if (sequence_full(r, s)) continue;
-        int32_t length = sequence_len(s),
-                to = ARES_MIN(length, s->cached + r->max_rows - r->plan->rows);
-        if (to <= s->cached) return;
+        int32_t to = ARES_MIN(sequence_len(s), s->cached + r->max_rows - rows);
+        if (to <= s->cached) break;
         if (!grow(r, &s->blocks, to, s, NULL, true)) {
             evict(r, s); /* it is itself the last one admitted */
-            return;
+            break;
         }
-        add_rows(r, s->request, s, &s->blocks, s->cached, to);
-        s->cached = to;
-        if (to == length) add_out(r, r->plan->rows - 1, s);
-        r->stats.peak_seqs = ARES_MAX(r->stats.peak_seqs, i + 1);
+        rows += to - s->cached;
+        s->to = to;
+        r->stats.peak_seqs = ARES_MAX(r->stats.peak_seqs, n + 1);
     }
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = i; k < n && r->running[i]->to; k++) {
+            sequence *s = r->running[k];
+            if (!s->to || s->request->adapter != r->running[i]->request->adapter) continue;
+            add_rows(r, s->request, s, &s->blocks, s->cached, s->to);
+            s->cached = s->to;
+            if (s->to == sequence_len(s)) add_out(r, r->plan->rows - 1, s);
+            if (k > i) s->to = 0; /* of i once its adapter's are there */
+        }
 }
 
 /* Makes the copies of partial blocks, all at once. */

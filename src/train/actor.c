@@ -253,6 +253,12 @@ int reference_open(reference *r, training *t, const char *weights, bool moves)
     return rc;
 }
 
+bool reference_sees(const training *t)
+{
+    return t->model->cfg.vision.depth &&
+           (ares_model_trains_tower(t->model, t->adapter) || t->cfg->ref.model_path);
+}
+
 void reference_close(reference *r)
 {
     ares_adapter *start = r->learner.adapter;

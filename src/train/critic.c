@@ -3,6 +3,7 @@
  * docs/update.md#critic). The value of response token t is read where t's log-prob is: from the
  * hidden state before it. Mini-batches and their counts are as in the actor's update.
  */
+#include "run/run.h"
 #include "trainer.h"
 
 #include <math.h>
@@ -21,7 +22,9 @@ static int open_adapter(critic *c, training *t, const ares_model_options *opt, c
     const ares_model_share base = sharing_of_base(*opt->share),
                            share = sharing_of_adapter(*opt->share);
     ares_model_options frozen = { .storage = opt->storage, .share = &base };
-    ares_str dir = { 0 };
+    ares_str dir = { 0 }, start = { 0 };
+    ares_lora_options lora = cfg->critic_lora;
+    lora.adapter_path = rundir_starting_adapter(cfg, &cfg->critic_lora, "critic", &start);
     int rc = ARES_OK;
     if (!same) {
         if (!path) path = cfg->actor.model_path;
@@ -30,7 +33,7 @@ static int open_adapter(critic *c, training *t, const ares_model_options *opt, c
     }
     if (rc == ARES_OK)
         rc = ares_adapter_new(same ? t->model : c->own, same ? t->model_dir.data : dir.data,
-                              &(ares_adapter_options){ .lora = &cfg->critic_lora,
+                              &(ares_adapter_options){ .lora = &lora,
                                                        .checkpoint = weights,
                                                        .seed = (uint64_t)cfg->rollout.seed,
                                                        .trainable = true,
@@ -39,6 +42,7 @@ static int open_adapter(critic *c, training *t, const ares_model_options *opt, c
                                                        .share = &share },
                               out);
     ares_str_fini(&dir);
+    ares_str_fini(&start);
     return rc;
 }
 

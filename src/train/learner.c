@@ -87,7 +87,7 @@ static int media_show(learner *l, ares_packed *packed, int n, bool keep)
 {
     size_t row = (size_t)l->model->cfg.hidden * sizeof(float);
     bool fresh = keep && l->trains_tower;
-    if (l->features && !fresh) ares_features_at(l->features, l->optim.updates);
+    if (l->features && !fresh) ares_features_at(l->features, learner_version(l));
     for (int i = 0; i < n; i++) {
         ares_packed *p = &packed[i];
         if (!p->n_features) continue;

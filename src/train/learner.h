@@ -165,6 +165,12 @@ static inline ares_params *learner_params(const learner *l)
     return l->adapter ? &l->adapter->params : &l->model->params;
 }
 
+/* Counts the changes of what it trains. */
+static inline int64_t learner_version(const learner *l)
+{
+    return l->adapter ? (int64_t)l->adapter->version : l->optim.updates;
+}
+
 /* Refuses fp32 storage by name where the products of the device take bf16 alone. */
 int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d);
 /* The model stays the caller's: whoever loaded it frees it after the learner is closed. */

@@ -187,6 +187,8 @@ typedef struct reference {
  */
 int reference_open(reference *r, training *t, const char *weights, bool moves);
 void reference_close(reference *r);
+/* Whether it sees with a tower of its own: the policy's is trained, or it is another model. */
+bool reference_sees(const training *t);
 /* Puts column ref_log_probs. */
 int reference_log_probs(reference *r, double temperature, ares_batch *b);
 /* Puts column kl: the exact KL of a policy to the reference at every token with mask 1. */

@@ -10,6 +10,7 @@
 #include "learner.h"
 #include "options/options.h"
 #include "plan/plan.h"
+#include "run/run.h"
 #include "vapor.h"
 
 #include <stdio.h>
@@ -171,14 +172,15 @@ ares_dtype training_storage(const ares_train_config *c)
     return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
 }
 
-/* Of an adapter's tensors and configuration. path NULL: 0 */
+/* Of an adapter's tensors and configuration. path NULL, or gone, which opening it tells: 0 */
 static int adapter_fingerprint(const char *path, uint64_t *out)
 {
     ares_str dir = { 0 }, file = { 0 };
     uint64_t h = 0;
-    if (!path) return ARES_OK;
-    int rc = ares_adapter_find(path, &dir);
-    if (rc == ARES_OK) rc = ares_model_fingerprint(dir.data, &h);
+    bool there = path && ares_adapter_find(path, &dir) == ARES_OK;
+    int rc = there ? ares_model_fingerprint(dir.data, &h) : ARES_OK;
+    ares_error_clear();
+    if (!there) return ARES_OK;
     if (rc == ARES_OK)
         rc = ares_file_hash(ares_path_join(&file, dir.data, "adapter_config.json"), &h);
     *out = h;
@@ -275,16 +277,27 @@ static int open_adapter(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
     const ares_model_share share = sharing_of_adapter(sharing_of_actor(c, &t->groups));
-    ares_str path = { 0 };
+    ares_str path = { 0 }, start = { 0 };
+    ares_lora_options lora = c->actor_lora;
+    lora.adapter_path = rundir_starting_adapter(c, &c->actor_lora, "adapter", &start);
     int rc = ares_adapter_new(
         t->model, t->model_dir.data,
-        &(ares_adapter_options){ .lora = &c->actor_lora,
+        &(ares_adapter_options){ .lora = &lora,
                                  .checkpoint = weights ? beside(&path, weights, "adapter") : NULL,
                                  .seed = (uint64_t)c->rollout.seed,
                                  .trainable = !c->trainer.val_only,
+                                 /* nothing is trained of a tower whose answers are validated */
+                                 .tower = !c->actor.freeze_vision || c->trainer.val_only,
                                  .share = &share },
         &t->adapter);
     ares_str_fini(&path);
+    ares_str_fini(&start);
+    if (rc == ARES_OK && t->model->cfg.vision.depth && !c->actor.freeze_vision &&
+        !t->adapter->tower && !c->trainer.val_only && !t->device.counting &&
+        ares_world_rank(t->world) == 0)
+        ares_log(ARES_LOG_INFO,
+                 "config: worker.actor.model.freeze_vision_tower = false: no layer of the tower "
+                 "has an adapter, so it stays as it is");
     return rc;
 }
 
@@ -328,7 +341,7 @@ int training_open_model(training *t, const char *weights)
         &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));
     if (!t->model->cfg.vision.depth) return ARES_OK;
     ARES_TRY(ares_media_rules_load(&t->model->cfg, t->model_dir.data, &t->row_media));
-    return ares_features_new(t->model, &t->row_media.processor,
+    return ares_features_new(t->model, t->adapter, &t->row_media.processor,
                              (size_t)(c->data.vision_cache_gb * 1e9), &t->features);
 }
 
@@ -597,11 +610,12 @@ const ares_adapter *trainer_adapter(const ares_trainer *t)
 
 int trainer_renew_rollout(ares_trainer *t)
 {
-    int64_t version = t->run.adapter ? 0 : t->actor.learner.optim.updates; /* of the model */
+    /* of the model */
+    int64_t version = t->run.adapter ? 0 : learner_version(&t->actor.learner);
     if (t->slice) ARES_TRY(ares_model_slice_take(t->slice)); /* training may have had its memory */
     ares_rollout_clear(t->rollout);
     if (t->run.features) {
-        ares_features_at(t->run.features, version);
+        ares_features_at(t->run.features, learner_version(&t->actor.learner));
         ares_features_trim(t->run.features);
     }
     if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
@@ -630,6 +644,21 @@ bool trainer_needs_reference(const ares_train_config *c)
     return ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE || vapor_wanted(c);
 }
 
+/* A reference of another model reads the pictures as they are cut for the policy. */
+static int same_patches(const training *t, const ares_vision_config *v)
+{
+    const ares_vision_config *own = &t->model->cfg.vision;
+    if (own->patch == v->patch && own->merge == v->merge && own->temporal == v->temporal &&
+        own->channels == v->channels)
+        return ARES_OK;
+    return ares_fail(ARES_ECONFIG,
+                     "config: worker.ref.model.model_path = '%s': its tower reads patches of %d "
+                     "pixels, %d x %d of them a token, and the policy's %d, %d x %d; name a model "
+                     "that reads pictures alike",
+                     t->cfg->ref.model_path, v->patch, v->merge, v->merge, own->patch, own->merge,
+                     own->merge);
+}
+
 /* weights: the policy's in a checkpoint; a reference that has moved lies beside them. */
 int trainer_open_reference(ares_trainer *t, const char *weights)
 {
@@ -656,11 +685,13 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     int rc = reference_open(t->ref, &t->run, moves ? path.data : NULL, moves);
     if (moves) t->run.moved_reference = t->ref->learner.model;
     /* a frozen tower is the policy's and the reference's alike: images go through it only once */
-    if (rc == ARES_OK && t->run.features && ares_features_trained(t->run.features))
-        rc = ares_features_new(t->ref->learner.model, &t->run.row_media.processor,
+    bool own = t->run.features && reference_sees(&t->run);
+    ares_model *m = t->ref->learner.model;
+    if (rc == ARES_OK && own && m->cfg.vision.depth) rc = same_patches(&t->run, &m->cfg.vision);
+    if (rc == ARES_OK && own && m->cfg.vision.depth)
+        rc = ares_features_new(m, t->ref->learner.adapter, &t->run.row_media.processor,
                                (size_t)(c->data.vision_cache_gb * 1e9), &t->ref->features);
-    if (rc == ARES_OK)
-        t->ref->learner.features = t->ref->features ? t->ref->features : t->run.features;
+    if (rc == ARES_OK) t->ref->learner.features = own ? t->ref->features : t->run.features;
     ares_str_fini(&path);
     return rc;
 }

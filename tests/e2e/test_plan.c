@@ -234,6 +234,8 @@ TEST(what_a_run_with_images_allocates_is_what_plan_says)
         "worker.actor.model.freeze_vision_tower=false algorithm.disable_kl=false "
         "algorithm.use_kl_loss=true algorithm.kl_coef=0.1 "
         "worker.actor.model.enable_gradient_checkpointing=true",
+        "worker.actor.model.freeze_vision_tower=false algorithm.disable_kl=false "
+        "algorithm.use_kl_loss=true algorithm.kl_coef=0.1 worker.actor.model.lora.rank=40",
     };
     ares_str rows_text = { 0 };
     const char *model = test_file("sees");

@@ -15,6 +15,7 @@
     "104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115]' "
 #define KL "algorithm.disable_kl=false algorithm.kl_coef=0.05 "
 #define TRAINED "worker.actor.model.freeze_vision_tower=false "
+#define ADAPTED TRAINED "worker.actor.model.lora.rank=3 "
 #define TWO "worker.actor.global_batch_size=2 "
 
 /* seen: a metric that the method alone writes, of step `step`; above 0 unless it is signed */
@@ -56,6 +57,12 @@ static const struct {
       "actor/kl_loss", 2, false },
     { "KL in the reward, trained tower", RANDOM LENGTHS KL TRAINED "algorithm.kl_penalty=full",
       "critic/kl", 2, false },
+    { "exact KL, adapted tower",
+      RANDOM LENGTHS KL TWO ADAPTED "algorithm.use_kl_loss=true algorithm.kl_penalty=full",
+      "actor/kl_loss", 2, false },
+    { "dapo, adapted tower",
+      RANDOM LENGTHS TWO ADAPTED "worker.actor.loss_type=dapo worker.actor.clip_ratio_high=0.28",
+      "exact/vision_max_abs", 2, false },
     { "rloo", RANDOM LENGTHS "algorithm.adv_estimator=rloo", "actor/grad_norm", 1, false },
     { "remax", RANDOM LENGTHS "algorithm.adv_estimator=remax", "actor/grad_norm", 1, false },
     { "gspo", RANDOM LENGTHS TWO "worker.actor.loss_type=gspo", "actor/grad_norm", 1, false },
@@ -149,8 +156,8 @@ static const char *paired_rows(void)
 
 TEST(vapor_learns_from_stored_answers_about_pictures_and_goes_on_bit_for_bit)
 {
-    static const char *const towers[] = { "", TRAINED };
-    for (int t = 0; t < 2; t++) {
+    static const char *const towers[] = { "", TRAINED, ADAPTED "vapor.sync_ref_model=false" };
+    for (int t = 0; t < ARES_COUNT(towers); t++) {
         char run[32], whole[32], words[900];
         snprintf(run, sizeof run, "run_%d", t);
         snprintf(whole, sizeof whole, "whole_%d", t);

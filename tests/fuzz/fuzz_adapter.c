@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ARES_ASSERT(ares_file_write(path, from, i ? (cut ? size - first - 1 : 0) : first) ==
                     ARES_OK);
     }
-    if (peft_open(dir, dir, &base, false, true, &arena, &peft) == ARES_OK) check(&peft);
+    if (peft_open(dir, dir, &base, true, &arena, &peft) == ARES_OK) check(&peft);
     else ARES_ASSERT(ares_error_message()[0]);
     ares_error_clear();
     ares_arena_fini(&arena);

@@ -135,6 +135,7 @@ vision=(--config experiments/AEPO/vision.yaml "worker.actor.model.model_path=$wo
     trainer.val_freq=-1 trainer.save_freq=-1 'trainer.logger=[file]' trainer.save_minutes=null)
 beside vision 1e-3 "${vision[@]}"
 beside vision-trained 1e-3 "${vision[@]}" worker.actor.model.freeze_vision_tower=false
+beside vision-lora 1e-3 "${vision[@]}" worker.actor.model.freeze_vision_tower=false "${lora[@]}"
 ends vision-bf16 "${vision[@]}" worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=bf16
 ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.ref.fsdp.torch_dtype=bf16

@@ -173,7 +173,7 @@ GOLDEN(lora, lora_open)
     if (!base_of(g, &dir, &c) || !mkdtemp(folder)) return;
     if (write_changed(g, path_of(g, "adapter"), folder)) {
         ares_log_keep(ares_path_join(&path, folder, "log.txt"));
-        int rc = peft_open(folder, dir, &c, true, true, g->arena, &peft);
+        int rc = peft_open(folder, dir, &c, true, g->arena, &peft);
         ares_log_keep(NULL);
         const ares_json *names = ares_json_get(g->expected, "warning_names");
         if (ares_file_exists(path.data)) golden_ok(g, ares_file_read(path.data, &log));

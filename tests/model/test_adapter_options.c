@@ -103,7 +103,7 @@ TEST(layers_that_options_choose_are_checked_against_the_model)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_lora_options o;
         ares_config *cfg = options_of(cases[i].options, &o);
-        int rc = ares_lora_check(&base, &o, false, "m");
+        int rc = ares_lora_check(&base, &o, &(ares_lora_side){ 0 }, "m");
         CHECK_MSG((rc != ARES_OK) == (cases[i].fault != NULL), "%s: %s", cases[i].options,
                   rc == ARES_OK ? "no fault" : ares_error_message());
         if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);
@@ -148,7 +148,7 @@ TEST(what_takes_no_layer_is_told_once)
         REQUIRE_OK(ares_model_load(dir, &d, &(ares_model_options){ 0 }, &m));
         ares_log_set(ARES_LOG_WARN, 0);
         ares_log_keep(test_file(name));
-        CHECK_OK(ares_lora_check(&m->cfg, &o, false, "m"));
+        CHECK_OK(ares_lora_check(&m->cfg, &o, &(ares_lora_side){ 0 }, "m"));
         CHECK_OK(ares_adapter_new(m, dir, &(ares_adapter_options){ .lora = &o }, &a));
         ares_log_keep(NULL);
         if (ares_file_exists(test_file(name))) CHECK_OK(ares_file_read(test_file(name), &log));

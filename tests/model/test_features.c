@@ -23,7 +23,8 @@ static bool open_store(store *s, size_t keep_bytes, bool trained)
     return CHECK_OK(ares_device_open("cpu", 2, &s->device)) &&
            CHECK_OK(ares_model_load(path, &s->device, &opt, &s->model)) &&
            CHECK_OK(ares_media_rules_load(&s->model->cfg, path, &s->rules)) &&
-           CHECK_OK(ares_features_new(s->model, &s->rules.processor, keep_bytes, &s->features));
+           CHECK_OK(
+               ares_features_new(s->model, NULL, &s->rules.processor, keep_bytes, &s->features));
 }
 
 static void close_store(store *s)
@@ -120,7 +121,7 @@ TEST(what_was_asked_for_longest_ago_is_dropped_and_comes_back_with_its_number_an
     size_t bytes = bytes_of(&s, x);
     float *kept = ares_malloc(bytes);
     ares_features_free(s.features);
-    REQUIRE_OK(ares_features_new(s.model, &s.rules.processor, bytes, &s.features));
+    REQUIRE_OK(ares_features_new(s.model, NULL, &s.rules.processor, bytes, &s.features));
     REQUIRE_OK(ares_features_get(s.features, x, &a));
     memcpy(kept, a.features, bytes);
     REQUIRE_OK(ares_features_get(s.features, y, &b));

@@ -388,8 +388,8 @@ static void of_halves(ares_model *m, int calls, float *features, float *grads)
     for (int i = 0; i < calls; i++) {
         const made half = { i * rows, v->channels * v->temporal * v->patch * v->patch };
         const tower_input in = { { 2 / calls, side, side }, write_made, &half };
-        REQUIRE_OK(tower_features(m, &in, features + i * n));
-        REQUIRE_OK(tower_backward_of(m, ARES_KEEP_INPUTS, &in, features + i * n));
+        REQUIRE_OK(tower_features(m, NULL, &in, features + i * n));
+        REQUIRE_OK(tower_backward_of(m, NULL, ARES_KEEP_INPUTS, &in, features + i * n));
     }
     memcpy(grads, m->params.grads, m->params.grads_bytes);
 }
@@ -445,7 +445,7 @@ static void shared_gradients(ares_world *w, const char *name, ares_sharing how, 
         ares_grid grid = r.media[i].grid;
         vision_patches p;
         const tower_input in = vision_input(&r.x, i, &p);
-        REQUIRE_OK(tower_backward_of(*m, ARES_KEEP_INPUTS, &in, r.x.features + at));
+        REQUIRE_OK(tower_backward_of(*m, NULL, ARES_KEEP_INPUTS, &in, r.x.features + at));
         at += (int64_t)grid.t * grid.h * grid.w / 4 * (*m)->cfg.hidden;
     }
     for (int i = 0; i < (*m)->params.n_regions; i++) {
@@ -500,7 +500,7 @@ static void weighted(ares_model *m, const row *r, const float *c, int64_t n, dou
     const tower_input in = vision_input(&r->x, 0, &p);
     float *features = ares_malloc((size_t)n * sizeof *features);
     *sum = 0;
-    CHECK_OK(tower_features(m, &in, features));
+    CHECK_OK(tower_features(m, NULL, &in, features));
     for (int64_t i = 0; i < n; i++) *sum += (double)c[i] * (double)features[i];
     ares_free(features);
 }
@@ -541,7 +541,7 @@ TEST(a_towers_gradient_is_the_slope_of_its_features)
         REQUIRE_OK(ares_params_zero_grad(&r.x.m->params));
         vision_patches p;
         const tower_input in = vision_input(&r.x, 0, &p);
-        REQUIRE_OK(tower_backward_of(r.x.m, ARES_KEEP_INPUTS, &in, c));
+        REQUIRE_OK(tower_backward_of(r.x.m, NULL, ARES_KEEP_INPUTS, &in, c));
         int checked = 0;
         for (int i = 0; i < r.x.m->params.n; i++)
             if (strstr(r.x.m->params.list[i].name, "visual.")) {

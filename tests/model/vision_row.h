@@ -81,7 +81,7 @@ static inline int vision_features(vision_row *x)
         ares_grid g = x->media[i].grid;
         vision_patches p;
         const tower_input in = vision_input(x, i, &p);
-        ARES_TRY(tower_features(x->m, &in, x->features + at));
+        ARES_TRY(tower_features(x->m, NULL, &in, x->features + at));
         at += (int64_t)g.t * g.h * g.w / (v->merge * v->merge) * v->out;
     }
     return ARES_OK;
@@ -147,7 +147,7 @@ static inline int vision_tower_backward(const vision_row *x, const ares_packed *
         ares_grid g = x->media[i].grid;
         vision_patches values;
         const tower_input in = vision_input(x, i, &values);
-        ARES_TRY(tower_backward_of(x->m, x->keep, &in, back + at));
+        ARES_TRY(tower_backward_of(x->m, NULL, x->keep, &in, back + at));
         at += (int64_t)g.t * g.h * g.w / (c->merge * c->merge) * c->out;
     }
     return ARES_OK;

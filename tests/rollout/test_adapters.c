@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ares/rollout.h"
+#include "internal.h"
 #include "test.h"
 
 /* All on the tied base; the last one adapts the head, the one before it has B = 0. */
@@ -198,6 +199,29 @@ TEST(an_adapter_loaded_while_others_are_sampled_has_the_samples_that_it_would_ha
     ask(r, 4, 0, NULL);
     finish(r, of);
     CHECK_MEM(of[2], alone[0], sizeof alone[0]);
+    ares_rollout_free(r);
+    close_all();
+}
+
+TEST(a_pass_has_one_run_of_rows_for_each_adapter_however_they_arrived)
+{
+    /* seen to fail: with rows in the order of arrival */
+    enum { ROUNDS = 3 };
+    static answer answers[ROUNDS * ADAPTERS][SAMPLES], alone[SAMPLES];
+    int64_t active = 1;
+    if (!open_all(2)) return;
+    ares_rollout *r = engine(ROUNDS * ADAPTERS * SAMPLES, 512, 8192, true);
+    for (int i = 0; i < ROUNDS * ADAPTERS; i++) ask(r, i % ADAPTERS, 1, NULL);
+    for (int i = 0; i < 4 && active; i++) CHECK_OK(ares_rollout_step(r, &active));
+    CHECK_EQ(r->plan->rows, ROUNDS * ADAPTERS * SAMPLES);
+    CHECK_EQ(r->plan->n_adapted, ADAPTERS);
+    finish(r, answers);
+    ares_rollout_free(r);
+    r = engine(8, 64, 4096, false);
+    ask(r, 1, 1, NULL);
+    finish(r, &alone);
+    for (int i = 1; i < ROUNDS * ADAPTERS; i += ADAPTERS)
+        CHECK_MEM(answers[i], alone, sizeof alone);
     ares_rollout_free(r);
     close_all();
 }

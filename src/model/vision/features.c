@@ -31,6 +31,7 @@ typedef struct entry {
 
 struct ares_features {
     ares_model *model;
+    const ares_adapter *adapter; /* what adapts the tower; NULL: nothing */
     ares_processor processor;
     size_t keep_bytes, bytes;
     ares_map *by_address, *by_key; /* numbers of pictures and of entries */
@@ -43,11 +44,12 @@ struct ares_features {
     pthread_cond_t read;
 };
 
-int ares_features_new(ares_model *m, const ares_processor *p, size_t keep_bytes,
-                      ares_features **out)
+int ares_features_new(ares_model *m, const ares_adapter *a, const ares_processor *p,
+                      size_t keep_bytes, ares_features **out)
 {
     ares_features *f = *out = ares_calloc(1, sizeof *f);
     f->model = m;
+    f->adapter = a && a->tower ? a : NULL;
     f->processor = *p;
     f->keep_bytes = keep_bytes;
     f->by_address = ares_map_new();
@@ -226,7 +228,7 @@ static int store(ares_features *f, picture *p)
     size_t bytes = bytes_of_features(f, p->medium);
     const tower_input in = input_of(p);
     float *features = ares_malloc(bytes);
-    int rc = tower_features(f->model, &in, features);
+    int rc = tower_features(f->model, f->adapter, &in, features);
     if (rc != ARES_OK) {
         ares_free(features);
         return rc;
@@ -272,7 +274,7 @@ int ares_features_show(ares_features *f, ares_packed *p, float *in)
 /* ------------------------------------------------------------------ a trained tower */
 bool ares_features_trained(const ares_features *f)
 {
-    return f->model->tower.trained;
+    return ares_model_trains_tower(f->model, f->adapter);
 }
 
 void ares_features_at(ares_features *f, int64_t version)
@@ -290,7 +292,7 @@ static int show_one(ares_features *f, const ares_shown *x, float *to, double *of
     find_entry(f, p);
     const tower_input in = input_of(p);
     float *all = ares_malloc(bytes);
-    int rc = tower_features(f->model, &in, all);
+    int rc = tower_features(f->model, f->adapter, &in, all);
     if (rc == ARES_OK) {
         const float *before = stored(f, p) ? f->entries[p->entry].features : NULL;
         for (size_t i = 0; before && i < bytes / sizeof *all; i++)
@@ -335,7 +337,7 @@ int ares_features_backward(ares_features *f, ares_keep keep, const ares_packed *
         float *all = ares_calloc(1, bytes_of_features(f, x->medium));
         memcpy(all + (size_t)x->from * width, d + (size_t)x->at * width,
                (size_t)x->n * width * sizeof *all);
-        rc = tower_backward_of(f->model, keep, &in, all);
+        rc = tower_backward_of(f->model, f->adapter, keep, &in, all);
         ares_free(all);
     }
     f->seconds += ares_now_s() - started;

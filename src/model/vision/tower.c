@@ -31,6 +31,8 @@ typedef struct tower_pass {
     ares_segments frame, window; /* rows that see each other */
     const float *cos_sin;        /* [rows][width / heads] */
     tower_scratch t;
+    ares_adapted adapted; /* the same adapter for all rows */
+    adapting beside;      /* its products; no runs: it has none in the tower */
 } tower_pass;
 
 static const ares_vision_config *pass_config(const tower_pass *p)
@@ -129,6 +131,7 @@ static void block_product(const tower_pass *p, const ares_linear *l, const void 
 {
     ares_linear_args a = linear_args(p->rows, l, x, residual, y, l->w->weight.n);
     p->m->device->k->linear(p->m->device, &a, 1);
+    linears_adapt(p->m->device, &p->beside, &l, &a, 1);
 }
 
 static ares_attention_args attention(const tower_pass *p, int i, const tower_saved *s)
@@ -197,6 +200,7 @@ static void mlp(const tower_pass *p, const ares_tower_layer *l, const tower_save
                                 linear_args(p->rows, &l->up, p->t.h, NULL,
                                             acts_at(d, s->wide, wide), 2 * wide) };
     d->k->linear(d, both, 2);
+    linears_adapt(d, &p->beside, (const ares_linear *[]){ &l->gate, &l->up }, both, 2);
     d->k->silu_mul(d, &a);
 }
 
@@ -247,14 +251,21 @@ static void tower_block_backward(const tower_pass *p, int i, const tower_saved *
     int64_t width = v->width;
     ares_attention_args a = attention(p, i, s);
     linear_backward(d, &l->down, p->rows, dx, width, NULL, t->d_act, false);
+    linear_adapt_backward(d, &p->beside, &l->down, dx, width, NULL, t->d_act);
     activation_backward(p, s);
     linear_backward(d, &l->down, p->rows, dx, width, t->act, NULL, false);
+    linear_adapt_backward(d, &p->beside, &l->down, dx, width, t->act, NULL);
     tower_norm(p, l->norm2, l->norm2_bias, s->x_mid, (tower_stats){ 0 }, t->h);
     linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, v->gated ? 2 : 1, p->rows,
                      t->d_wide, wide_of(v), t->h, t->d_h);
+    linear_adapt_backward(d, &p->beside, &l->gate, t->d_wide, wide_of(v), t->h, t->d_h);
+    if (v->gated)
+        linear_adapt_backward(d, &p->beside, &l->up, acts_at(d, t->d_wide, v->intermediate),
+                              wide_of(v), t->h, t->d_h);
     tower_norm_backward(p, l->norm2, l->norm2_bias, t->d_h, s->x_mid, s->mid, dx);
 
     linear_backward(d, &l->proj, p->rows, dx, width, s->attn, t->d_attn, false);
+    linear_adapt_backward(d, &p->beside, &l->proj, dx, width, s->attn, t->d_attn);
     a.d_out = t->d_attn;
     a.dq = t->d_qkv;
     a.dk = acts_at(d, t->d_qkv, width);
@@ -264,6 +275,7 @@ static void tower_block_backward(const tower_pass *p, int i, const tower_saved *
     rotate(p, t->d_qkv, true);
     tower_norm(p, l->norm1, l->norm1_bias, s->x_in, (tower_stats){ 0 }, t->h);
     linear_backward(d, &l->qkv, p->rows, t->d_qkv, 3 * width, t->h, t->d_h, false);
+    linear_adapt_backward(d, &p->beside, &l->qkv, t->d_qkv, 3 * width, t->h, t->d_h);
     tower_norm_backward(p, l->norm1, l->norm1_bias, t->d_h, s->x_in, s->in, dx);
 }
 
@@ -395,6 +407,9 @@ static size_t carve_picture(picture *u, char *base, ares_keep keep)
     }
     u->p.t =
         (tower_scratch){ .h = carve(&c, rows, v->width), .act = carve(&c, rows, v->intermediate) };
+    adapting *b = &u->p.beside;
+    if (b->n_runs) b->u = carve(&c, (v->gated ? 2 : 1) * rows, b->rank); /* of gate and up */
+    if (b->n_runs && back) b->du = carve(&c, rows, b->rank);
     u->wide = carve(&c, tokens, merged);
     u->act = carve(&c, tokens, merged);
     u->last = carve(&c, tokens, v->out);
@@ -419,21 +434,25 @@ void tower_close(ares_model *m)
 }
 
 /* Sets up *u without device memory; returns the bytes that it needs there. */
-static size_t describe_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
+static size_t describe_picture(ares_model *m, const ares_adapter *a, int32_t rows, ares_keep keep,
+                               picture *u)
 {
     const ares_vision_config *v = &m->cfg.vision;
     int32_t each = v->merge * v->merge;
     *u = (picture){ .p = { .m = m, .rows = rows },
                     .tokens = rows / each,
                     .n_saved = keep == ARES_KEEP_ALL ? v->depth : 1 };
+    u->p.adapted = (ares_adapted){ a, INT32_MAX };
+    if (a && a->tower) u->p.beside = (adapting){ .rows = rows, .n_runs = 1, .rank = a->rank };
     u->x = ares_arena_calloc(&u->host, (size_t)v->depth + 1, sizeof *u->x);
     u->saved = ares_arena_calloc(&u->host, (size_t)u->n_saved, sizeof *u->saved);
     return carve_picture(u, NULL, keep);
 }
 
-static int open_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
+static int open_picture(ares_model *m, const ares_adapter *a, int32_t rows, ares_keep keep,
+                        picture *u)
 {
-    size_t bytes = describe_picture(m, rows, keep, u);
+    size_t bytes = describe_picture(m, a, rows, keep, u);
     ares_device *d = m->device;
     ares_held *h = &m->tower.of_forward;
     char *base;
@@ -456,6 +475,7 @@ static int open_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
                          rows, (double)bytes / 1073741824.0);
     }
     (void)carve_picture(u, base, keep);
+    u->p.beside.runs = &u->p.adapted;
     for (int i = 0; i < u->n_saved; i++) {
         u->saved[i].x_in = u->x[i];
         if (keep == ARES_KEEP_NOTHING) u->saved[i].x_mid = u->x[0];
@@ -582,11 +602,21 @@ static void gather(const picture *u, int32_t n, int64_t width, const int32_t *id
     d->k->embedding(d, &all, ids, n, to, width);
 }
 
-static void product(const picture *u, int32_t rows, const ares_linear *l, const void *x, void *y)
+/* The adapter beside the products of the merger, whose rows are tokens. */
+static adapting beside_merger(const picture *u)
+{
+    adapting a = u->p.beside;
+    a.rows = u->tokens;
+    return a;
+}
+
+static void merger_product(const picture *u, const ares_linear *l, const void *x, void *y)
 {
     ares_device *d = u->p.m->device;
-    ares_linear_args a = linear_args(rows, l, x, NULL, y, l->w->weight.n);
+    ares_linear_args a = linear_args(u->tokens, l, x, NULL, y, l->w->weight.n);
+    const adapting beside = beside_merger(u);
     d->k->linear(d, &a, 1);
+    linears_adapt(d, &beside, &l, &a, 1);
 }
 
 /* Of the merger; forward and backward share it. */
@@ -604,9 +634,9 @@ static void merge(const picture *u)
     const ares_tower *t = &u->p.m->tower;
     ares_activation_args a = gelu(u);
     tower_norm(&u->p, t->norm, t->norm_bias, u->x[config(u)->depth], u->stats, u->p.t.h);
-    product(u, u->tokens, &t->merge, u->p.t.h, u->wide);
+    merger_product(u, &t->merge, u->p.t.h, u->wide);
     d->k->activation(d, &a);
-    product(u, u->tokens, &t->out, u->act, u->last);
+    merger_product(u, &t->out, u->act, u->last);
 }
 
 static tower_saved *saved_of(const picture *u, int i)
@@ -628,7 +658,9 @@ static void forward(const picture *u)
     for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
         c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
         read_chunk(&c);
-        product(u, c.n, &patches, u->patches, row_of(u, u->p.t.h, c.first));
+        ares_linear_args a = linear_args(c.n, &patches, u->patches, NULL,
+                                         row_of(u, u->p.t.h, c.first), patches.w->weight.n);
+        m->device->k->linear(m->device, &a, 1);
     }
     block_unload(&m->params, ends);
     gather(u, u->p.rows, config(u)->width, u->row_order, u->p.t.h, u->x[0]);
@@ -653,34 +685,42 @@ static void merge_backward(const picture *u)
     ares_activation_args a = gelu(u);
     a.dy = u->d_act;
     a.dx = u->d_wide;
+    const adapting beside = beside_merger(u);
     linear_backward(d, &t->out, u->tokens, u->last, config(u)->out, u->act, u->d_act, false);
+    linear_adapt_backward(d, &beside, &t->out, u->last, config(u)->out, u->act, u->d_act);
     d->k->activation_backward(d, &a);
     tower_norm(&u->p, t->norm, t->norm_bias, stream, (tower_stats){ 0 }, u->p.t.h);
     linear_backward(d, &t->merge, u->tokens, u->d_wide, merged_width(u), u->p.t.h, u->p.t.d_h,
                     false);
+    linear_adapt_backward(d, &beside, &t->merge, u->d_wide, merged_width(u), u->p.t.h, u->p.t.d_h);
     d->k->zero(d, u->d_x, (size_t)(u->p.rows * width) * ares_dtype_bytes(d->k->act));
     tower_norm_backward(&u->p, t->norm, t->norm_bias, u->p.t.d_h, stream, u->stats, u->d_x);
 }
 
-/* From u->last to the gradients of what is trained: merger, blocks, patches. */
+/*
+ * From u->last to the gradients of what is trained: merger, blocks, patches. Below the lowest block
+ * with a layer that an adapter is beside, no derivative is wanted.
+ */
 static void backward(const picture *u)
 {
     ares_model *m = u->p.m;
     const ares_linear patches = { .w = m->tower.patches };
-    int depth = m->cfg.vision.depth;
+    int depth = m->cfg.vision.depth,
+        lowest = m->tower.trained ? 0 : u->p.adapted.adapter->lowest_of_tower;
     block_load(&m->params, &m->tower.in);
-    block_prefetch(&m->params, &m->tower.layer[depth - 1].in);
+    if (lowest < depth) block_prefetch(&m->params, &m->tower.layer[depth - 1].in);
     merge_backward(u);
     block_unload(&m->params, &m->tower.in);
-    for (int i = depth - 1; i >= 0; i--) {
+    for (int i = depth - 1; i >= lowest; i--) {
         const tower_saved *s = saved_of(u, i);
         block_load(&m->params, &m->tower.layer[i].in);
-        if (i > 0) block_prefetch(&m->params, &m->tower.layer[i - 1].in);
+        if (i > lowest) block_prefetch(&m->params, &m->tower.layer[i - 1].in);
         /* the same arithmetic, so the same bits; d_h only takes the output, which is not used */
         if (u->n_saved < depth && i + 1 < depth) tower_block_forward(&u->p, i, s, u->p.t.d_h);
         tower_block_backward(&u->p, i, s, u->d_x);
         block_unload(&m->params, &m->tower.layer[i].in);
     }
+    if (!m->tower.trained) return;
     gather(u, u->p.rows, config(u)->width, u->row_place, u->d_x, u->p.t.d_h);
     /* the chunks go on with one sum over the rows */
     for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
@@ -697,27 +737,29 @@ static int32_t patches_of(const ares_vision_config *v, ares_grid grid)
     return grid.t * grid.h * grid.w;
 }
 
-int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep)
+int ares_model_features_reserve(ares_model *m, const ares_adapter *a, int32_t patches,
+                                ares_keep keep)
 {
     picture u;
-    ARES_TRY(open_picture(m, patches, keep, &u));
+    ARES_TRY(open_picture(m, a, patches, keep, &u));
     ares_arena_fini(&u.host);
     return ARES_OK;
 }
 
-size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep)
+size_t ares_model_features_bytes(ares_model *m, const ares_adapter *a, int32_t patches,
+                                 ares_keep keep)
 {
     picture u;
-    size_t bytes = describe_picture(m, patches, keep, &u);
+    size_t bytes = describe_picture(m, a, patches, keep, &u);
     ares_arena_fini(&u.host);
     return bytes;
 }
 
-int tower_features(ares_model *m, const tower_input *in, float *features)
+int tower_features(ares_model *m, const ares_adapter *a, const tower_input *in, float *features)
 {
     ares_device *d = m->device;
     picture u;
-    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, in->grid), ARES_KEEP_NOTHING, &u));
+    ARES_TRY(open_picture(m, a, patches_of(&m->cfg.vision, in->grid), ARES_KEEP_NOTHING, &u));
     int64_t n = (int64_t)u.tokens * config(&u)->out;
     place_input(&u, in);
     forward(&u);
@@ -728,13 +770,15 @@ int tower_features(ares_model *m, const tower_input *in, float *features)
     return d->k->sync(d);
 }
 
-int tower_backward_of(ares_model *m, ares_keep keep, const tower_input *in, const float *d_features)
+int tower_backward_of(ares_model *m, const ares_adapter *a, ares_keep keep, const tower_input *in,
+                      const float *d_features)
 {
     ares_device *d = m->device;
+    const ares_params *trained = m->tower.trained ? &m->params : &a->params;
     picture u;
-    ARES_ASSERT(m->tower.trained && keep != ARES_KEEP_NOTHING);
-    ARES_ASSERT(ares_phase_holds(d, &m->params.of_training)); /* since ares_params_zero_grad */
-    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, in->grid), keep, &u));
+    ARES_ASSERT(ares_model_trains_tower(m, a) && keep != ARES_KEEP_NOTHING);
+    ARES_ASSERT(ares_phase_holds(d, &trained->of_training)); /* since ares_params_zero_grad */
+    ARES_TRY(open_picture(m, a, patches_of(&m->cfg.vision, in->grid), keep, &u));
     int64_t n = (int64_t)u.tokens * config(&u)->out;
     place_input(&u, in);
     forward(&u);
@@ -758,7 +802,8 @@ static void add_norm(const listing *l, const char *stem, int index, ares_param *
     *bias = both.bias;
 }
 
-static void list_block(const listing *l, int i)
+/* *number: that of its first layer, then that of the one after its last */
+static void list_block(const listing *l, int i, int32_t *number)
 {
     const ares_vision_config *v = &l->m->cfg.vision;
     ares_tower_layer *y = &l->m->tower.layer[i];
@@ -773,6 +818,9 @@ static void list_block(const listing *l, int i)
         y->up = param_beside(param_add_linear(l, wide, width, true, "blocks.%d.mlp.up_proj", i));
     y->down = param_add_linear(l, width, wide, true,
                                v->gated ? "blocks.%d.mlp.down_proj" : "blocks.%d.mlp.fc2", i);
+    ares_linear *const all[] = { &y->qkv, &y->proj, &y->gate, v->gated ? &y->up : NULL, &y->down };
+    for (int j = 0; j < ARES_COUNT(all); j++)
+        if (all[j]) all[j]->number = (*number)++;
 }
 
 void tower_list(listing *l)
@@ -780,6 +828,7 @@ void tower_list(listing *l)
     ares_tower *y = &l->m->tower;
     const ares_vision_config *v = &l->m->cfg.vision;
     int first = l->region;
+    int32_t number = 7 * l->m->cfg.layers + 1; /* after the text's layers and the head */
     y->layer = ares_calloc((size_t)v->depth, sizeof *y->layer);
     l->stem = l->m->cfg.vision_names ? l->m->cfg.vision_names : "visual";
     y->patches = param_add(l, v->width, v->channels * v->temporal * v->patch * v->patch,
@@ -789,11 +838,13 @@ void tower_list(listing *l)
     for (int i = 0; i < ARES_COUNT(shape); i++) y->patches->shape[i] = shape[i];
     for (int i = 0; i < v->depth; i++) {
         l->region++;
-        list_block(l, i);
+        list_block(l, i, &number);
     }
     l->region = first;
     int32_t merged = v->width * v->merge * v->merge;
     add_norm(l, "merger.ln_q", 0, &y->norm, &y->norm_bias);
     y->merge = param_add_linear(l, merged, merged, true, "merger.mlp.0", 0);
+    y->merge.number = number;
     y->out = param_add_linear(l, v->out, merged, true, "merger.mlp.2", 0);
+    y->out.number = number + 1;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/run.h"
 #include "trainer.h"
 #include "vapor.h"
 
@@ -41,6 +42,8 @@ static const struct {
 typedef struct side {
     const char *name; /* actor or critic */
     const ares_lora_options *lora;
+    const char *saved; /* what a checkpoint calls the adapter; NULL: a reference reads the first */
+    ares_lora_side of;
     const char *model_path, *strategy;
     double lr;
 } side;
@@ -215,7 +218,9 @@ static void tell_unread(const ares_config *cfg, const side *s)
                    (flags[k].path && strcmp(word, flags[k].path) == 0);
             if (its) word = option;
         }
-        if (off || is_given_other(cfg, option, options[i].text))
+        /* a rank that is no rank is a fault, which is told */
+        bool rank_itself = strcmp(options[i].path, "rank") == 0;
+        if (off || (!rank_itself && is_given_other(cfg, option, options[i].text)))
             ares_str_addf(&names, "%s%s", names.len ? ", " : "", word);
     }
     for (int i = 0; i < ARES_COUNT(megatrons); i++) {
@@ -269,14 +274,42 @@ static bool find_model(const char *path, ares_str *dir, ares_model_config *model
     return known;
 }
 
-/* Chooses the layers as opening the model will, where its config.json can be read. */
-static void check_layers(ares_config *cfg, const side *s)
+/*
+ * Whether the user gave the option, be it as its default. A printed configuration gives the whole
+ * section at once, and says no more than the defaults of the one that was printed.
+ */
+static bool is_said(const ares_config *cfg, const side *s, const char *key)
 {
-    ares_str dir = { 0 };
+    int n;
+    const ares_option *options = ares_lora_option_table(&n);
+    char option[PATH_BYTES], other[PATH_BYTES];
+    (void)snprintf(option, sizeof option, "worker.%s.model.lora.%s", s->name, key);
+    bool said = false;
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(other, sizeof other, "worker.%s.model.lora.%s", s->name, options[i].path);
+        said |= !ares_config_is_set(cfg, other) || ares_config_later(cfg, option, other);
+    }
+    return said && ares_config_is_set(cfg, option);
+}
+
+/* Chooses the layers as opening the model will, where its config.json can be read. */
+static void check_layers(ares_config *cfg, const ares_train_config *c, const side *s)
+{
+    ares_str dir = { 0 }, start = { 0 };
+    ares_lora_options lora = *s->lora;
     ares_model_config model;
+    ares_lora_side of = s->of;
     char key[64];
+    of.says_alpha = is_said(cfg, s, "alpha") || s->lora->alpha != 64;
+    of.says_targets = is_said(cfg, s, "target_modules");
+    if (s->saved) lora.adapter_path = rundir_starting_adapter(c, s->lora, s->saved, &start);
+    if (lora.adapter_path && lora.adapter_path != s->lora->adapter_path)
+        ares_log(ARES_LOG_INFO,
+                 "config: worker.%s.model.lora.adapter_path = '%s': it is gone; the run goes on "
+                 "from its checkpoint, and nothing else reads it",
+                 s->name, s->lora->adapter_path);
     if (find_model(s->model_path, &dir, &model) &&
-        ares_lora_check(&model, s->lora, strcmp(s->name, "critic") == 0, dir.data) != ARES_OK) {
+        ares_lora_check(&model, &lora, &of, dir.data) != ARES_OK) {
         (void)snprintf(key, sizeof key, "model.lora.%s",
                        s->lora->adapter_path ? "adapter_path"
                                              : option_of(ares_error_message(), dir.data));
@@ -284,6 +317,7 @@ static void check_layers(ares_config *cfg, const side *s)
         ares_error_clear();
     }
     ares_str_fini(&dir);
+    ares_str_fini(&start);
 }
 
 /* Options that a given adapter's own file says. */
@@ -291,7 +325,8 @@ static void tell_of_file(ares_config *cfg, const side *s)
 {
     int n;
     const ares_option *options = ares_lora_option_table(&n);
-    static const char *const own[] = { "rank", "alpha", "adapter_path" }; /* compared when opened */
+    static const char *const own[] = { "rank", "alpha", "target_modules",
+                                       "adapter_path" }; /* compared when opened */
     for (int i = 0; i < n; i++) {
         char option[PATH_BYTES], key[64];
         bool compared = false;
@@ -305,7 +340,7 @@ static void tell_of_file(ares_config *cfg, const side *s)
     }
 }
 
-static void check_side(ares_config *cfg, const side *s)
+static void check_side(ares_config *cfg, const ares_train_config *c, const side *s)
 {
     if (!ares_lora_wanted(s->lora)) {
         tell_unread(cfg, s);
@@ -321,7 +356,7 @@ static void check_side(ares_config *cfg, const side *s)
                  "config: worker.%s.optim.strategy = 'adamw_bf16': adapters and their states are "
                  "stored in fp32 (on a card beside bf16), as by adamw",
                  s->name);
-    check_layers(cfg, s);
+    check_layers(cfg, c, s);
     if (s->lora->adapter_path) tell_of_file(cfg, s);
     if (s->lr < 5e-6)
         ares_log(ARES_LOG_INFO,
@@ -346,19 +381,25 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     const char *own = c->critic.model_path, *base = c->actor.model_path;
+    bool referred = reinforcement && trainer_needs_reference(c) && !c->ref.model_path &&
+                    strcmp(c->ref.adapter, "start") == 0;
     const side actor = { .name = "actor",
                          .lora = &c->actor_lora,
+                         .saved = referred ? NULL : "adapter",
+                         .of = { .tower = !c->actor.freeze_vision || c->trainer.val_only },
                          .model_path = base,
                          .strategy = c->optim.strategy,
                          .lr = c->trainer.val_only ? 1 : c->optim.lr };
     const side critic = { .name = "critic",
                           .lora = &c->critic_lora,
+                          .saved = "critic",
+                          .of = { .critic = true },
                           .model_path = own ? own : base,
                           .strategy = c->critic_optim.strategy,
                           .lr = c->trainer.val_only ? 1 : c->critic_optim.lr };
     bool valued = reinforcement && adv && (adv->needs & ARES_NEEDS_VALUES);
-    check_side(cfg, &actor);
-    if (valued) check_side(cfg, &critic);
+    check_side(cfg, c, &actor);
+    if (valued) check_side(cfg, c, &critic);
     if (valued && own && ares_model_adapted(own) && !critic.lora->adapter_path)
         ares_config_fault(cfg, "worker.critic.model.model_path",
                           "it is a run of an adapter, which a critic takes as "
@@ -370,12 +411,6 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
                  "config: worker.critic.model.model_path: the critic starts from the "
                  "model without the adapter of " ADAPTER "; a merged model "
                  "(ares-train merge) has it");
-    ares_str dir = { 0 };
-    ares_model_config model;
-    if (!c->actor.freeze_vision && find_model(base, &dir, &model) && model.vision.depth > 0)
-        ares_config_fault(cfg, "worker.actor.model.freeze_vision_tower",
-                          "a vision tower has no adapters; set true, which is the default");
-    ares_str_fini(&dir);
     if (!reinforcement) return;
     if (trainer_needs_reference(c) && !c->ref.model_path)
         check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");

@@ -275,10 +275,10 @@ int peak_reserve(ares_trainer *t, int ranks, size_t *bytes)
         *bytes += announce(&t->critic->learner, &p);
         *bytes += critic_expect(t->critic, (int32_t)p.trained.tokens, at_most(&p.trained));
     }
-    if (!model->tower.trained) return ARES_OK;
+    if (!ares_model_trains_tower(model, l->adapter)) return ARES_OK;
     ARES_TRY(peak_image(t, m.prompt, &image));
     *bytes += ares_phase_size(
-        ares_model_features_bytes(model, peak_patches(model, image), l->tower_keep));
+        ares_model_features_bytes(model, l->adapter, peak_patches(model, image), l->tower_keep));
     return ARES_OK;
 }
 
@@ -317,18 +317,20 @@ static int count_pictures(ares_trainer *t, const plan_where *where, plan *p)
     s->step = (rows + where->ranks - 1) / where->ranks * row;
 
     /* on the host pixels are bytes, and the tower reads one picture at a time as f32 */
-    bool trained = m->tower.trained;
+    bool trained = ares_model_trains_tower(m, t->run.adapter),
+         own = t->ref && reference_sees(&t->run);
     double bytes = (double)v->channels * v->patch * v->patch * v->merge * v->merge,
            features = (double)v->out * sizeof(float), step = (double)s->step;
     s->values = bytes * v->temporal * sizeof(float);
     s->pixels = step * bytes + (double)s->tokens * s->values;
     /* policy and reference have the same features where the tower is frozen */
-    s->features = step * features * (trained && t->ref ? 2 : 1);
+    s->features = step * features * (own ? 2 : 1);
     s->stored = trained && !t->ref ? 0 : c->data.vision_cache_gb * 1e9;
 
-    ARES_TRY(ares_model_features_reserve(m, peak_patches(m, s->tokens), ARES_KEEP_NOTHING));
-    if (t->ref && trained)
-        ARES_TRY(ares_model_features_reserve(t->ref->learner.model,
+    ARES_TRY(ares_model_features_reserve(m, t->run.adapter, peak_patches(m, s->tokens),
+                                         ARES_KEEP_NOTHING));
+    if (own && t->ref->learner.model->cfg.vision.depth)
+        ARES_TRY(ares_model_features_reserve(t->ref->learner.model, t->ref->learner.adapter,
                                              peak_patches(t->ref->learner.model, s->tokens),
                                              ARES_KEEP_NOTHING));
     for (int phase = 0; phase < PLAN_PHASES; phase++) {
@@ -510,8 +512,9 @@ static int train_actor(ares_trainer *t, plan *p)
                      (double)ares_workspace_bytes(l->workspace) - kept);
     ARES_TRY(learner_reserve_backward(l, (int32_t)of.trained.out, of.trained.n, 0));
     keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at), (double)l->scratch.bytes);
-    if (!m->tower.trained) return ARES_OK;
-    ARES_TRY(ares_model_features_reserve(m, peak_patches(m, p->pictures.tokens), l->tower_keep));
+    if (!ares_model_trains_tower(m, l->adapter)) return ARES_OK;
+    ARES_TRY(ares_model_features_reserve(m, l->adapter, peak_patches(m, p->pictures.tokens),
+                                         l->tower_keep));
     keep_activations(p, PLAN_TOWER, grown(&t->run.device, &at), (double)m->tower.of_training.bytes);
     return ARES_OK;
 }

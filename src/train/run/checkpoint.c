@@ -531,15 +531,26 @@ static int check_strategy(const ares_json *o, const char *path, const char *key,
                      path, role, ares_json_get(o, key)->text.data, cfg->strategy);
 }
 
+/* 0: an older program wrote the state, without sums. */
+static uint64_t sum_of(const ares_json *o, const char *key)
+{
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type == ARES_JSON_STRING ? strtoull(v->text.data, NULL, 16) : 0;
+}
+
 /*
  * The adapter that a run began with is its reference, and stays where it was: in a run that may
  * have gone on, or in a folder that was written anew.
  */
-static int check_first_adapter(const training *t, const ares_json *o, const char *path,
-                               const char *own, const char *force)
+static int check_first_adapter(training *t, const ares_json *o, const char *path, const char *own,
+                               const char *force)
 {
     const char *now = t->cfg->actor_lora.adapter_path;
     if (!differs(o, "first_adapter", own)) return ARES_OK;
+    if (now && !*own) { /* it is gone, and no reference reads it, or the options were refused */
+        t->first_adapter = sum_of(o, "first_adapter");
+        return ARES_OK;
+    }
     if (force)
         return ares_fail(ARES_ESTATE,
                          "train: %s: the run began with another adapter than is in "
@@ -552,7 +563,7 @@ static int check_first_adapter(const training *t, const ares_json *o, const char
 }
 
 /* The state must be of these rows and of the configured model, unless --force is given. */
-static int check_origin(const training *t, const ares_json *o, const char *path)
+static int check_origin(training *t, const ares_json *o, const char *path)
 {
     const char *force = force_of(t);
     train_origin own = train_origin_of(t);
@@ -629,13 +640,6 @@ static int load_source(training *t, const char *checkpoint)
     ares_arena_fini(&arena);
     ares_str_fini(&path);
     return rc;
-}
-
-/* 0: an older program wrote the state, without sums. */
-static uint64_t sum_of(const ares_json *o, const char *key)
-{
-    const ares_json *v = ares_json_get(o, key);
-    return v && v->type == ARES_JSON_STRING ? strtoull(v->text.data, NULL, 16) : 0;
 }
 
 /* Warns where the learning rate changes because the run is longer or shorter than it was. */

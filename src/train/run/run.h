@@ -159,6 +159,13 @@ int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *wor
  * stays empty where it names none, or where a run has its own, which comes first.
  */
 int rundir_named(const ares_train_config *c, ares_str *checkpoint);
+/*
+ * Where the adapter that a run starts from can be read: lora->adapter_path, or where that is gone
+ * and the run goes on from a checkpoint, what lies there as `name`; it has the same layers. Lives
+ * as long as *path and the options.
+ */
+const char *rundir_starting_adapter(const ares_train_config *c, const ares_lora_options *lora,
+                                    const char *name, ares_str *path);
 void rundir_close(rundir *d);
 
 /* Where a saved state comes from: its data and its model. (checkpoint.c) */

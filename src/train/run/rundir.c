@@ -374,6 +374,22 @@ int rundir_named(const ares_train_config *c, ares_str *checkpoint)
     return rc;
 }
 
+const char *rundir_starting_adapter(const ares_train_config *c, const ares_lora_options *lora,
+                                    const char *name, ares_str *path)
+{
+    const char *found = lora->adapter_path;
+    rundir d;
+    if (!found || ares_adapter_find(found, path) == ARES_OK) return found;
+    ares_error_clear();
+    open_path(&d, c);
+    if (find_checkpoint(&d, c) == ARES_OK && d.checkpoint.len &&
+        ares_dir_exists(ares_path_join(path, d.checkpoint.data, name)))
+        found = path->data;
+    ares_error_clear();
+    rundir_close(&d);
+    return found;
+}
+
 /* Rank 0's part of rundir_open. */
 static int look(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare)

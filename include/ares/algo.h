@@ -90,6 +90,8 @@ ares_option_table ares_algorithm_options;
       "kl_cov: share of the tokens, those of largest covariance first, that carry the penalty; "   \
       "0: none")                                                                                   \
     X(f64, ppo_kl_coef, "ppo_kl_coef", "1.0", "[0,)", "kl_cov: weight of the penalty")             \
+    X(f64, dro_beta, "dro_beta", "0.05", "[0,)",                                                   \
+      "dro: weight of the squared log of the ratio; 0: none")                                      \
     X(f64, early_stop_imp_ratio, "early_stop_imp_ratio", "null", "(1,)",                           \
       "skip the gradient of tokens whose mean ratio exceeds this (early_stop_scope: over which "   \
       "tokens); null: never")                                                                      \
@@ -132,7 +134,7 @@ ares_option_table ares_loss_options;
  */
 #define ARES_LOSS_DEFAULTS                                                                       \
     .tau_positive = 1.0, .tau_negative = 1.05, .clip_cov_ratio = 2e-4, .clip_cov_lb = 1.0,       \
-    .clip_cov_ub = 5.0, .kl_cov_ratio = 2e-4, .ppo_kl_coef = 1.0,                                \
+    .clip_cov_ub = 5.0, .kl_cov_ratio = 2e-4, .ppo_kl_coef = 1.0, .dro_beta = 0.05,              \
     .early_stop_imp_ratio = __builtin_nan(""), .early_stop_scope = "minibatch",                  \
     .loss_norm = "global", .valid_token_scope = "minibatch",                                     \
     .loss_scale_factor = __builtin_nan(""), .rollout_is = "none", .rollout_is_mode = "truncate", \

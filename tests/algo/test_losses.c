@@ -13,9 +13,13 @@
 /* ---------------------------------------------------------------- formulas, in f64 */
 
 typedef ares_token_term formula(double x, double advantage);
-static const loss_settings settings = {
-    .low = 0.8, .high = 1.28, .dual = 3, .tau_positive = 1, .tau_negative = 1.05, .ppo_kl_coef = 1
-};
+static const loss_settings settings = { .low = 0.8,
+                                        .high = 1.28,
+                                        .dual = 3,
+                                        .tau_positive = 1,
+                                        .tau_negative = 1.05,
+                                        .ppo_kl_coef = 1,
+                                        .dro_beta = 0.05 };
 static loss_token token(double x, double a)
 {
     return (
@@ -38,6 +42,11 @@ static ares_token_term of_sapo(double x, double a)
 {
     loss_token t = token(x, a);
     return sapo_token(&t, &settings);
+}
+static ares_token_term of_dro(double x, double a)
+{
+    loss_token t = token(x, a);
+    return dro_token(&t, &settings);
 }
 static ares_token_term of_gmpo(double x, double a)
 {
@@ -85,6 +94,7 @@ TEST(slopes_of_formulas_are_those_of_their_values)
         { "ppo", of_ppo },     { "gspo", of_gspo },   { "sapo", of_sapo },
         { "gmpo", of_gmpo },   { "kl_cov", of_cov },  { "kl_cov chosen", of_cov_chosen },
         { "value", of_value }, { "vapor", of_vapor }, { "dpo", of_dpo },
+        { "dro", of_dro },
     };
     for (int i = 0; i < ARES_COUNT(all); i++) {
         int checked = 0;
@@ -111,8 +121,8 @@ TEST(no_finite_input_gives_a_nan)
 {
     static const double extreme[] = { -1e30, -700, -20.5, -20,  -1,  -1e-30, 0,
                                       1e-30, 1,    20,    20.5, 700, 1e30 };
-    static formula *const all[] = { of_ppo, of_gspo,       of_sapo,  of_gmpo,
-                                    of_cov, of_cov_chosen, of_vapor, of_dpo };
+    static formula *const all[] = { of_ppo,        of_gspo,  of_sapo, of_gmpo, of_cov,
+                                    of_cov_chosen, of_vapor, of_dpo,  of_dro };
     for (int i = 0; i < ARES_COUNT(all); i++)
         for (int x = 0; x < ARES_COUNT(extreme); x++)
             for (int a = 0; a < ARES_COUNT(extreme); a++) {
@@ -166,6 +176,20 @@ TEST(dppo_leaves_out_what_has_moved_too_far_towards_its_advantage)
         CHECK_EQ(tv.clip_high, tv.gradient == 0);
         CHECK_EQ(kl.clip_low, kl.gradient == -3);
     }
+}
+
+/* By hand: p = -1, q = -3, A = 0.5; -(p A - beta / 2 (p - q)^2) and -(A - beta (p - q)). */
+TEST(dro_pulls_a_log_prob_back_to_the_old_one)
+{
+    loss_token t = { .log_prob = -1, .log_ratio = 2, .advantage = 0.5 };
+    ares_token_term e = dro_token(&t, &settings);
+    CHECK_NEAR(e.loss, 0.6, 1e-15);
+    CHECK_NEAR(e.gradient, -0.4, 1e-15);
+    t.advantage = 0; /* nothing to gain: back to the old policy */
+    CHECK_NEAR(dro_token(&t, &settings).gradient, 0.1, 1e-15);
+    loss_settings free = { .dro_beta = 0 };
+    t.advantage = 0.5;
+    CHECK_NEAR(dro_token(&t, &free).gradient, gpg_token(&t, &free).gradient, 1e-15);
 }
 
 TEST(gpg_knows_no_ratio)

@@ -194,6 +194,8 @@ static const situation situations[] = {
     { "tight", RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
                               "worker.actor.clip_ratio_high=0.001" },
     { "sapo", RANDOM LENGTHS "worker.actor.loss_type=sapo" },
+    { "dro", RANDOM LENGTHS "worker.actor.loss_type=dro worker.actor.ppo_epochs=2 "
+                            "worker.actor.optim.lr=1e-2" },
     { "clip_cov", RANDOM LENGTHS "worker.actor.loss_type=clip_cov worker.actor.clip_cov_ratio=0.2 "
                                  "worker.actor.clip_cov_lb=-5" },
     { "kl_cov", RANDOM LENGTHS
@@ -793,6 +795,8 @@ static const option_case options[] = {
     { "worker.actor.kl_cov_ratio", "0.5", "kl_cov",
       "actor/pg_clipfrac_higher == 0.5; base:actor/pg_clipfrac_higher < 0.2" },
     { "worker.actor.ppo_kl_coef", "10", "kl_cov", "actor/pg_loss > base:actor/pg_loss + 0.1" },
+    { "worker.actor.dro_beta", "100", "dro",
+      "actor/ratio_max < base:actor/ratio_max; actor/ratio_min > base:actor/ratio_min" },
     { "worker.actor.early_stop_imp_ratio", "1.0001", "two_passes",
       "actor/abandoned_minibatches > 0; saved:optimizer_steps == 1; "
       "base:saved:optimizer_steps == 2" },

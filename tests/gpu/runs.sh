@@ -106,7 +106,7 @@ rl aepo "${kl[@]}" algorithm.aepo=true worker.rollout.window_size=2 \
 for estimator in grpo_passk rloo reinforce_plus_plus reinforce_plus_plus_baseline remax opo gpg; do
     rl "$estimator" algorithm.adv_estimator=$estimator
 done
-for loss in dapo gspo gspo_token cispo gmpo sapo clip_cov gpg dppo_tv dppo_kl; do
+for loss in dapo gspo gspo_token cispo gmpo sapo clip_cov gpg dppo_tv dppo_kl dro; do
     rl "loss-$loss" worker.actor.loss_type=$loss
 done
 # |log ratio| has a corner at the ratio 1 of a first pass: old log-probs of the update's own pass put

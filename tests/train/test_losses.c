@@ -40,6 +40,7 @@ static const loss_case cases[] = {
     { "gpg", "token-mean", "mse", "token", 0.2, 0.28, 0, 1 },
     { "dppo_tv", "seq-mean-token-sum-norm", "kl", "none", 0.01, 0.01, 0, 0 },
     { "dppo_kl", "token-mean", "kl", "sequence", 0.001, 0.001, 0, 0 },
+    { "dro", "token-mean", "kl", "token", 0.2, 0.28, 0, 1 },
 };
 
 /* ---------------------------------------------------------------- the plain formulas */
@@ -117,6 +118,9 @@ static at_tensor policy(const oracle *o, const formula *f, int row, at_tensor lo
                                                             1 + c->clip_ratio_high))),
                         -a);
     if (strcmp(name, "gpg") == 0) return at_mul_s(log_prob, -a);
+    if (strcmp(name, "dro") == 0)
+        return at_sub(at_mul_s(at_mul(log_ratio, log_ratio), 0.5 * c->dro_beta),
+                      at_mul_s(log_prob, a));
     if (strncmp(name, "dppo", 4) == 0)
         return at_mul_s(at_mul(at_mul(log_prob, at_detach(at_clamp(ratio, 0, dual))),
                                near_old(o, c, name, first, n, a)),

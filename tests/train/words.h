@@ -425,7 +425,20 @@ static const meaning meanings[] = {
     { "algorithm.rollout_correction.bypass_mode=false", "" },
     { "algorithm.rollout_correction.use_policy_gradient=false", "" },
     { "algorithm.rollout_correction.loss_type=ppo_clip", "" },
-    { "algorithm.rollout_correction.rollout_is_batch_normalize=false", "" },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize=false",
+      A "rollout_is_batch_normalize=false" },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize=true",
+      A "rollout_is_batch_normalize=true" },
+    { "algorithm.rollout_correction.rollout_rs=token_k1 "
+      "algorithm.rollout_correction.rollout_rs_threshold=0.6_1.6",
+      A "rollout_rs=token_k1 " A "rollout_rs_threshold=0.6_1.6" },
+    { "algorithm.rollout_correction.rollout_rs=sequence "
+      "algorithm.rollout_correction.rollout_rs_threshold=2 "
+      "algorithm.rollout_correction.rollout_rs_threshold_lower=0.25",
+      A "rollout_rs=sequence " A "rollout_rs_threshold=2 " A "rollout_rs_threshold_lower=0.25" },
+    { "algorithm.rollout_correction.rollout_token_veto_threshold=1e-4",
+      A "rollout_token_veto_threshold=1e-4" },
+    { V "actor.calculate_sum_pi_squared=true", "" },
     { "reward_model.enable=false", "" },
     { "reward.reward_model.enable=false", "" },
     { "reward.reward_kwargs.overlong_buffer_cfg.len=30", "worker.reward.overlong_buffer.len=30" },

@@ -96,6 +96,8 @@ LOSS_WALK void loss_tokens(const ares_loss_args *a, const ares_loss *loss, loss_
     }
 }
 
+/* What must hold between the options of rollout correction (correction.c). */
+void loss_check_correction(const ares_loss_config *c, ares_algo_complain *complain, void *ctx);
 LOSS_WALK int loss_over_tokens(const ares_loss_args *a, const ares_loss *loss,
                                loss_token_fn *formula)
 {

@@ -149,8 +149,10 @@
 #define OWN_SAMPLER \
     "no code of a sampler is run; curriculum.* draws data sets by weight and drops solved prompts"
 #define OWN_LOG_PROBS "the rollout's log-probs are the actor's own"
-#define LOSS_OF_CORRECTION "worker.actor.loss_type names the loss; leave it out"
-#define NOT_REJECTED "answers are not rejected"
+#define LOSS_OF_CORRECTION                                                                    \
+    "worker.actor.loss_type names the loss: gpg for REINFORCE without weights, cispo with "   \
+    "clip_ratio_low=1 and clip_ratio_high = rollout_is_threshold - 1 for weights of tokens; " \
+    "weights of rows are not built there"
 #define REWARD_MODEL                                                                           \
     "not built: a reward model; serve it, and ask it from a command of worker.reward.rewards " \
     "(docs/rewards.md)"
@@ -358,8 +360,8 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.policy_loss.tau_pos", ACTOR "tau_positive", NULL, NULL },
     { VERL "actor.policy_loss.tau_neg", ACTOR "tau_negative", NULL, NULL },
     { VERL "actor.calculate_entropy", "", NULL, "actor/entropy is measured where it is needed" },
-    { VERL "actor.calculate_sum_pi_squared", "", "=false", UNSAID },
-    { VERL "actor.calculate_sum_pi_squared", NULL, NULL, "not built: a baseline from sum pi^2" },
+    { VERL "actor.calculate_sum_pi_squared", "", NULL,
+      "algorithm.adv_estimator: optimal_token_baseline has it computed" },
     { VERL "actor.sum_pi_squared_checkpointing", "", NULL, ENGINE },
     { VERL "actor.use_prefix_grouper", "", NULL, ACTOR "share_prompts does it" },
     { VERL "actor.use_fused_kernels", "", NULL, ENGINE },
@@ -518,16 +520,15 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.rollout_correction.use_policy_gradient", NULL, NULL, LOSS_OF_CORRECTION },
     { "algorithm.rollout_correction.loss_type", "", "=ppo_clip", UNSAID },
     { "algorithm.rollout_correction.loss_type", NULL, NULL, LOSS_OF_CORRECTION },
-    { "algorithm.rollout_correction.rollout_is_batch_normalize", "", "=false", UNSAID },
-    { "algorithm.rollout_correction.rollout_is_batch_normalize", NULL, NULL,
-      "not built: weights divided by their mean over the batch" },
-    { "algorithm.rollout_correction.rollout_rs", NULL, NULL,
-      "answers are not rejected; worker.actor.rollout_is_mode: mask sets weights outside the "
-      "thresholds to 0" },
-    { "algorithm.rollout_correction.rollout_rs_threshold", "", NULL, NOT_REJECTED },
-    { "algorithm.rollout_correction.rollout_rs_threshold_lower", "", NULL, NOT_REJECTED },
-    { "algorithm.rollout_correction.rollout_token_veto_threshold", NULL, NULL,
-      "answers are not rejected for a token; set worker.actor.rollout_is_mode: mask" },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize", ACTOR "rollout_is_batch_normalize",
+      NULL, NULL },
+    { "algorithm.rollout_correction.rollout_rs", ACTOR "rollout_rs", NULL, NULL },
+    { "algorithm.rollout_correction.rollout_rs_threshold", ACTOR "rollout_rs_threshold", NULL,
+      NULL },
+    { "algorithm.rollout_correction.rollout_rs_threshold_lower", ACTOR "rollout_rs_threshold_lower",
+      NULL, NULL },
+    { "algorithm.rollout_correction.rollout_token_veto_threshold",
+      ACTOR "rollout_token_veto_threshold", NULL, NULL },
     /* of rewards */
     { "reward_model.enable", "", "=false", UNSAID },
     { "reward_model.enable", NULL, NULL, REWARD_MODEL },
@@ -1507,7 +1508,10 @@ static void translate_batches(ares_config *cfg)
 
 static void translate(ares_config *cfg)
 {
-    static const char one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold",
+    static const char bypass[] = "algorithm.rollout_correction.bypass_mode",
+                      *const rejects[] = { ACTOR "rollout_rs",
+                                           ACTOR "rollout_token_veto_threshold" },
+                      one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold",
                       resume[] = "x-verl.resume_mode", scale[] = "x-verl.critic_loss_scale_factor",
                       warmup[] = ACTOR "optim.lr_warmup_steps";
     char path[64], lower[64], higher[64];
@@ -1518,6 +1522,14 @@ static void translate(ares_config *cfg)
     if (ares_config_given(cfg, resume) && !ares_config_given(cfg, "trainer.load_checkpoint_path"))
         ares_config_fault(cfg, resume,
                           "nothing says from where; set trainer.resume_from_path to a checkpoint");
+    const char *own = ares_config_word(cfg, ACTOR "recompute_log_probs");
+    for (int i = 0; i < ARES_COUNT(rejects) && own && strcmp(own, bypass) == 0; i++)
+        if (ares_config_given(cfg, rejects[i]))
+            ares_config_fault(
+                cfg, rejects[i],
+                "not built: rejection by the policy of each update (bypass_mode); set "
+                "algorithm.rollout_correction.bypass_mode=false, which rejects once a "
+                "step, by the policy before it");
     /* verl's "0.5_4.0": weights outside of the two are 0 */
     const char *both = ares_config_given(cfg, upper), *mid = both ? strchr(both, '_') : NULL;
     if (mid && strlen(both) <= 60) {

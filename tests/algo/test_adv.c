@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "algo_test.h"
+#include "ares/algo_loss.h"
 
 enum { G = 4, N = 5, R = G * N, T = 7 };
 
@@ -402,6 +403,33 @@ TEST(a_discarded_answer_is_left_out_of_its_groups_statistics)
     const float expected[] = { 1, -1, 0, 0, 0, 0 };
     CHECK_MEM(b.advantages, expected, sizeof expected);
     ares_batch_fini(&b);
+}
+
+/*
+ * As in verl: its score is compared, its tokens are not trained on. Scores 2 (rejected), 0 and 1:
+ * leave-one-out, the mean by the lengths that are left (0, 1, 1), and the mean times 3 / 2.
+ */
+TEST(an_answer_that_rollout_rs_rejects_keeps_its_part_in_its_group)
+{
+    static const struct {
+        const char *name;
+        double second, third;
+    } all[] = { { "rloo", -1.5, 0 }, { "opo", -0.5, 0.5 }, { "gpg", -1.5, 0 } };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        ares_batch b;
+        make_batch(&b, 1, 3, (const int64_t[]){ 1 }, 1);
+        put_scores(&b, (const float[]){ 2, 0, 1 });
+        ARES_PUT(&b, kept_mask);
+        b.response_mask[0] = 0;
+        memset(b.kept_mask, 1, 3); /* the mask of before */
+        REQUIRE_OK(compute(all[i].name, &defaults, NULL, &b));
+        CHECK_NEAR(b.advantages[0], 0, 0);
+        CHECK_NEAR(b.advantages[1], all[i].second, 1e-6);
+        CHECK_NEAR(b.advantages[2], all[i].third, 1e-6);
+        ares_rollout_restore(&b);
+        CHECK(b.response_mask[0] == 1 && b.kept_mask[0] == 0);
+        ares_batch_fini(&b);
+    }
 }
 
 enum { UNSEEN_LEN = 3 };

@@ -386,13 +386,6 @@ int ares_rollout_correct(const ares_loss_config *cfg, ares_world *world, ares_ba
 /* Puts response_mask and kept_mask back in their places; nothing where there is no kept_mask. */
 void ares_rollout_restore(ares_batch *b);
 /*
- * Weights of rollout_is: weight, written, one per token of rows [row, end), from row_start[row] on;
- * 1 with rollout_is none, 0 where the mask is 0. cut, which may be NULL, is increased by the number
- * of weights that the thresholds have changed.
- */
-int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                         float *weight, int64_t *cut);
-/*
  * Writes column kl: the estimate from old_log_probs and ref_log_probs, 0 where the mask is 0. Not
  * for the exact KL.
  */

@@ -623,7 +623,7 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
     ares_batch *b = &s.b;
     s.cfg.rollout_is = "token";
     int64_t cut = 0, tokens = 0;
-    CHECK_OK(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, &cut));
+    CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, &cut));
     for (int64_t t = 0; t < b->tokens; t++) {
         double ratio = exp((double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]);
         CHECK_NEAR(s.is[t], b->response_mask[t] ? fmin(ratio, 2) : 0, 1e-6);
@@ -631,14 +631,14 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
     for (int64_t t = 0; t < b->tokens; t++) tokens += b->response_mask[t];
     CHECK(cut > 0 && cut < tokens);
     s.cfg.rollout_is_mode = "mask";
-    CHECK_OK(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
+    CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
     for (int64_t t = 0; t < b->tokens; t++) {
         double ratio = exp((double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]);
         CHECK_NEAR(s.is[t], b->response_mask[t] && ratio >= 0.5 && ratio <= 2 ? ratio : 0, 1e-6);
     }
     s.cfg.rollout_is_mode = "truncate";
     s.cfg.rollout_is = "sequence";
-    CHECK_OK(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
+    CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
     double sum = 0;
     for (int64_t t = 0; t < b->row_start[1]; t++)
         if (b->response_mask[t])
@@ -647,8 +647,7 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
     CHECK(s.is[1] == s.is[0] && s.is[3] == 0);
     b->rollout_log_probs[b->row_start[2] + 2] = -INFINITY;
     b->response_mask[b->row_start[2] + 2] = 1;
-    CHECK_FAIL(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, NULL), ARES_ENUMERIC,
-               "row 2, token 2");
+    CHECK_FAIL(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL), ARES_ENUMERIC, "row 2, token 2");
     ares_batch_fini(b);
 }
 
@@ -665,7 +664,7 @@ TEST(weights_of_1_change_no_bit_of_any_loss)
         state_open(&plain), state_open(&s);
         memcpy(s.b.rollout_log_probs, s.b.old_log_probs, (size_t)s.b.tokens * sizeof(float));
         s.cfg.rollout_is = ways[i % ARES_COUNT(ways)];
-        CHECK_OK(ares_rollout_weights(&s.cfg, &s.b, 0, ROWS, s.is, NULL));
+        CHECK_OK(correction_weights(&s.cfg, &s.b, 0, ROWS, s.is, NULL));
         s.corrected = true;
         CHECK_OK(state_run(&plain, loss->name, 0, ROWS, NULL));
         CHECK_OK(state_run(&s, loss->name, 0, ROWS, NULL));

@@ -322,8 +322,8 @@ static weighing weighing_of(const ares_loss_config *cfg)
                                     : cfg->rollout_is_threshold_lower };
 }
 
-int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                         float *weight, int64_t *cut)
+int correction_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                       float *weight, int64_t *cut)
 {
     const weighing w = weighing_of(cfg);
     int64_t first = b->row_start[row];
@@ -406,7 +406,7 @@ static int weigh(correction *c)
     if (w.none) return ARES_OK;
     ARES_TRY(metrics_of_weights(c, &w));
     ARES_PUT(b, rollout_is_weights);
-    ARES_TRY(ares_rollout_weights(c->cfg, b, 0, b->rows, b->rollout_is_weights, &n[0]));
+    ARES_TRY(correction_weights(c->cfg, b, 0, b->rows, b->rollout_is_weights, &n[0]));
     for (int64_t t = 0; t < b->tokens; t++) {
         c->of_token[t] = (double)b->rollout_is_weights[t];
         n[1] += c->mask[t];

@@ -112,6 +112,14 @@
 #define SAME_WEIGHTS \
     "actor and rollout read the same weights and adapters, so that nothing has to be synchronised"
 #define FILES "each file is named with --config, a later one over those before it"
+/* Megatron's words in the critic's section */
+#define CRITIC_OF_MEGATRON(word)                 \
+    {                                            \
+        "critic.model." word, "", NULL, MEGATRON \
+    }
+/* its rows have lists of right answers */
+#define RLINFS_MATH \
+    "worker.reward.rewards=[{name: auto, rm_type: math, types: {math: {any_of: true}}}]"
 #define UNSAID "asks for nothing"
 #define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
 /* verl's reward function, in either of the two sections where files have it */
@@ -569,7 +577,6 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.optim.zero_indexed_step", NULL, NULL, "the warm-up begins at 0; leave it out" },
     { "critic.optim.zero_indexed_step", "", "=true", "the warm-up begins at 0" },
     { "critic.optim.zero_indexed_step", NULL, NULL, "the warm-up begins at 0; leave it out" },
-    { VERL "actor.policy_loss.dro_beta", NULL, NULL, "not built: the loss dro" },
     { VERL "actor.qat.enable", "", "=false", UNSAID },
     { VERL "actor.qat.enable", NULL, NULL, QUANTIZED },
     { VERL "actor.qat.*", "", NULL, "weights are not quantised" },
@@ -794,7 +801,8 @@ const ares_config_alias train_aliases[] = {
     { "actor.lr_sched.min_lr", "", ACTOR "optim.lr_scheduler_type=constant", UNSAID },
     { "actor.lr_sched.min_lr", NULL, NULL, "set worker.actor.optim.min_lr_ratio, a share of lr" },
     { "actor.model.model_path", ACTOR "model.model_path", NULL, NULL },
-    { "actor.model.precision", NULL, "=fp16", NO_FP16 },
+    /* fp32 holds every number of fp16 */
+    { "actor.model.precision", ACTOR "fsdp.torch_dtype=fp32", "=fp16", NULL },
     { "actor.model.precision", ACTOR "fsdp.torch_dtype", NULL, NULL },
     { "actor.model.*", "", NULL, MEGATRON },
     { "actor.tokenizer.tokenizer_model", ACTOR "model.tokenizer_path", NULL, NULL },
@@ -872,12 +880,61 @@ const ares_config_alias train_aliases[] = {
     { "data.num_workers", "", NULL, ENGINE },
     { "reward.use_reward_model", "", "=false", UNSAID },
     { "reward.use_reward_model", NULL, NULL, REWARD_MODEL },
-    { "reward.reward_type", "worker.reward.rewards=[{name: auto, rm_type: math}]", "=math", NULL },
+    { "reward.reward_type", RLINFS_MATH, "=math", NULL },
     { "reward.reward_type", NULL, NULL, REWARDS },
     { "reward.group_name", "", NULL, RANKS },
     { "reward.tokenizer.*", "", NULL, "answers are read by the actor's own tokens" },
-    { "critic.use_critic_model", "", "=false", UNSAID },
+    { "reward.reward_min_val", "worker.reward.incorrect", NULL, NULL },
+    { "reward.reward_max_val", "worker.reward.correct", NULL, NULL },
+    { "algorithm.value_cliprange", CRITIC "cliprange_value", NULL, NULL },
+    { "algorithm.critic_warmup_steps", "trainer.critic_warmup", NULL, NULL },
+    { "critic.use_critic_model", "", NULL, "algorithm.adv_estimator says whether there is a critic" },
     { "critic.seed", "", NULL, ORDER },
+    { "critic.group_name", "", NULL, RANKS },
+    { "critic.training_backend", "", NULL, SHARDS },
+    { "critic.mcore_gpt", "", NULL, ENGINE },
+    { "critic.spec_name", "", NULL, MEGATRON },
+    { "critic.offload_optimizer", CRITIC "offload.offload_optimizer", NULL, NULL },
+    { "critic.offload_weight", CRITIC "offload.offload_params", NULL, NULL },
+    { "critic.offload_grad", "", NULL, OFFLOADED },
+    { "critic.enable_offload", "", NULL, OFFLOADED },
+    { "critic.enable_dp_load_balance", "", NULL, "trainer.balance_batch deals rows to ranks" },
+    { "critic.calculate_flops", "", NULL, "perf/* are always measured" },
+    { "critic.tokenizer.*", "", NULL, "the critic reads the actor's tokens" },
+    { "critic.model.precision", CRITIC "fsdp.torch_dtype=fp32", "=fp16", NULL },
+    { "critic.model.precision", CRITIC "fsdp.torch_dtype", NULL, NULL },
+    CRITIC_OF_MEGATRON("add_bias_linear"), CRITIC_OF_MEGATRON("tensor_model_parallel_size"),
+    CRITIC_OF_MEGATRON("pipeline_model_parallel_size"), CRITIC_OF_MEGATRON("activation"),
+    CRITIC_OF_MEGATRON("sequence_parallel"), CRITIC_OF_MEGATRON("recompute_method"),
+    CRITIC_OF_MEGATRON("recompute_granularity"), CRITIC_OF_MEGATRON("recompute_num_layers"),
+    CRITIC_OF_MEGATRON("seq_length"), CRITIC_OF_MEGATRON("encoder_seq_length"),
+    CRITIC_OF_MEGATRON("normalization"), CRITIC_OF_MEGATRON("position_embedding_type"),
+    CRITIC_OF_MEGATRON("apply_rope_fusion"), CRITIC_OF_MEGATRON("bias_dropout_fusion"),
+    CRITIC_OF_MEGATRON("persist_layer_norm"), CRITIC_OF_MEGATRON("bias_activation_fusion"),
+    CRITIC_OF_MEGATRON("batch_p2p_comm"), CRITIC_OF_MEGATRON("variable_seq_lengths"),
+    CRITIC_OF_MEGATRON("gradient_accumulation_fusion"),
+    CRITIC_OF_MEGATRON("moe_token_dispatcher_type"), CRITIC_OF_MEGATRON("use_cpu_initialization"),
+    { "critic.optim.adam_beta1", CRITIC "optim.betas.0", NULL, NULL },
+    { "critic.optim.adam_beta2", CRITIC "optim.betas.1", NULL, NULL },
+    { "critic.optim.adam_eps", CRITIC "optim.eps", NULL, NULL },
+    { "critic.optim.min_lr", "", NULL, "worker.critic.optim.min_lr_ratio is the least share of lr" },
+    { "critic.optim.fp16", "", NULL, "critic.model.precision says it" },
+    { "critic.optim.bf16", "", NULL, "critic.model.precision says it" },
+    { "critic.optim.use_distributed_optimizer", "", NULL, SHARDS },
+    { "critic.optim.overlap_?", "", NULL, ENGINE },
+    { "critic.optim.optimizer_enable_pin", "", NULL, ENGINE },
+    { "critic.lr_sched.lr_decay_style", CRITIC "optim.lr_scheduler_type", NULL, NULL },
+    { "critic.lr_sched.lr_warmup_fraction", CRITIC "optim.lr_warmup_ratio", NULL, NULL },
+    { "critic.lr_sched.lr_warmup_iters", "", "=0", UNSAID },
+    { "critic.lr_sched.lr_warmup_iters", CRITIC "optim.lr_warmup_steps", NULL, NULL },
+    { "critic.lr_sched.lr_warmup_init", "", "=0", "the warm-up begins at 0" },
+    { "critic.lr_sched.lr_decay_iters", "", NULL, "the schedule spans the run's own steps" },
+    { "critic.lr_sched.max_lr", "", NULL, "critic.optim.lr says it" },
+    { "critic.lr_sched.min_lr", "", "=0", UNSAID },
+    { "critic.lr_sched.min_lr", NULL, NULL, "set worker.critic.optim.min_lr_ratio, a share of lr" },
+    /* the two ends of a schedule: they must agree, as two spellings of one option */
+    { "critic.lr_sched.start_weight_decay", CRITIC "optim.weight_decay", NULL, NULL },
+    { "critic.lr_sched.end_weight_decay", CRITIC "optim.weight_decay", NULL, NULL },
 
     /* adapters; flags and words of which only some values pass: adapters.c */
     ADAPTER_NAMES(LORA),
@@ -1377,6 +1434,8 @@ static const ares_config_default defaults[] = {
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.filter_key", "overall", NULL },
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.kl_penalty", "kl", NULL },
     { "RLinf", "algorithm.kl_beta", "algorithm.use_kl_loss", "true", NULL },
+    { "RLinf", "reward.reward_type", "worker.reward.correct", "1", NULL },
+    { "RLinf", "reward.reward_type", "worker.reward.incorrect", "-1", NULL },
     { "RLinf", "actor.global_batch_size", "algorithm.n_minibatches", "1", NULL },
     { "RLinf", "actor.model.is_lora", LORA "rank", "32", RLINF_ADAPTED },
     { "RLinf", "actor.model.is_lora", LORA "alpha", "${" LORA "rank}", RLINF_ADAPTED },

@@ -45,10 +45,11 @@ static int need_truth(const ares_verify_in *in, const char *who)
 ARES_OPTION_STRUCT(deepscaler_options, DEEPSCALER_OPTIONS);
 static ARES_OPTION_TABLE(deepscaler_table, deepscaler_options, DEEPSCALER_OPTIONS);
 
-#define MATH_OPTIONS(X)                                                \
-    X(choice, mode, "mode", "target", "target|reference", MODE_DOC)    \
-    X(flag, any_of, "any_of", "false", "",                             \
-      "a ground truth that is a list of texts has several answers, of which one is enough (RLinf)")
+#define MATH_OPTIONS(X)                                                                     \
+    X(choice, mode, "mode", "target", "target|reference", MODE_DOC)                         \
+    X(flag, any_of, "any_of", "false", "",                                                  \
+      "a ground truth that is a list of texts has several answers, of which one is enough " \
+      "(RLinf)")
 ARES_OPTION_STRUCT(math_options, MATH_OPTIONS);
 static ARES_OPTION_TABLE(math_table, math_options, MATH_OPTIONS);
 

@@ -113,13 +113,11 @@
     "actor and rollout read the same weights and adapters, so that nothing has to be synchronised"
 #define FILES "each file is named with --config, a later one over those before it"
 /* Megatron's words in the critic's section */
-#define CRITIC_OF_MEGATRON(word)                 \
-    {                                            \
-        "critic.model." word, "", NULL, MEGATRON \
-    }
+#define CRITIC_OF_MEGATRON(word) { "critic.model." word, "", NULL, MEGATRON }
 /* its rows have lists of right answers */
 #define RLINFS_MATH \
     "worker.reward.rewards=[{name: auto, rm_type: math, types: {math: {any_of: true}}}]"
+#define OF_RLOO "algorithm.adv_estimator=rloo"
 #define UNSAID "asks for nothing"
 #define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
 /* verl's reward function, in either of the two sections where files have it */
@@ -848,7 +846,16 @@ const ares_config_alias train_aliases[] = {
     { "runner.seq_length", "x-rlinf.seq_length", NULL, NULL },
     { "runner.enable_dynamic_batch_size", "", NULL, BY_TOKENS },
     { "runner.max_tokens_per_mbs", "", NULL, BY_TOKENS },
+    { "runner.resume_dir", "trainer.find_last_checkpoint=true", "=auto", NULL },
     { "runner.resume_dir", "trainer.load_checkpoint_path", NULL, NULL },
+    { "algorithm.reinpp_kl_beta", "", "=0", UNSAID },
+    { "algorithm.reinpp_kl_beta", NULL, NULL,
+      "one KL acts here: set algorithm.use_kl_in_reward=true and algorithm.kl_coef to it, and "
+      "leave "
+      "algorithm.kl_beta out" },
+    { "algorithm.use_reinpp_baseline", "", "=false", UNSAID },
+    { "algorithm.use_reinpp_baseline", "algorithm.adv_estimator=reinforce_plus_plus_baseline",
+      "=true", NULL },
     { "algorithm.training_batch_size_per_gpu", ACTOR "micro_batch_size_per_device_for_update", NULL,
       NULL },
     { "algorithm.rollout_batch_size_per_gpu", "", NULL, ENGINE },
@@ -888,7 +895,8 @@ const ares_config_alias train_aliases[] = {
     { "reward.reward_max_val", "worker.reward.correct", NULL, NULL },
     { "algorithm.value_cliprange", CRITIC "cliprange_value", NULL, NULL },
     { "algorithm.critic_warmup_steps", "trainer.critic_warmup", NULL, NULL },
-    { "critic.use_critic_model", "", NULL, "algorithm.adv_estimator says whether there is a critic" },
+    { "critic.use_critic_model", "", NULL,
+      "algorithm.adv_estimator says whether there is a critic" },
     { "critic.seed", "", NULL, ORDER },
     { "critic.group_name", "", NULL, RANKS },
     { "critic.training_backend", "", NULL, SHARDS },
@@ -903,21 +911,32 @@ const ares_config_alias train_aliases[] = {
     { "critic.tokenizer.*", "", NULL, "the critic reads the actor's tokens" },
     { "critic.model.precision", CRITIC "fsdp.torch_dtype=fp32", "=fp16", NULL },
     { "critic.model.precision", CRITIC "fsdp.torch_dtype", NULL, NULL },
-    CRITIC_OF_MEGATRON("add_bias_linear"), CRITIC_OF_MEGATRON("tensor_model_parallel_size"),
-    CRITIC_OF_MEGATRON("pipeline_model_parallel_size"), CRITIC_OF_MEGATRON("activation"),
-    CRITIC_OF_MEGATRON("sequence_parallel"), CRITIC_OF_MEGATRON("recompute_method"),
-    CRITIC_OF_MEGATRON("recompute_granularity"), CRITIC_OF_MEGATRON("recompute_num_layers"),
-    CRITIC_OF_MEGATRON("seq_length"), CRITIC_OF_MEGATRON("encoder_seq_length"),
-    CRITIC_OF_MEGATRON("normalization"), CRITIC_OF_MEGATRON("position_embedding_type"),
-    CRITIC_OF_MEGATRON("apply_rope_fusion"), CRITIC_OF_MEGATRON("bias_dropout_fusion"),
-    CRITIC_OF_MEGATRON("persist_layer_norm"), CRITIC_OF_MEGATRON("bias_activation_fusion"),
-    CRITIC_OF_MEGATRON("batch_p2p_comm"), CRITIC_OF_MEGATRON("variable_seq_lengths"),
+    CRITIC_OF_MEGATRON("add_bias_linear"),
+    CRITIC_OF_MEGATRON("tensor_model_parallel_size"),
+    CRITIC_OF_MEGATRON("pipeline_model_parallel_size"),
+    CRITIC_OF_MEGATRON("activation"),
+    CRITIC_OF_MEGATRON("sequence_parallel"),
+    CRITIC_OF_MEGATRON("recompute_method"),
+    CRITIC_OF_MEGATRON("recompute_granularity"),
+    CRITIC_OF_MEGATRON("recompute_num_layers"),
+    CRITIC_OF_MEGATRON("seq_length"),
+    CRITIC_OF_MEGATRON("encoder_seq_length"),
+    CRITIC_OF_MEGATRON("normalization"),
+    CRITIC_OF_MEGATRON("position_embedding_type"),
+    CRITIC_OF_MEGATRON("apply_rope_fusion"),
+    CRITIC_OF_MEGATRON("bias_dropout_fusion"),
+    CRITIC_OF_MEGATRON("persist_layer_norm"),
+    CRITIC_OF_MEGATRON("bias_activation_fusion"),
+    CRITIC_OF_MEGATRON("batch_p2p_comm"),
+    CRITIC_OF_MEGATRON("variable_seq_lengths"),
     CRITIC_OF_MEGATRON("gradient_accumulation_fusion"),
-    CRITIC_OF_MEGATRON("moe_token_dispatcher_type"), CRITIC_OF_MEGATRON("use_cpu_initialization"),
+    CRITIC_OF_MEGATRON("moe_token_dispatcher_type"),
+    CRITIC_OF_MEGATRON("use_cpu_initialization"),
     { "critic.optim.adam_beta1", CRITIC "optim.betas.0", NULL, NULL },
     { "critic.optim.adam_beta2", CRITIC "optim.betas.1", NULL, NULL },
     { "critic.optim.adam_eps", CRITIC "optim.eps", NULL, NULL },
-    { "critic.optim.min_lr", "", NULL, "worker.critic.optim.min_lr_ratio is the least share of lr" },
+    { "critic.optim.min_lr", "", NULL,
+      "worker.critic.optim.min_lr_ratio is the least share of lr" },
     { "critic.optim.fp16", "", NULL, "critic.model.precision says it" },
     { "critic.optim.bf16", "", NULL, "critic.model.precision says it" },
     { "critic.optim.use_distributed_optimizer", "", NULL, SHARDS },
@@ -1060,7 +1079,7 @@ const ares_config_alias train_aliases[] = {
     { "importance_sampling_level", ACTOR "loss_type=gspo", "=sequence", NULL },
     { "importance_sampling_level", ACTOR "loss_type=gspo_token", "=sequence_token", NULL },
     { "importance_sampling_level", NULL, NULL, "set token or sequence" },
-    { "beta", "", "=0", UNSAID },
+    { "beta", "algorithm.kl_coef=0", "=0", NULL },
     { "beta", "vapor.beta", "worker.actor.loss_type=vapor", BETA },
     { "beta", "vapor.beta", "algorithm.name=vapor", NULL },
     { "algorithm.beta", "vapor.beta", "algorithm.name=vapor", NULL },
@@ -1068,6 +1087,7 @@ const ares_config_alias train_aliases[] = {
       "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; write algorithm.kl_coef "
       "for the KL term" },
     { "beta", "algorithm.kl_coef", "algorithm.use_kl_loss=true", NULL },
+    { "beta", "algorithm.kl_coef", OF_RLOO, NULL }, /* of the KL in the reward */
     { "mask_truncated_completions", "algorithm.mask_truncated", NULL, NULL },
     /* TRL's names for how tokens are averaged */
     { "loss_type", ACTOR "loss_avg_mode=token-mean", "=dapo|bnpo", NULL },
@@ -1453,6 +1473,14 @@ static const ares_config_default defaults[] = {
     { "slime", MODEL_OF_SLIME, "data.shuffle", "false", NULL },
     { "slime", MODEL_OF_SLIME, "data.apply_chat_template", "false", NULL },
     { "slime", MODEL_OF_SLIME, "data.prompt_key", "input", NULL },
+    /* trl rloo: a KL in the reward, and the sum over an answer's tokens, which is its ratio's slope
+     */
+    { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "false", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "algorithm.use_kl_in_reward", "true", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0.05", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "algorithm.kl_penalty", "kl", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, ACTOR "loss_avg_mode", "seq-mean-token-sum", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "worker.rollout.n", "2", OF_RLOO },
     /* beta, the weight of the KL in the loss, is 0 */
     { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "true", NULL },
     { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0", NULL },

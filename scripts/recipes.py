@@ -6,7 +6,8 @@
 Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is
 refused for; -v prints all faults. Every recipe is checked for one machine of eight cards, less
 those that share a model by Megatron's sizes: each process has the whole model, and the rollout's
-tensor_parallel_size is left out. What the machine at hand lacks in memory counts for nothing.
+tensor_parallel_size is left out. TRL's commands start one process, and slime's smallest have fewer
+prompts than cards. TRL's scripts that load a data set in their code get rows and a verifier. What the machine at hand lacks in memory counts for nothing.
 Model, rows and reward functions are stand-ins. The word @verb is the verb.
 """
 import json
@@ -109,15 +110,34 @@ def processes(words):
     return max(cards, 1)
 
 
+def cards(name, words):
+    """Of the machine: as many as the recipe's own batch is for. TRL's start one process unless they
+    say more; slime's name their cards; an optimizer step has a prompt for each process."""
+    if name.startswith("TRL/"):
+        return 1
+    per_step = words.get("num_steps_per_rollout"), words.get("rollout_batch_size")
+    groups = int(per_step[1]) // int(per_step[0]) if all(per_step) else 8
+    if name.startswith("slime/") and "global_batch_size" in words:
+        samples = int(words["global_batch_size"]) // int(words.get("n_samples_per_prompt", 1))
+        groups = min(groups, samples) if samples else groups
+    return min(processes(words), max(groups, 1))
+
+
 def faults(program, name, words):
     stand_in_files(words)
+    rows = {"dataset_name", "data.train_files"} & set(words)
+    if name.startswith("TRL/") and "@verb" not in words and not rows:
+        # its script loads a data set that it names in its code, and makes rows of it
+        words = {**words, "dataset_name": "rows.jsonl"}
+        if "reward_funcs" not in words:
+            words["worker.reward.rewards"] = "[{name: math_verify}]"
     sees = "vl" in name.lower() or "geo3k" in name
     machine = ("rollout.tensor_model_parallel_size", "rollout.tensor_parallel_size")
     words = {word: value for word, value in words.items() if not word.endswith(machine)}
     verb = [words.pop("@verb")] if "@verb" in words else []
     line = ["%s=%s" % (word, "model_vl" if value == "model" and sees else value)
             for word, value in words.items()]
-    place = ["trainer.nnodes=1", "trainer.n_gpus_per_node=%d" % processes(words)]
+    place = ["trainer.nnodes=1", "trainer.n_gpus_per_node=%d" % cards(name, words)]
     if verb or "num_processes" in words:
         place = []
     run = subprocess.run([program] + verb + ["--check"] + place + line, capture_output=True,

@@ -90,6 +90,8 @@ ares_option_table ares_algorithm_options;
       "kl_cov: share of the tokens, those of largest covariance first, that carry the penalty; "   \
       "0: none")                                                                                   \
     X(f64, ppo_kl_coef, "ppo_kl_coef", "1.0", "[0,)", "kl_cov: weight of the penalty")             \
+    X(f64, dro_beta, "dro_beta", "0.05", "[0,)",                                                   \
+      "dro: weight of the squared log of the ratio; 0: none")                                      \
     X(f64, early_stop_imp_ratio, "early_stop_imp_ratio", "null", "(1,)",                           \
       "skip the gradient of tokens whose mean ratio exceeds this (early_stop_scope: over which "   \
       "tokens); null: never")                                                                      \
@@ -123,7 +125,21 @@ ares_option_table ares_algorithm_options;
     X(f64, rollout_is_threshold, "rollout_is_threshold", "2.0", "(0,)",                            \
       "rollout_is: largest weight")                                                                \
     X(f64, rollout_is_threshold_lower, "rollout_is_threshold_lower", "null", "[0,)",               \
-      "rollout_is with rollout_is_mode mask: smallest weight; null: 1 / rollout_is_threshold")
+      "rollout_is with rollout_is_mode mask: smallest weight; null: 1 / rollout_is_threshold")     \
+    X(flag, rollout_is_batch_normalize, "rollout_is_batch_normalize", "false", "",                 \
+      "rollout_is: divide the weights by their mean over the step, of tokens or of rows")          \
+    X(text, rollout_rs, "rollout_rs", "null", "nonempty",                                          \
+      "leave out of the update what the sampler and the trainer disagree about: token_k1|k2|k3, "  \
+      "seq_sum_k1|k2|k3, seq_mean_k1|k2|k3, seq_max_k2|k3, several with commas between them, or "  \
+      "one of token, sequence and geometric; null: nothing (docs/dapo.md)")                        \
+    X(text, rollout_rs_threshold, "rollout_rs_threshold", "null", "nonempty",                      \
+      "rollout_rs: largest value, one for all or one for each with commas between them; of k1 "    \
+      "bounds of the ratio rollout / trainer, LOWER_UPPER, or one number for 1 / UPPER_UPPER")     \
+    X(f64, rollout_rs_threshold_lower, "rollout_rs_threshold_lower", "null", "(0,)",               \
+      "rollout_rs token, sequence, geometric: smallest ratio trainer / rollout; null: 1 / "        \
+      "rollout_rs_threshold")                                                                      \
+    X(f64, rollout_token_veto_threshold, "rollout_token_veto_threshold", "null", "(0,)",           \
+      "leave out answers with a token whose ratio trainer / rollout is below this; null: none")
 ARES_OPTION_STRUCT(ares_loss_config, ARES_LOSS_OPTIONS);
 ares_option_table ares_loss_options;
 /*
@@ -132,11 +148,13 @@ ares_option_table ares_loss_options;
  */
 #define ARES_LOSS_DEFAULTS                                                                       \
     .tau_positive = 1.0, .tau_negative = 1.05, .clip_cov_ratio = 2e-4, .clip_cov_lb = 1.0,       \
-    .clip_cov_ub = 5.0, .kl_cov_ratio = 2e-4, .ppo_kl_coef = 1.0,                                \
+    .clip_cov_ub = 5.0, .kl_cov_ratio = 2e-4, .ppo_kl_coef = 1.0, .dro_beta = 0.05,              \
     .early_stop_imp_ratio = __builtin_nan(""), .early_stop_scope = "minibatch",                  \
     .loss_norm = "global", .valid_token_scope = "minibatch",                                     \
     .loss_scale_factor = __builtin_nan(""), .rollout_is = "none", .rollout_is_mode = "truncate", \
-    .rollout_is_threshold = 2.0, .rollout_is_threshold_lower = __builtin_nan("")
+    .rollout_is_threshold = 2.0, .rollout_is_threshold_lower = __builtin_nan(""),                \
+    .rollout_rs_threshold_lower = __builtin_nan(""),                                             \
+    .rollout_token_veto_threshold = __builtin_nan("")
 
 /*
  * Where the KL to the reference acts, for all code that opens a reference or computes, weighs or
@@ -189,7 +207,12 @@ void ares_algo_tables(ares_str *out);
  * not finite, a mask that is neither 0 nor 1, a group without rows and columns of different lengths
  * are errors that name the place.
  */
-enum { ARES_NEEDS_GROUPS = 1, ARES_NEEDS_VALUES = 2, ARES_NEEDS_BASELINE = 4 };
+enum {
+    ARES_NEEDS_GROUPS = 1,
+    ARES_NEEDS_VALUES = 2,
+    ARES_NEEDS_BASELINE = 4,
+    ARES_NEEDS_SUM_PI_SQUARED = 8 /* also old_log_probs, and rollout_is_weights where they are */
+};
 typedef struct ares_adv {
     const char *name, *doc, *formula, *paper;
     unsigned needs;

@@ -71,11 +71,10 @@ const char *const *ares_kl_names(int *n);
  */
 enum { ARES_LOSS_BINS = 64 };
 /*
- * Sums over tokens of mask 1, one double each; plain: not weighted. One pass of a loss adds to all
- * of ARES_LOSS_PASS_SUMS.
+ * Sums over tokens of mask 1, one double each; plain: not weighted. One pass of a loss adds to all.
  */
 /* clang-format off */
-#define ARES_LOSS_PASS_SUMS(X)                                                                    \
+#define ARES_LOSS_SUMS(X)                                                                    \
     /* weighted by the aggregation, without coefficients; kl by kl_weight too */                  \
     X(loss) X(kl) X(entropy)                                                                      \
     /* the same, plain */                                                                         \
@@ -90,8 +89,6 @@ enum { ARES_LOSS_BINS = 64 };
     X(saturated) /* count: tokens whose log-ratio lies beyond the clamp */                        \
     /* plain, in rows whose accuracy is known (right: above 1/2) */                               \
     X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
-/* rollout_is: sum of the weights, count of those capped or zeroed, count of all; 0 without it */
-#define ARES_LOSS_SUMS(X) ARES_LOSS_PASS_SUMS(X) X(weight) X(weight_cut) X(weight_tokens)
 /* clang-format on */
 #define ARES_SUM_MEMBER(name) double name;
 typedef struct ares_loss_sums {
@@ -374,12 +371,20 @@ int ares_value_fault(const ares_value_args *host);
 /* ---------------- columns, on the host */
 
 /*
- * Weights of rollout_is (docs/dapo.md#when-the-sampler-is-not-the-trainer): weight, written, one
- * per token of rows [row, end), from row_start[row] on; 1 with rollout_is none, 0 where the mask is
- * 0. sums, which may be NULL, is added to.
+ * Rollout correction: what is done about a sampler whose log-probs are not the trainer's
+ * (loss/correction.c; docs/dapo.md#when-the-sampler-is-not-the-trainer).
  */
-int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                         float *weight, ares_loss_sums *sums);
+/* Whether an option of it is set: rollout_is, rollout_rs or rollout_token_veto_threshold. */
+bool ares_rollout_corrects(const ares_loss_config *cfg);
+/*
+ * Stage correct: with rollout_is it writes column rollout_is_weights, and with rollout_rs or a veto
+ * column kept_mask, whose place it then exchanges with that of response_mask: what is rejected is
+ * not trained on. Sets the metrics rollout_corr/... A collective.
+ */
+int ares_rollout_correct(const ares_loss_config *cfg, ares_world *world, ares_batch *b,
+                         ares_metrics *m);
+/* Puts response_mask and kept_mask back in their places; nothing where there is no kept_mask. */
+void ares_rollout_restore(ares_batch *b);
 /*
  * Writes column kl: the estimate from old_log_probs and ref_log_probs, 0 where the mask is 0. Not
  * for the exact KL.

@@ -359,9 +359,15 @@ enum { ARES_NOT_SAMPLED = -1 };
     X(f32, kl_weight, "observe", "factor of the KL term; absent: 1")                             \
     X(f32, token_level_scores, "score", "of the reward manager")                                 \
     X(f32, old_log_probs, "old", "under the policy before this step, at the loss temperature")   \
+    X(f32, sum_pi_squared, "sum_pi_squared",                                                     \
+      "sum over the vocabulary of the squared probabilities behind old_log_probs")               \
     X(f32, ref_log_probs, "ref", "under the reference model, at the loss temperature")           \
     X(f32, values, "values", "of the critic: the state before the token")                        \
     X(f32, token_level_rewards, "shape", "scores, less the KL where it is part of the reward")   \
+    X(f32, rollout_is_weights, "correct", "factors of the loss by rollout_is; absent: 1")        \
+    X(u8, kept_mask, "correct",                                                                  \
+      "response_mask less what rollout_rs rejects; absent: nothing is. From adv to the update "  \
+      "the two have changed places")                                                             \
     X(f32, advantages, "adv", "0 where the mask is 0")                                           \
     X(f32, returns, "adv", "0 where the mask is 0")                                              \
     X(f32, kl, "update_actor",                                                                   \

@@ -56,7 +56,9 @@ typedef struct ares_verifier {
     int64_t (*limit)(const void *options, double *penalty);
     /* scores of right and wrong answers, penalties apart; equal: it does not judge, or they vary */
     double right, wrong;
-    bool judges;    /* it gives an accuracy although right and wrong are equal here */
+    bool judges; /* it gives an accuracy although right and wrong are equal here */
+    /* whether these options let a list of texts be several right answers; NULL: never */
+    bool (*several)(const void *options);
     bool any_truth; /* it can read a ground truth that is a list or an object, or reads none */
     /*
      * Of a verifier that opens others: once its options are bound (faults go to cfg; path is where

@@ -83,6 +83,8 @@ typedef struct ares_jsonl ares_jsonl;
 int ares_jsonl_open(const char *path, ares_jsonl **out);
 /* The same for a path that a command line names: a pipe is read, too; "-" is stdin. */
 int ares_jsonl_open_input(const char *path, ares_jsonl **out);
+/* Whether the rows of a file are no lines as they stand: Parquet, gzip or zstd. */
+bool ares_jsonl_packed(const char *path);
 /*
  * Gives 1 and a row (valid until the next call), or 0 at the end. A negative result is a failure
  * that names file:line; the next call reads the line after the bad one. line_number counts from 1

@@ -88,6 +88,16 @@ static const note corrections[] = {
       "rollout_is", "worker.actor.rollout_is_mode=truncate" },
     { "mask", "0 outside of the thresholds", "w where lower <= w <= rollout_is_threshold, else 0",
       "IcePop; verl", "rollout_is", "worker.actor.rollout_is_mode=mask" },
+    { "batch mean", "weights divided by their mean over the step", "w / mean w", "verl",
+      "rollout_is", "worker.actor.rollout_is_batch_normalize=true" },
+    { "token_k1 ... seq_max_k3", "tokens or rows that leave the update",
+      "k1 = -x, k2 = x^2 / 2, k3 = e^x - 1 - x, x = log old - log rollout; of tokens, or sum, "
+      "mean, "
+      "largest of a row; kept within rollout_rs_threshold",
+      "verl", "", "worker.actor.rollout_rs=token_k1 worker.actor.rollout_rs_threshold=0.5_2.0" },
+    { "veto", "rows with a token that the trainer finds far less likely leave the update",
+      "kept where x >= log rollout_token_veto_threshold of all tokens", "verl", "whole rows",
+      "worker.actor.rollout_token_veto_threshold=1e-4" },
     { "importance_sampling_fix", "advantages weighed in place of losses",
       "A min(exp(log old - log rollout), importance_sampling_clip)", "RLinf", "",
       "algorithm.importance_sampling_fix=true" },
@@ -172,8 +182,10 @@ void ares_algo_tables(ares_str *out)
         unsigned f = adv[i]->needs;
         const char *needs = f & ARES_NEEDS_VALUES     ? "a critic"
                             : f & ARES_NEEDS_BASELINE ? "a greedy answer to each prompt"
-                            : f & ARES_NEEDS_GROUPS   ? "groups (rollout.n of 2 or more)"
-                                                      : "";
+                            : f & ARES_NEEDS_SUM_PI_SQUARED
+                                ? "groups, and a second pass for old log-probs"
+                            : f & ARES_NEEDS_GROUPS ? "groups (rollout.n of 2 or more)"
+                                                    : "";
         row(out, adv[i]->name,
             &(note){ adv[i]->name, adv[i]->doc, adv[i]->formula, adv[i]->paper, needs,
                      option_of(option, "algorithm.adv_estimator", adv[i]->name) });

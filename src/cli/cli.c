@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ares/core.h"
+#include "ares/io.h"
 
 /*
  * Command lines of the verbs: one parser and one --help for all tables.
@@ -280,48 +281,76 @@ int cli_bad_lines(const char *verb, const char *input, int64_t bad, int64_t line
                      verb, input, (long long)bad, (long long)lines, (long long)first);
 }
 
+/* What the loop reads: lines of a file as they stand, or rows of a packed one. */
+typedef struct line_source {
+    ares_jsonl *rows; /* NULL: file */
+    FILE *file;
+    char *line; /* getline's, [cap] */
+    size_t cap;
+    int64_t number; /* of the line, or row, that was read last */
+    ares_arena arena;
+    bool failed; /* of a file: errno says why. Of rows: the error is set, and there is no next */
+} line_source;
+
+/* 1: there is a line, and *rc says whether it is JSON; 0: the end, or it has failed. */
+static int next_line(line_source *s, const ares_json **json, int *rc)
+{
+    char name[64];
+    if (s->rows) {
+        int64_t before = s->number;
+        *rc = ares_jsonl_next(s->rows, json, &s->number);
+        s->failed = *rc < 0 && (*rc != ARES_EFORMAT || s->number == before);
+        return *rc != 0 && !s->failed;
+    }
+    ssize_t n = getline(&s->line, &s->cap, s->file); /* -1 for the end and for a failure */
+    s->failed = n < 0 && ferror(s->file);
+    if (n < 0) return 0;
+    if (n > 0 && s->line[n - 1] == '\n') n--;
+    ares_arena_reset(&s->arena);
+    (void)snprintf(name, sizeof name, "line %lld", (long long)++s->number);
+    *rc = ares_json_parse(&s->arena, (ares_view){ s->line, (size_t)n }, name, json);
+    return 1;
+}
+
 /* A bad line gets {"error": ".."} in its place, so that line n of the output answers line n. */
 int cli_each_line(const char *verb, const char *input, cli_line_fn *each, void *ctx)
 {
     const char *why = NULL;
-    bool is_stdin = strcmp(input, "-") == 0;
-    int fd = is_stdin ? STDIN_FILENO : ares_input_open(input, &why);
-    if (why) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, why);
-    FILE *file = is_stdin ? stdin : fdopen(fd, "rb");
-    ares_arena arena = { 0 };
+    bool is_stdin = strcmp(input, "-") == 0, written = true;
+    line_source s = { .file = stdin };
     ares_str out = { 0 };
-    /* name: of the line in messages, "line 7" */
-    char *line = NULL, name[64];
-    size_t cap = 0;
-    int64_t lines = 0, bad = 0, first_bad = 0;
-    bool written = true;
-    for (ssize_t n; written && (n = getline(&line, &cap, file)) >= 0;) {
-        if (n > 0 && line[n - 1] == '\n') n--;
-        const ares_json *json;
-        ares_arena_reset(&arena);
+    int64_t bad = 0, first_bad = 0;
+    const ares_json *json;
+    if (!is_stdin && ares_jsonl_packed(input)) ARES_TRY(ares_jsonl_open_input(input, &s.rows));
+    else if (!is_stdin) {
+        int fd = ares_input_open(input, &why);
+        if (why) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, why);
+        s.file = fdopen(fd, "rb");
+    }
+    for (int rc; written && next_line(&s, &json, &rc);) {
         ares_str_clear(&out);
-        snprintf(name, sizeof name, "line %lld", (long long)++lines);
-        int rc = ares_json_parse(&arena, (ares_view){ line, (size_t)n }, name, &json);
-        if (rc == ARES_OK) rc = each(ctx, json, &out);
-        if (rc != ARES_OK) {
-            if (!bad++) first_bad = lines;
+        if (rc >= 0) rc = each(ctx, json, &out);
+        if (rc < 0) {
+            if (!bad++) first_bad = s.number;
             ares_str_clear(&out);
             cli_write_error(&out, ares_error_message());
         }
         ares_str_add_char(&out, '\n');
         written = fwrite(out.data, 1, out.len, stdout) == out.len;
     }
-    /* getline says -1 for the end and for a failure */
-    bool read = !ferror(file);
+    int error = errno; /* of a file that cannot be read to its end */
     written = fflush(stdout) == 0 && written;
-    free(line);
-    ares_arena_fini(&arena);
+    int rc = ARES_OK;
+    if (!written) rc = ares_fail(ARES_EIO, "%s: stdout: %s", verb, strerror(errno));
+    else if (s.failed && s.rows) rc = ares_fail_in(ARES_EIO, "%s", verb);
+    else if (s.failed) rc = ares_fail(ARES_EIO, "%s: %s: %s", verb, input, strerror(error));
+    else if (bad) rc = cli_bad_lines(verb, input, bad, s.number, first_bad);
+    ares_jsonl_close(s.rows);
+    free(s.line);
+    ares_arena_fini(&s.arena);
     ares_str_fini(&out);
-    if (file != stdin) fclose(file);
-    if (!written) return ares_fail(ARES_EIO, "%s: stdout: %s", verb, strerror(errno));
-    if (!read) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, strerror(errno));
-    if (bad) return cli_bad_lines(verb, input, bad, lines, first_bad);
-    return ARES_OK;
+    if (s.file != stdin) fclose(s.file);
+    return rc;
 }
 
 int cli_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out)

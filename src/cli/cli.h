@@ -107,8 +107,9 @@ int cli_print(const char *verb, const ares_str *text);
                "start a run that has failed again, at most K times, where it has saved a " \
                "checkpoint since its last start (docs/ranks.md)",                          \
                .least = 0, .most = 1000)
-#define CLI_INPUT(variable) \
-    CLI_OPTION(TEXT, variable, "--input", "FILE", "JSON lines; - (the default) is stdin")
+#define CLI_INPUT(variable)                       \
+    CLI_OPTION(TEXT, variable, "--input", "FILE", \
+               "JSON lines, also packed ones, or Parquet; - (the default) is stdin")
 #define CLI_DTYPE(variable)                                                               \
     CLI_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
                .choices = cli_dtypes)

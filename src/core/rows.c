@@ -157,6 +157,16 @@ int64_t ares_deflated_bytes(ares_view text)
 }
 #endif
 
+static bool begins_gzip(const unsigned char *magic)
+{
+    return !memcmp(magic, "\x1f\x8b", 2);
+}
+static bool begins_zstd(const unsigned char *magic)
+{
+    return !memcmp(magic, "\x28\xb5\x2f\xfd", 4) ||
+           (magic[0] >> 4 == 5 && !memcmp(magic + 1, "\x2a\x4d\x18", 3));
+}
+
 /*
  * Opens path, with `input` as ares_input_open does. The first bytes and not the name tell gzip and
  * zstd from a plain file; fclose closes everything. After a failed read *why is the reason, or NULL
@@ -172,9 +182,7 @@ static int compressed_open(const char *path, bool input, FILE **out, const char 
     /* a pipe cannot be looked into */
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || pread(fd, magic, 4, 0) < 2)
         return ARES_OK;
-    bool is_gzip = !memcmp(magic, "\x1f\x8b", 2),
-         is_zstd = !memcmp(magic, "\x28\xb5\x2f\xfd", 4) ||
-                   (magic[0] >> 4 == 5 && !memcmp(magic + 1, "\x2a\x4d\x18", 3));
+    bool is_gzip = begins_gzip(magic), is_zstd = begins_zstd(magic);
     if (!is_gzip && !is_zstd) return ARES_OK;
 #ifdef ARES_HAVE_COMPRESSED
     /* a FILE of the plain bytes, which owns the packed one */
@@ -642,6 +650,17 @@ static int open_lines(const char *path, bool input, ares_jsonl **out)
     r->path = ares_strdup(is_stdin ? "stdin" : path);
     *out = r;
     return ARES_OK;
+}
+
+bool ares_jsonl_packed(const char *path)
+{
+    unsigned char magic[4] = { 0 };
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) return false;
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(magic, 1, sizeof magic, f) : 0;
+    if (f) fclose(f);
+    return parquet_is(path) || (n == sizeof magic && (begins_gzip(magic) || begins_zstd(magic)));
 }
 
 int ares_jsonl_open(const char *path, ares_jsonl **out)

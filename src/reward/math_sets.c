@@ -45,7 +45,11 @@ static int need_truth(const ares_verify_in *in, const char *who)
 ARES_OPTION_STRUCT(deepscaler_options, DEEPSCALER_OPTIONS);
 static ARES_OPTION_TABLE(deepscaler_table, deepscaler_options, DEEPSCALER_OPTIONS);
 
-#define MATH_OPTIONS(X) X(choice, mode, "mode", "target", "target|reference", MODE_DOC)
+#define MATH_OPTIONS(X)                                                                     \
+    X(choice, mode, "mode", "target", "target|reference", MODE_DOC)                         \
+    X(flag, any_of, "any_of", "false", "",                                                  \
+      "a ground truth that is a list of texts has several answers, of which one is enough " \
+      "(RLinf)")
 ARES_OPTION_STRUCT(math_options, MATH_OPTIONS);
 static ARES_OPTION_TABLE(math_table, math_options, MATH_OPTIONS);
 
@@ -79,11 +83,36 @@ static int deepscaler(const ares_verify_in *in, ares_verify_out *out)
                  in->ground_truth, out);
 }
 
+static bool several_answers(const void *options)
+{
+    const math_options *o = options;
+    return o->any_of;
+}
+
+/* With any_of, a list of texts: the first answer that is the response's. */
 static int math(const ares_verify_in *in, ares_verify_out *out)
 {
     const math_options *o = in->options;
+    const char *mode = o ? o->mode : NULL;
     ARES_TRY(need_truth(in, "math"));
-    return judge(o ? o->mode : NULL, in->response, in->ground_truth, out);
+    if (!in->structured) return judge(mode, in->response, in->ground_truth, out);
+    ares_arena arena = { 0 };
+    const ares_json *list;
+    int rc = ares_json_parse(&arena, in->ground_truth, "math: the ground truth", &list);
+    bool texts = rc == ARES_OK && list->type == ARES_JSON_ARRAY && list->count > 0;
+    for (int64_t i = 0; texts && i < list->count; i++)
+        texts = list->items[i].type == ARES_JSON_STRING;
+    if (rc == ARES_OK && !texts)
+        rc = ares_fail(ARES_EFORMAT,
+                       "reward: math: the ground truth %.*s is no list of texts, one of which is "
+                       "the answer",
+                       (int)ARES_MIN(in->ground_truth.len, 60), in->ground_truth.data);
+    for (int64_t i = 0; rc == ARES_OK && i < list->count && out->score == 0; i++) {
+        ares_str_clear(&out->details);
+        rc = judge(mode, in->response, list->items[i].text, out);
+    }
+    ares_arena_fini(&arena);
+    return rc;
 }
 
 const ares_verifier ares_verifier_deepscaler = {
@@ -100,6 +129,7 @@ const ares_verifier ares_verifier_math = {
     .options = math_table,
     .options_size = sizeof(math_options),
     .verify = math,
+    .several = several_answers,
     .right = 1,
 };
 

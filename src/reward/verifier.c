@@ -82,7 +82,8 @@ int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_ou
         own.response = verifier_last_boxed(in->response, BOX_BRACE_NEEDED);
         out->no_answer = !own.response.data;
     }
-    if (in->structured && !j->verifier->any_truth)
+    bool several = j->verifier->several && j->verifier->several(j->options);
+    if (in->structured && !j->verifier->any_truth && !several)
         return ares_fail(ARES_ECONFIG,
                          "reward: %s: the ground truth %.*s is a list or an object, and this "
                          "verifier compares a text; name the answer inside it by a path, as in "

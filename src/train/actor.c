@@ -76,6 +76,23 @@ int actor_log_probs(actor *a, ares_batch *b)
     return ARES_OK;
 }
 
+int actor_sum_pi_squared(actor *a, ares_batch *b)
+{
+    learner_scoring scoring = learner_scoring_of(a->cfg);
+    const learner_rows all = { 0, b->rows };
+    scoring.temperature /= 2;
+    ARES_TRY(ARES_NEED(b, "sum_pi_squared", old_log_probs));
+    ARES_PUT(b, sum_pi_squared);
+    ARES_TRY(learner_log_probs_of(&a->learner, &scoring, b, &all, 1, b->sum_pi_squared));
+    for (int64_t i = 0; i < b->tokens; i++) {
+        if (!b->response_mask[i]) continue;
+        double once = (double)b->old_log_probs[i], twice = (double)b->sum_pi_squared[i];
+        /* rounding may leave the range that a sum of squares has: its own square to 1 */
+        b->sum_pi_squared[i] = (float)ares_f64_exp(fmin(0, fmax(2 * once - twice, 2 * once)));
+    }
+    return ARES_OK;
+}
+
 /* Metrics of an update over all ranks. grad_norm: sum of the norms of its mini-batches */
 static int report(actor *a, update *u, double grad_norm, ares_metrics *m)
 {

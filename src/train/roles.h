@@ -31,6 +31,11 @@ void actor_close(actor *a);
  * computed again (docs/design.md#old-log-probs).
  */
 int actor_log_probs(actor *a, ares_batch *b);
+/*
+ * Puts column sum_pi_squared, without an array of the vocabulary: at half the temperature a token's
+ * log-prob is 2 z - log sum exp(2 z), so that sum pi^2 = exp(2 log pi - that log-prob).
+ */
+int actor_sum_pi_squared(actor *a, ares_batch *b);
 /* The reference where the loss has an exact KL, for which it goes over the update's rows; else
  * NULL. */
 learner *actor_exact_kl_reference(const actor *a);

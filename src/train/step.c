@@ -98,10 +98,14 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
+    if (t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED)
+        STAGE("sum_pi_squared", LOCAL(actor_sum_pi_squared(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
     if (t->vapor) STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, &second, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
+    if (ares_rollout_corrects(&cfg->loss)) /* answers may lose tokens until ares_rollout_restore */
+        STAGE("correct", ares_rollout_correct(&cfg->loss, t->run.world, b, m));
     STAGE("adv", LOCAL(t->adv->compute(&cfg->algorithm, t->run.world, b)));
     scale_advantages(b); /* the critic's returns stay as they are */
     bool learns = !cfg->gradients.only;
@@ -113,6 +117,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
         STAGE("sync_ref", LOCAL(vapor_sync(t->vapor, t->ref, &t->actor.learner, t->run.step + 1)));
     ares_signal_expect(ARES_SIGNAL_WAITS); /* what follows belongs to the update */
     STAGE("adapt", controls_adapt(t->run.controls, b, &t->run.source, m));
+    ares_rollout_restore(b);
     ARES_TRY(media_report(&t->actor.learner, t->ref ? &t->ref->learner : NULL, b, m));
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;

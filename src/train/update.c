@@ -136,9 +136,11 @@ static span span_of(const update *u, const update_columns *c, int64_t row, int64
 static void compare_with_rollout(update *u, int64_t row, int64_t end)
 {
     const ares_batch *b = u->batch;
+    /* also what rollout_rs has rejected, which is where they differ */
+    const uint8_t *mask = b->kept_mask ? b->kept_mask : b->response_mask;
     for (int64_t r = row; r < end && u->compare; r++)
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1] && u->passed[r]; i++) {
-            if (!b->response_mask[i] || !actor_current(u->actor, b, i)) continue;
+            if (!mask[i] || !actor_current(u->actor, b, i)) continue;
             double difference = (double)u->host.log_prob[i] - (double)b->rollout_log_probs[i];
             u->max_abs = fmax(u->max_abs, fabs(difference));
             u->compared = 1;
@@ -725,6 +727,8 @@ int update_prepare(update *u)
             ARES_ESTATE,
             "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
     if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
+    if (strcmp(a->cfg->loss.rollout_is, "none") != 0)
+        ARES_TRY(ARES_NEED(b, "update_actor", rollout_is_weights));
     /* the columns on the host: the batch's, and those that this update computes, in its arena */
     update_columns *c = &u->host;
     size_t n = (size_t)b->tokens + 1;
@@ -733,6 +737,7 @@ int update_prepare(update *u)
     float **const of_kl[] = { &c->kl, &c->ref_lse, &c->c_kl };
     *c = (update_columns){ .old_log_prob = b->old_log_probs,
                            .advantage = b->advantages,
+                           .rollout_weight = b->rollout_is_weights,
                            .ref_log_prob = b->ref_log_probs,
                            .kl_weight = b->kl_weight,
                            .mask = b->response_mask };
@@ -742,15 +747,11 @@ int update_prepare(update *u)
         *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     if (kl) c->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
     if (a->loss->choose) c->chosen = ares_arena_calloc(&b->arena, n, 1);
-    if (strcmp(cfg->loss.rollout_is, "none") != 0)
-        c->rollout_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     ares_agg_count(b, 0, b->rows, &u->rollout);
     double totals[2] = { u->rollout.tokens, u->rollout.rows };
     ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
-    if (c->rollout_weight)
-        ARES_TRY(ares_rollout_weights(&cfg->loss, b, 0, b->rows, c->rollout_weight, &u->sums));
     if (a->learner.adapter &&
         u->part == UPDATE_WHOLE) /* this rank may fail alone: no sum follows */
         ARES_TRY(ares_adapter_norm(a->learner.adapter, &u->adapter_norm));

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "algo_test.h"
+#include "ares/algo_loss.h"
 
 enum { G = 4, N = 5, R = G * N, T = 7 };
 
@@ -36,7 +37,7 @@ static void random_batch(ares_batch *b, const int64_t *order, int first, int end
         }
     }
     ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards), ARES_PUT(b, values),
-        ARES_PUT(b, turn_ends);
+        ARES_PUT(b, turn_ends), ARES_PUT(b, old_log_probs), ARES_PUT(b, sum_pi_squared);
     for (int64_t r = 0; r < b->rows; r++) {
         uint64_t at = (uint64_t)b->samples[r].draw * T;
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++, at++) {
@@ -45,6 +46,8 @@ static void random_batch(ares_batch *b, const int64_t *order, int first, int end
                 b->samples[r].draw % 3 ? (float)ares_rng_normal(key, 1000 + at) : 0;
             b->values[t] = (float)ares_rng_normal(key, 2000 + at);
             b->turn_ends[t] = b->response_mask[t] && ares_rng_uniform(key, 3000 + at) < 0.4;
+            b->old_log_probs[t] = -(float)ares_rng_uniform(key, 4000 + at);
+            b->sum_pi_squared[t] = (float)exp(2 * (double)b->old_log_probs[t]);
         }
     }
 }
@@ -153,6 +156,26 @@ static void turns_of(const ares_batch *b, const ares_algorithm_config *cfg, doub
     }
 }
 
+/* verl's formula as it stands, one place of one row at a time */
+static double of_token_baseline(const ares_batch *b, int64_t r, int64_t place)
+{
+    double above = 0, below = 1e-8, own = 0;
+    for (int64_t i = r / N * N; i < r / N * N + N; i++) {
+        int64_t at = b->row_start[i] + place;
+        double later = 0, energy = 0;
+        if (at >= b->row_start[i + 1] || !b->response_mask[at]) continue;
+        for (int64_t t = b->row_start[i]; t < b->row_start[i + 1]; t++) {
+            if (!b->response_mask[t]) continue;
+            if (t >= at) later += (double)b->token_level_rewards[t];
+            if (t <= at)
+                energy += 1 - 2 * exp((double)b->old_log_probs[t]) + (double)b->sum_pi_squared[t];
+        }
+        above += later * energy, below += energy;
+        if (i == r) own = later;
+    }
+    return own - above / below;
+}
+
 static void expected_of(const char *name, const ares_batch *b, const ares_algorithm_config *cfg,
                         double *a)
 {
@@ -172,7 +195,9 @@ static void expected_of(const char *name, const ares_batch *b, const ares_algori
     else
         for (int64_t r = 0; r < b->rows; r++)
             for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
-                a[t] = outcome(name, b, r);
+                a[t] = strcmp(name, "optimal_token_baseline") == 0
+                           ? of_token_baseline(b, r, t - b->row_start[r])
+                           : outcome(name, b, r);
     if (strstr(name, "gae") || strncmp(name, "reinforce", 9) == 0) whiten(b, a);
 }
 
@@ -352,6 +377,7 @@ TEST(rows_without_tokens_get_nothing_and_spoil_nothing)
             ares_batch b;
             make_batch(&b, 2, 3, (const int64_t[]){ 2, 0, 3 }, 3);
             ARES_PUT(&b, token_level_rewards), ARES_PUT(&b, values);
+            ARES_PUT(&b, old_log_probs), ARES_PUT(&b, sum_pi_squared);
             b.token_level_rewards[0] = 1;
             for (int64_t t = 0; hidden && t < b.tokens; t++) b.response_mask[t] = 0;
             if (CHECK_OK(compute(names[i], &defaults, NULL, &b)))
@@ -360,6 +386,7 @@ TEST(rows_without_tokens_get_nothing_and_spoil_nothing)
             ares_batch_fini(&b);
             ares_batch_init(&b);
             ARES_PUT(&b, response_mask), ARES_PUT(&b, token_level_rewards), ARES_PUT(&b, values);
+            ARES_PUT(&b, old_log_probs), ARES_PUT(&b, sum_pi_squared);
             CHECK_OK(compute(names[i], &defaults, NULL, &b));
             ares_batch_fini(&b);
         }
@@ -378,6 +405,33 @@ TEST(a_discarded_answer_is_left_out_of_its_groups_statistics)
     ares_batch_fini(&b);
 }
 
+/*
+ * As in verl: its score is compared, its tokens are not trained on. Scores 2 (rejected), 0 and 1:
+ * leave-one-out, the mean by the lengths that are left (0, 1, 1), and the mean times 3 / 2.
+ */
+TEST(an_answer_that_rollout_rs_rejects_keeps_its_part_in_its_group)
+{
+    static const struct {
+        const char *name;
+        double second, third;
+    } all[] = { { "rloo", -1.5, 0 }, { "opo", -0.5, 0.5 }, { "gpg", -1.5, 0 } };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        ares_batch b;
+        make_batch(&b, 1, 3, (const int64_t[]){ 1 }, 1);
+        put_scores(&b, (const float[]){ 2, 0, 1 });
+        ARES_PUT(&b, kept_mask);
+        b.response_mask[0] = 0;
+        memset(b.kept_mask, 1, 3); /* the mask of before */
+        REQUIRE_OK(compute(all[i].name, &defaults, NULL, &b));
+        CHECK_NEAR(b.advantages[0], 0, 0);
+        CHECK_NEAR(b.advantages[1], all[i].second, 1e-6);
+        CHECK_NEAR(b.advantages[2], all[i].third, 1e-6);
+        ares_rollout_restore(&b);
+        CHECK(b.response_mask[0] == 1 && b.kept_mask[0] == 0);
+        ares_batch_fini(&b);
+    }
+}
+
 enum { UNSEEN_LEN = 3 };
 
 /* A row of which no token counts, with numbers that would show wherever they were counted. */
@@ -394,6 +448,7 @@ static void spoil_discarded(ares_batch *b, int64_t r)
         b->values[t] = -20;
         b->turn_ends[t] = 0;
         b->old_log_probs[t] = -1;
+        b->sum_pi_squared[t] = 0.5F;
         b->rollout_log_probs[t] = -9;
     }
 }
@@ -407,13 +462,14 @@ static void copy_row(ares_batch *to, int64_t r, const ares_batch *from, int64_t 
     memcpy(to->values + a, from->values + b, n * sizeof(float));
     memcpy(to->turn_ends + a, from->turn_ends + b, n);
     memcpy(to->old_log_probs + a, from->old_log_probs + b, n * sizeof(float));
+    memcpy(to->sum_pi_squared + a, from->sum_pi_squared + b, n * sizeof(float));
     memcpy(to->rollout_log_probs + a, from->rollout_log_probs + b, n * sizeof(float));
 }
 
 static void put_log_probs(ares_batch *b)
 {
     ares_rng_key key = ares_rng_root(13, ARES_RNG_TEST);
-    ARES_PUT(b, old_log_probs), ARES_PUT(b, rollout_log_probs);
+    ARES_PUT(b, rollout_log_probs);
     for (int64_t t = 0; t < b->tokens; t++) {
         b->old_log_probs[t] = -(float)ares_rng_uniform(key, (uint64_t)t);
         b->rollout_log_probs[t] = -(float)ares_rng_uniform(key, 9000 + (uint64_t)t);
@@ -439,7 +495,8 @@ static void with_discarded(ares_batch *c, const ares_batch *b, int64_t *from)
         }
     }
     ARES_PUT(c, response_mask), ARES_PUT(c, token_level_rewards), ARES_PUT(c, values),
-        ARES_PUT(c, turn_ends), ARES_PUT(c, old_log_probs), ARES_PUT(c, rollout_log_probs);
+        ARES_PUT(c, turn_ends), ARES_PUT(c, old_log_probs), ARES_PUT(c, rollout_log_probs),
+        ARES_PUT(c, sum_pi_squared);
     for (int64_t r = 0; r < c->rows; r++)
         if (from[r] < 0) spoil_discarded(c, r);
         else copy_row(c, r, b, from[r]);

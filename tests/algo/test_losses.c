@@ -13,9 +13,13 @@
 /* ---------------------------------------------------------------- formulas, in f64 */
 
 typedef ares_token_term formula(double x, double advantage);
-static const loss_settings settings = {
-    .low = 0.8, .high = 1.28, .dual = 3, .tau_positive = 1, .tau_negative = 1.05, .ppo_kl_coef = 1
-};
+static const loss_settings settings = { .low = 0.8,
+                                        .high = 1.28,
+                                        .dual = 3,
+                                        .tau_positive = 1,
+                                        .tau_negative = 1.05,
+                                        .ppo_kl_coef = 1,
+                                        .dro_beta = 0.05 };
 static loss_token token(double x, double a)
 {
     return (
@@ -38,6 +42,11 @@ static ares_token_term of_sapo(double x, double a)
 {
     loss_token t = token(x, a);
     return sapo_token(&t, &settings);
+}
+static ares_token_term of_dro(double x, double a)
+{
+    loss_token t = token(x, a);
+    return dro_token(&t, &settings);
 }
 static ares_token_term of_gmpo(double x, double a)
 {
@@ -85,6 +94,7 @@ TEST(slopes_of_formulas_are_those_of_their_values)
         { "ppo", of_ppo },     { "gspo", of_gspo },   { "sapo", of_sapo },
         { "gmpo", of_gmpo },   { "kl_cov", of_cov },  { "kl_cov chosen", of_cov_chosen },
         { "value", of_value }, { "vapor", of_vapor }, { "dpo", of_dpo },
+        { "dro", of_dro },
     };
     for (int i = 0; i < ARES_COUNT(all); i++) {
         int checked = 0;
@@ -111,8 +121,8 @@ TEST(no_finite_input_gives_a_nan)
 {
     static const double extreme[] = { -1e30, -700, -20.5, -20,  -1,  -1e-30, 0,
                                       1e-30, 1,    20,    20.5, 700, 1e30 };
-    static formula *const all[] = { of_ppo, of_gspo,       of_sapo,  of_gmpo,
-                                    of_cov, of_cov_chosen, of_vapor, of_dpo };
+    static formula *const all[] = { of_ppo,        of_gspo,  of_sapo, of_gmpo, of_cov,
+                                    of_cov_chosen, of_vapor, of_dpo,  of_dro };
     for (int i = 0; i < ARES_COUNT(all); i++)
         for (int x = 0; x < ARES_COUNT(extreme); x++)
             for (int a = 0; a < ARES_COUNT(extreme); a++) {
@@ -166,6 +176,20 @@ TEST(dppo_leaves_out_what_has_moved_too_far_towards_its_advantage)
         CHECK_EQ(tv.clip_high, tv.gradient == 0);
         CHECK_EQ(kl.clip_low, kl.gradient == -3);
     }
+}
+
+/* By hand: p = -1, q = -3, A = 0.5; -(p A - beta / 2 (p - q)^2) and -(A - beta (p - q)). */
+TEST(dro_pulls_a_log_prob_back_to_the_old_one)
+{
+    loss_token t = { .log_prob = -1, .log_ratio = 2, .advantage = 0.5 };
+    ares_token_term e = dro_token(&t, &settings);
+    CHECK_NEAR(e.loss, 0.6, 1e-15);
+    CHECK_NEAR(e.gradient, -0.4, 1e-15);
+    t.advantage = 0; /* nothing to gain: back to the old policy */
+    CHECK_NEAR(dro_token(&t, &settings).gradient, 0.1, 1e-15);
+    loss_settings free = { .dro_beta = 0 };
+    t.advantage = 0.5;
+    CHECK_NEAR(dro_token(&t, &free).gradient, gpg_token(&t, &free).gradient, 1e-15);
 }
 
 TEST(gpg_knows_no_ratio)
@@ -598,22 +622,23 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
     state_open(&s);
     ares_batch *b = &s.b;
     s.cfg.rollout_is = "token";
-    ares_loss_sums_init(&s.sums);
-    CHECK_OK(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, &s.sums));
+    int64_t cut = 0, tokens = 0;
+    CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, &cut));
     for (int64_t t = 0; t < b->tokens; t++) {
         double ratio = exp((double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]);
         CHECK_NEAR(s.is[t], b->response_mask[t] ? fmin(ratio, 2) : 0, 1e-6);
     }
-    CHECK(s.sums.weight_cut > 0 && s.sums.weight_cut < s.sums.weight_tokens);
+    for (int64_t t = 0; t < b->tokens; t++) tokens += b->response_mask[t];
+    CHECK(cut > 0 && cut < tokens);
     s.cfg.rollout_is_mode = "mask";
-    CHECK_OK(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
+    CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
     for (int64_t t = 0; t < b->tokens; t++) {
         double ratio = exp((double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]);
         CHECK_NEAR(s.is[t], b->response_mask[t] && ratio >= 0.5 && ratio <= 2 ? ratio : 0, 1e-6);
     }
     s.cfg.rollout_is_mode = "truncate";
     s.cfg.rollout_is = "sequence";
-    CHECK_OK(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
+    CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
     double sum = 0;
     for (int64_t t = 0; t < b->row_start[1]; t++)
         if (b->response_mask[t])
@@ -622,8 +647,7 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
     CHECK(s.is[1] == s.is[0] && s.is[3] == 0);
     b->rollout_log_probs[b->row_start[2] + 2] = -INFINITY;
     b->response_mask[b->row_start[2] + 2] = 1;
-    CHECK_FAIL(ares_rollout_weights(&s.cfg, b, 0, ROWS, s.is, NULL), ARES_ENUMERIC,
-               "row 2, token 2");
+    CHECK_FAIL(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL), ARES_ENUMERIC, "row 2, token 2");
     ares_batch_fini(b);
 }
 
@@ -640,7 +664,7 @@ TEST(weights_of_1_change_no_bit_of_any_loss)
         state_open(&plain), state_open(&s);
         memcpy(s.b.rollout_log_probs, s.b.old_log_probs, (size_t)s.b.tokens * sizeof(float));
         s.cfg.rollout_is = ways[i % ARES_COUNT(ways)];
-        CHECK_OK(ares_rollout_weights(&s.cfg, &s.b, 0, ROWS, s.is, NULL));
+        CHECK_OK(correction_weights(&s.cfg, &s.b, 0, ROWS, s.is, NULL));
         s.corrected = true;
         CHECK_OK(state_run(&plain, loss->name, 0, ROWS, NULL));
         CHECK_OK(state_run(&s, loss->name, 0, ROWS, NULL));
@@ -735,9 +759,6 @@ TEST(metrics_of_a_loss_are_means_of_its_sums)
                                .ratio_off = 9,
                                .loss_abs = 10,
                                .saturated = 11,
-                               .weight = 12,
-                               .weight_cut = 3,
-                               .weight_tokens = 16,
                                .entropy_right = 3,
                                .tokens_right = 2,
                                .entropy_wrong = 7,
@@ -763,9 +784,7 @@ TEST(metrics_of_a_loss_are_means_of_its_sums)
                  { "ratio_min", 0.5 },
                  { "clipped_ratio", 0.875 },
                  { "ratio_abs", 1.125 },
-                 { "ratio_saturated", 1.375 },
-                 { "rollout_is_mean", 0.75 },
-                 { "rollout_is_cut_frac", 0.1875 } };
+                 { "ratio_saturated", 1.375 } };
     ares_metrics *m = ares_metrics_new();
     ares_loss_metrics(&s, m);
     CHECK_EQ(ares_metrics_count(m), ARES_COUNT(want));

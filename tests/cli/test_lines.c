@@ -384,3 +384,39 @@ TEST(render_goes_through_templates_and_format_prompts)
     check_message("render", 2, "give --model or --template");
     check_message("render --template /none.jinja", 1, "/none.jinja");
 }
+
+TEST(rows_of_packed_files_are_rendered_like_lines)
+{
+    static const char *const packed[] = { "rows.jsonl.gz", "rows.jsonl.zst", "snappy.parquet" };
+    ares_str lines = { 0 };
+    char rows[500], template[500];
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    (void)snprintf(rows, sizeof rows, "%s", test_source("tests/golden/rows"));
+    (void)snprintf(template, sizeof template, "%s", test_file("question.jinja"));
+    CHECK_OK(ares_file_write(template, "{{ question }} is {{ answer }}", 30));
+    CHECK_EQ(test_shell(&lines, "'%s' render --template '%s' --input '%s/rows.jsonl'",
+                        test_program(), template, rows),
+             0);
+    CHECK_CONTAINS(lines.data ? lines.data : "", "{\"text\":\"1+1 is 2\"}\n");
+    for (int i = 0; i < ARES_COUNT(packed); i++) {
+        ares_str out = { 0 };
+        int rc = test_shell(&out, "'%s' render --template '%s' --input '%s/%s' 2>&1",
+                            test_program(), template, rows, packed[i]);
+        /* a build may leave out what unpacks them, and says what to do */
+        if (rc == 0 || !strstr(out.data, "this build")) {
+            CHECK_EQ(rc, 0);
+            CHECK_STR(out.data, lines.data);
+        }
+        ares_str_fini(&out);
+    }
+    /* the end of a damaged file is told, after the rows before it */
+    ares_str out = { 0 };
+    int rc = test_shell(&out,
+                        "cd '%s' && head -c 300 '%s/rows.jsonl.gz' > cut.gz && '%s' render "
+                        "--template '%s' --input cut.gz 2>&1",
+                        test_file("."), rows, test_program(), template);
+    CHECK_EQ(rc, 1);
+    if (!strstr(out.data, "this build")) CHECK_CONTAINS(out.data, "cut.gz");
+    ares_str_fini(&out);
+    ares_str_fini(&lines);
+}

@@ -194,6 +194,8 @@ static const situation situations[] = {
     { "tight", RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
                               "worker.actor.clip_ratio_high=0.001" },
     { "sapo", RANDOM LENGTHS "worker.actor.loss_type=sapo" },
+    { "dro", RANDOM LENGTHS "worker.actor.loss_type=dro worker.actor.ppo_epochs=2 "
+                            "worker.actor.optim.lr=1e-2" },
     { "clip_cov", RANDOM LENGTHS "worker.actor.loss_type=clip_cov worker.actor.clip_cov_ratio=0.2 "
                                  "worker.actor.clip_cov_lb=-5" },
     { "kl_cov", RANDOM LENGTHS
@@ -210,6 +212,11 @@ static const situation situations[] = {
       RANDOM LENGTHS "worker.actor.rollout_is=token worker.actor.rollout_is_threshold=0.5 "
                      "worker.actor.rollout_is_threshold_lower=0.1" },
     { "token_weights", RANDOM LENGTHS "worker.actor.rollout_is=token" },
+    /* a ratio of 1 everywhere is too small here */
+    { "rejects", RANDOM LENGTHS "worker.actor.rollout_rs=token worker.actor.rollout_rs_threshold=3 "
+                                "worker.actor.rollout_rs_threshold_lower=2" },
+    { "rejects_rows", RANDOM LENGTHS "worker.actor.rollout_rs=seq_mean_k1 "
+                                     "worker.actor.rollout_rs_threshold=2_3" },
     { "masked_weights",
       RANDOM LENGTHS "worker.actor.rollout_is=token worker.actor.rollout_is_mode=mask" },
     { "decaying", "algorithm.zero_task_advantage=true" },
@@ -793,6 +800,8 @@ static const option_case options[] = {
     { "worker.actor.kl_cov_ratio", "0.5", "kl_cov",
       "actor/pg_clipfrac_higher == 0.5; base:actor/pg_clipfrac_higher < 0.2" },
     { "worker.actor.ppo_kl_coef", "10", "kl_cov", "actor/pg_loss > base:actor/pg_loss + 0.1" },
+    { "worker.actor.dro_beta", "100", "dro",
+      "actor/pg_loss > base:actor/pg_loss + 0.1; actor/ratio_max == base:actor/ratio_max" },
     { "worker.actor.early_stop_imp_ratio", "1.0001", "two_passes",
       "actor/abandoned_minibatches > 0; saved:optimizer_steps == 1; "
       "base:saved:optimizer_steps == 2" },
@@ -817,6 +826,20 @@ static const option_case options[] = {
       "actor/grad_norm ~ base:actor/grad_norm / 4" },
     { "worker.actor.rollout_is_threshold_lower", "1.5", "masked_weights",
       "actor/pg_loss == 0; base:actor/pg_loss > 0.01" },
+    { "worker.actor.rollout_is_batch_normalize", "true", "low_token_weights",
+      "rollout_corr/rollout_is_batch_norm_factor == 0.5; "
+      "actor/grad_norm ~ 2 * base:actor/grad_norm" },
+    { "worker.actor.rollout_rs", "seq_max_k2", "rejects",
+      "rollout_corr/rollout_rs_masked_fraction == 0; "
+      "base:rollout_corr/rollout_rs_masked_fraction == 1" },
+    { "worker.actor.rollout_rs_threshold", "0.5_3", "rejects_rows",
+      "rollout_corr/rollout_rs_seq_masked_fraction == 0; actor/grad_norm > 0; "
+      "base:rollout_corr/rollout_rs_seq_masked_fraction == 1; base:actor/empty_minibatches == 1" },
+    { "worker.actor.rollout_rs_threshold_lower", "0.5", "rejects",
+      "rollout_corr/rollout_rs_masked_fraction == 0; "
+      "base:rollout_corr/rollout_rs_token_k1_masked_fraction == 1" },
+    { "worker.actor.rollout_token_veto_threshold", "2", "token_weights",
+      "rollout_corr/rollout_is_veto_fraction == 1; actor/empty_minibatches == 1" },
     { "worker.actor.optim.lr", "2e-3", "plain", "actor/lr == 0.002; moved: ~ 2 * base:moved:" },
     { "worker.actor.optim.betas", "[0.8, 0.99]", "plain", "m: ~ 2 * base:m:; v: ~ 10 * base:v:" },
     { "worker.actor.optim.eps", "1", "plain", "moved: < base:moved: / 10" },

@@ -103,10 +103,11 @@ rl lora-head "${lora[@]}" 'worker.actor.model.lora.target_modules=[q_proj,down_p
 rl lora-ppo "${lora[@]}" "${ppo[@]}" worker.critic.model.lora.rank=4
 rl aepo "${kl[@]}" algorithm.aepo=true worker.rollout.window_size=2 \
     'worker.reward.rewards=[{name: random}, {name: aepo}]' worker.reward.accuracy=random
-for estimator in grpo_passk rloo reinforce_plus_plus reinforce_plus_plus_baseline remax opo gpg; do
+for estimator in grpo_passk rloo reinforce_plus_plus reinforce_plus_plus_baseline remax opo gpg \
+    optimal_token_baseline; do
     rl "$estimator" algorithm.adv_estimator=$estimator
 done
-for loss in dapo gspo gspo_token cispo gmpo sapo clip_cov gpg dppo_tv dppo_kl; do
+for loss in dapo gspo gspo_token cispo gmpo sapo clip_cov gpg dppo_tv dppo_kl dro; do
     rl "loss-$loss" worker.actor.loss_type=$loss
 done
 # |log ratio| has a corner at the ratio 1 of a first pass: old log-probs of the update's own pass put

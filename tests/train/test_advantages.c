@@ -146,6 +146,35 @@ static void remax(plain *p)
             p->a[t] = b->response_mask[t] ? scores[row] - (double)b->samples[row].baseline : 0;
 }
 
+/* Scores stand at ends of rows; a row's place t is compared with place t of its group. */
+static void token_baseline(plain *p)
+{
+    const ares_batch *b = &p->r->batch;
+    double later[TOKENS], energy[TOKENS];
+    for (int row = 0; row < ROWS; row++) {
+        double sum = 0;
+        for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) {
+            double pi = exp((double)b->old_log_probs[t]);
+            if (b->response_mask[t]) sum += 1 - 2 * pi + (double)b->sum_pi_squared[t];
+            energy[t] = sum;
+            later[t] = 0;
+            for (int64_t u = t; u < b->row_start[row + 1]; u++)
+                later[t] += b->response_mask[u] ? (double)b->token_level_rewards[u] : 0;
+        }
+    }
+    for (int64_t g = 0; g < b->groups; g++)
+        for (int64_t row = b->group_start[g]; row < b->group_start[g + 1]; row++)
+            for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) {
+                double above = 0, below = 0;
+                for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++) {
+                    int64_t at = b->row_start[i] + t - b->row_start[row];
+                    if (at >= b->row_start[i + 1] || !b->response_mask[at]) continue;
+                    above += later[at] * energy[at], below += energy[at];
+                }
+                p->a[t] = b->response_mask[t] ? later[t] - above / below : 0;
+            }
+}
+
 static void formula(plain *p, const char *name)
 {
     double nonzero = 0;
@@ -159,6 +188,7 @@ static void formula(plain *p, const char *name)
     else if (strcmp(name, "gpg") == 0) by_group(p, free_of_mean, ROWS / nonzero);
     else if (strcmp(name, "vapor") == 0) by_group(p, free_of_mean, 1);
     else if (strcmp(name, "remax") == 0) remax(p);
+    else if (strcmp(name, "optimal_token_baseline") == 0) token_baseline(p);
     else if (strcmp(name, "reinforce_plus_plus") == 0) returns(p);
     else if (CHECK_STR(name, "reinforce_plus_plus_baseline")) {
         by_group(p, free_of_mean, 1);
@@ -214,11 +244,13 @@ static void put_rest(run *r)
     r->cfg.algorithm.high_level_gamma = 0.7;
     ARES_PUT(b, values);
     ARES_PUT(b, turn_ends);
+    ARES_PUT(b, sum_pi_squared);
     for (int64_t row = 0; row < b->rows; row++) {
         int64_t end = b->row_start[row + 1];
         b->samples[row].baseline = (float)draw(900 + (uint64_t)row);
         for (int64_t t = b->row_start[row]; t < end; t++) {
             b->values[t] = (float)draw(600 + (uint64_t)t);
+            b->sum_pi_squared[t] = (float)(0.3 + 0.7 * exp(2 * (double)b->old_log_probs[t]));
             b->turn_ends[t] = b->response_mask[t] && (t + 1 == end || !b->response_mask[t + 1]);
         }
     }

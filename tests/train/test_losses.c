@@ -40,6 +40,7 @@ static const loss_case cases[] = {
     { "gpg", "token-mean", "mse", "token", 0.2, 0.28, 0, 1 },
     { "dppo_tv", "seq-mean-token-sum-norm", "kl", "none", 0.01, 0.01, 0, 0 },
     { "dppo_kl", "token-mean", "kl", "sequence", 0.001, 0.001, 0, 0 },
+    { "dro", "token-mean", "kl", "token", 0.2, 0.28, 0, 1 },
 };
 
 /* ---------------------------------------------------------------- the plain formulas */
@@ -117,6 +118,9 @@ static at_tensor policy(const oracle *o, const formula *f, int row, at_tensor lo
                                                             1 + c->clip_ratio_high))),
                         -a);
     if (strcmp(name, "gpg") == 0) return at_mul_s(log_prob, -a);
+    if (strcmp(name, "dro") == 0)
+        return at_sub(at_mul_s(at_mul(log_ratio, log_ratio), 0.5 * c->dro_beta),
+                      at_mul_s(log_prob, a));
     if (strncmp(name, "dppo", 4) == 0)
         return at_mul_s(at_mul(at_mul(log_prob, at_detach(at_clamp(ratio, 0, dual))),
                                near_old(o, c, name, first, n, a)),
@@ -293,6 +297,9 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, reference 
     ares_batch *b = &r->batch;
     ARES_PUT(b, kl_weight);
     for (int64_t t = 0; t < b->tokens; t++) b->kl_weight[t] = t % 3 ? 1 : 0.5f;
+    if (ares_rollout_corrects(&r->cfg.loss) &&
+        !CHECK_OK(ares_rollout_correct(&r->cfg.loss, NULL, b, r->metrics)))
+        return false;
     *ref = (reference){ .cfg = &r->cfg };
     if (r->actor.kl->value) return true;
     static char path[500];
@@ -913,8 +920,11 @@ TEST(an_update_whose_log_probs_are_no_number_is_left_out_and_names_their_row)
         r.batch.old_log_probs[r.batch.row_start[2] + 2] = -INFINITY;
         /* weights of the whole step: a fault before its first mini-batch */
         if (strcmp(cases[i].rollout_is, "none") != 0) {
-            CHECK_FAIL(actor_update(&r.actor, &r.batch, NULL, r.metrics), ARES_ENUMERIC,
+            r.batch.rollout_is_weights = NULL;
+            CHECK_FAIL(ares_rollout_correct(&r.cfg.loss, NULL, &r.batch, r.metrics), ARES_ENUMERIC,
                        "row 2, token 2");
+            CHECK_FAIL(actor_update(&r.actor, &r.batch, NULL, r.metrics), ARES_ESTATE,
+                       "update_actor: needs column 'rollout_is_weights', which stage 'correct'");
             case_close(&r, &ref);
             continue;
         }

@@ -425,7 +425,20 @@ static const meaning meanings[] = {
     { "algorithm.rollout_correction.bypass_mode=false", "" },
     { "algorithm.rollout_correction.use_policy_gradient=false", "" },
     { "algorithm.rollout_correction.loss_type=ppo_clip", "" },
-    { "algorithm.rollout_correction.rollout_is_batch_normalize=false", "" },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize=false",
+      A "rollout_is_batch_normalize=false" },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize=true",
+      A "rollout_is_batch_normalize=true" },
+    { "algorithm.rollout_correction.rollout_rs=token_k1 "
+      "algorithm.rollout_correction.rollout_rs_threshold=0.6_1.6",
+      A "rollout_rs=token_k1 " A "rollout_rs_threshold=0.6_1.6" },
+    { "algorithm.rollout_correction.rollout_rs=sequence "
+      "algorithm.rollout_correction.rollout_rs_threshold=2 "
+      "algorithm.rollout_correction.rollout_rs_threshold_lower=0.25",
+      A "rollout_rs=sequence " A "rollout_rs_threshold=2 " A "rollout_rs_threshold_lower=0.25" },
+    { "algorithm.rollout_correction.rollout_token_veto_threshold=1e-4",
+      A "rollout_token_veto_threshold=1e-4" },
+    { V "actor.calculate_sum_pi_squared=true", "" },
     { "reward_model.enable=false", "" },
     { "reward.reward_model.enable=false", "" },
     { "reward.reward_kwargs.overlong_buffer_cfg.len=30", "worker.reward.overlong_buffer.len=30" },
@@ -670,7 +683,7 @@ static const meaning meanings[] = {
     { "importance_sampling_level=token", "" },
     { "importance_sampling_level=sequence", A "loss_type=gspo" },
     { "importance_sampling_level=sequence_token", A "loss_type=gspo_token" },
-    { "beta=0", "" },
+    { "beta=0", "algorithm.kl_coef=0" },
     { "model_name_or_path=m beta=0.02", A "model.model_path=m algorithm.kl_coef=0.02" },
     { "sapo_temperature_pos=1.5", A "tau_positive=1.5" },
     { "sapo_temperature_neg=1.2", A "tau_negative=1.2" },
@@ -863,9 +876,21 @@ static const meaning meanings[] = {
     { "data.use_chat_template=true", "data.apply_chat_template=true" },
     { "data.use_chat_template=false", "data.apply_chat_template=false" },
     { "reward.use_reward_model=false", "" },
-    { "reward.reward_type=math",
-      "worker.reward.rewards=[{\"name\":\"auto\",\"rm_type\":\"math\"}]" },
     { "critic.use_critic_model=false", "" },
+
+    /* trl rloo: defaults of its own */
+    { "model_name_or_path=m algorithm.adv_estimator=rloo",
+      A "model.model_path=m algorithm.adv_estimator=rloo algorithm.use_kl_loss=false "
+        "algorithm.use_kl_in_reward=true algorithm.kl_coef=0.05 algorithm.kl_penalty=kl "
+        "worker.rollout.n=2 " A "loss_avg_mode=seq-mean-token-sum " A "clip_ratio_high=0.2 " A
+        "loss_type=dapo " A "optim.weight_decay=0 " A "optim.lr_scheduler_type=linear "
+        "trainer.total_epochs=3 data.rollout_batch_size=4 " A "global_batch_size=4" },
+    { "model_name_or_path=m algorithm.adv_estimator=rloo beta=0",
+      A "model.model_path=m algorithm.adv_estimator=rloo algorithm.use_kl_loss=false "
+        "algorithm.use_kl_in_reward=true algorithm.kl_coef=0 algorithm.kl_penalty=kl "
+        "worker.rollout.n=2 " A "loss_avg_mode=seq-mean-token-sum " A "clip_ratio_high=0.2 " A
+        "loss_type=dapo " A "optim.weight_decay=0 " A "optim.lr_scheduler_type=linear "
+        "trainer.total_epochs=3 data.rollout_batch_size=4 " A "global_batch_size=4" },
 
     /* TRL: batches of samples */
     { "num_generations=4 per_device_train_batch_size=8 gradient_accumulation_steps=2",
@@ -909,6 +934,38 @@ static const meaning meanings[] = {
     { "sglang_kv_cache_dtype=auto", "" },
     { "eval_prompt_data=[aime,a.jsonl]",
       "eval.datasets=[{\"name\":\"aime\",\"path\":\"a.jsonl\"}]" },
+
+    /* RLinf's critic and scores */
+    { "algorithm.value_cliprange=0.4", C "cliprange_value=0.4" },
+    { "algorithm.critic_warmup_steps=2", "trainer.critic_warmup=2" },
+    { "critic.use_critic_model=true", "" },
+    { "critic.offload_optimizer=true critic.offload_weight=true",
+      C "offload.offload_optimizer=true " C "offload.offload_params=true" },
+    { "critic.model.precision=bf16", C "fsdp.torch_dtype=bf16" },
+    { "critic.model.precision=fp16", C "fsdp.torch_dtype=fp32" },
+    { "actor.model.precision=fp16", A "fsdp.torch_dtype=fp32" },
+    { "critic.model.recompute_num_layers=28", "" },
+    { "critic.optim.adam_beta1=0.8 critic.optim.adam_beta2=0.99 critic.optim.adam_eps=1e-7",
+      C "optim.betas.0=0.8 " C "optim.betas.1=0.99 " C "optim.eps=1e-7" },
+    { "critic.lr_sched.lr_decay_style=linear critic.lr_sched.lr_warmup_fraction=0.1",
+      C "optim.lr_scheduler_type=linear " C "optim.lr_warmup_ratio=0.1" },
+    { "critic.lr_sched.lr_warmup_iters=3", C "optim.lr_warmup_steps=3" },
+    { "critic.lr_sched.lr_warmup_iters=0 critic.lr_sched.lr_warmup_init=0 critic.lr_sched.min_lr=0",
+      "" },
+    { "critic.lr_sched.start_weight_decay=0.02 critic.lr_sched.end_weight_decay=0.02",
+      C "optim.weight_decay=0.02" },
+    { "reward.reward_min_val=0 reward.reward_max_val=2",
+      "worker.reward.incorrect=0 worker.reward.correct=2" },
+    { "reward.reward_type=math", "worker.reward.rewards=[{\"name\":\"auto\",\"rm_type\":\"math\","
+                                 "\"types\":{\"math\":{\"any_of\":"
+                                 "true}}}] worker.reward.incorrect=-1 worker.reward.correct=1" },
+    { "runner.resume_dir=auto", "trainer.find_last_checkpoint=true" },
+    { "algorithm.reinpp_kl_beta=0", "" },
+    { "algorithm.use_reinpp_baseline=true",
+      "algorithm.adv_estimator=reinforce_plus_plus_baseline" },
+    { "algorithm.use_reinpp_baseline=false", "" },
+    { V "actor.policy_loss.loss_mode=dro " V "actor.policy_loss.dro_beta=0.1",
+      A "loss_type=dro " A "dro_beta=0.1" },
 
     /* verl: two bounds in one */
     { "algorithm.rollout_correction.rollout_is_threshold=0.5_4.0",

@@ -106,6 +106,15 @@ int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *
     return ares_world_share_error(world, rc); /* estimators add over ranks next */
 }
 
+bool adv_counts(const adv_estimate *p, int64_t row)
+{
+    const ares_batch *b = p->b;
+    bool written = p->length[row] > 0;
+    for (int64_t t = b->row_start[row]; t < b->row_start[row + 1] && b->kept_mask && !written; t++)
+        written = b->kept_mask[t]; /* at this stage the mask before rejection */
+    return written;
+}
+
 /* The first row from `first` on of the same episode as row r: r itself where it is the first. */
 static int64_t first_turn(const ares_batch *b, int64_t first, int64_t r)
 {
@@ -135,7 +144,7 @@ void adv_groups(adv_estimate *p, adv_group_fn *fn)
             /* all: answers of the group, left out or not; n: those that count */
             all += turn == r;
             if (turn == r) *e = -1;
-            if (*e < 0 && p->length[r] > 0) {
+            if (*e < 0 && adv_counts(p, r)) {
                 *e = n++;
                 score[*e] = p->score[r];
                 length[*e] = 0;

@@ -19,7 +19,8 @@
 /* clang-format off */
 #define ADV_LIST(X) \
     X(gae) X(bi_level_gae) X(grpo) X(grpo_passk) X(rloo) X(reinforce_plus_plus) \
-    X(reinforce_plus_plus_baseline) X(remax) X(opo) X(gpg) X(vapor)
+    X(reinforce_plus_plus_baseline) X(remax) X(opo) X(gpg) \
+    X(optimal_token_baseline) X(vapor)
 /* clang-format on */
 #define ADV_DECLARE(name) extern const ares_adv ares_adv_##name;
 ADV_LIST(ADV_DECLARE)
@@ -49,6 +50,11 @@ typedef struct adv_group {
 } adv_group;
 typedef void adv_group_fn(const adv_estimate *p, const adv_group *g, double *advantage); /* [n] */
 void adv_groups(adv_estimate *p, adv_group_fn *fn);
+/*
+ * Whether a row has a part in its group: the policy wrote a token of it. One that rollout_rs has
+ * rejected as a whole still has, as in verl.
+ */
+bool adv_counts(const adv_estimate *p, int64_t row);
 /* Every token of mask 1 gets its row's advantage, also as its return. */
 void adv_spread(adv_estimate *p);
 /*

@@ -12,7 +12,7 @@ static int gpg(const ares_algorithm_config *cfg, ares_world *world, ares_batch *
     adv_groups(&p, adv_mean_free);
     int64_t count[2] = { 0, 0 };
     for (int64_t r = 0; r < b->rows; r++) {
-        if (p.length[r] == 0) continue;
+        if (!adv_counts(&p, r)) continue;
         count[0]++;
         count[1] += p.score[r] != 0;
     }

@@ -17,7 +17,7 @@ static void length_weighted(const adv_estimate *p, const adv_group *g, double *a
         /* distances from the mean are summed, so that equal scores give exactly 0 */
         exact_add(&weighted, g->length[i] * (g->score[i] - g->mean));
     }
-    double baseline = g->n > 1 ? g->mean + exact_value(&weighted) / lengths : 0;
+    double baseline = g->n > 1 && lengths > 0 ? g->mean + exact_value(&weighted) / lengths : 0;
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->score[i] - baseline;
 }
 

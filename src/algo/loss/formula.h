@@ -18,7 +18,7 @@
 /* clang-format off */
 #define LOSS_LIST(X) \
     X(default) X(dapo) X(gspo) X(gspo_token) X(cispo) X(gmpo) X(sapo) X(clip_cov) X(kl_cov) \
-    X(gpg) X(dppo_tv) X(dppo_kl) X(vapor)
+    X(gpg) X(dppo_tv) X(dppo_kl) X(dro) X(vapor)
 /* clang-format on */
 
 /*
@@ -46,7 +46,7 @@ typedef struct loss_settings {
     double low, high;         /* bounds of the ratio: 1 - clip_ratio_low, 1 + clip_ratio_high */
     double log_low, log_high; /* clip_ratio_low and clip_ratio_high themselves: bounds of a log */
     double dual; /* largest loss of a negative advantage, times the advantage; infinity: no bound */
-    double tau_positive, tau_negative, ppo_kl_coef;
+    double tau_positive, tau_negative, ppo_kl_coef, dro_beta;
     int corrected; /* rollout_is is on: corrections differ from 1 */
 } loss_settings;
 
@@ -112,6 +112,7 @@ static inline loss_settings loss_settings_of(const ares_loss_args *a, const ares
     s.tau_positive = cfg->tau_positive;
     s.tau_negative = cfg->tau_negative;
     s.ppo_kl_coef = cfg->ppo_kl_coef;
+    s.dro_beta = cfg->dro_beta;
     s.corrected = a->rollout_weight != NULL;
     return s;
 }

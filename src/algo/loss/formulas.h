@@ -9,6 +9,7 @@
 #include "cispo.c"
 #include "cov.c"
 #include "dppo.c"
+#include "dro.c"
 #include "gmpo.c"
 #include "gpg.c"
 #include "gspo.c"

@@ -186,10 +186,6 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
     ares_metrics_set(m, "actor/clipped_ratio", s->ratio_clipped / n);
     ares_metrics_set(m, "actor/ratio_abs", s->ratio_off / n);
     ares_metrics_set(m, "actor/ratio_saturated", s->saturated / n);
-    if (s->weight_tokens > 0) {
-        ares_metrics_set(m, "actor/rollout_is_mean", s->weight / s->weight_tokens);
-        ares_metrics_set(m, "actor/rollout_is_cut_frac", s->weight_cut / s->weight_tokens);
-    }
 }
 
 /* The KL and entropy terms that every loss may carry. */
@@ -369,58 +365,6 @@ void ares_ratio_sum(const ares_loss_args *a, double *sum, double *count)
     }
 }
 
-/*
- * rollout_is: weights for a sampler whose log-probs differ from the trainer's, because rollout uses
- * bf16, other kernels or older weights (formulas: formula.h).
- */
-
-int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                         float *weight, ares_loss_sums *sums)
-{
-    bool by_token = strcmp(cfg->rollout_is, "token") == 0,
-         mean = strcmp(cfg->rollout_is, "geometric") == 0,
-         none = strcmp(cfg->rollout_is, "none") == 0;
-    bool mask = strcmp(cfg->rollout_is_mode, "mask") == 0;
-    double upper = cfg->rollout_is_threshold,
-           lower = ares_is_null_f64(cfg->rollout_is_threshold_lower)
-                       ? 1 / upper
-                       : cfg->rollout_is_threshold_lower;
-    int64_t first = b->row_start[row];
-    if (!none) ARES_TRY(ARES_NEED(b, "update_actor", rollout_log_probs));
-    for (int64_t r = row; r < end; r++) {
-        double sum = 0, n = 0;
-        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1] && !none; t++) {
-            if (!b->response_mask[t]) continue;
-            double x = (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
-            if (!isfinite(x))
-                return ares_fail(ARES_ENUMERIC,
-                                 "loss: rollout_is: row %lld, token %lld has old_log_prob %g and "
-                                 "rollout_log_prob %g: must be finite where the mask is 1",
-                                 (long long)r, (long long)(t - b->row_start[r]),
-                                 (double)b->old_log_probs[t], (double)b->rollout_log_probs[t]);
-            sum += x;
-            n++;
-        }
-        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
-            weight[t - first] = b->response_mask[t] ? 1 : 0;
-            if (none || !b->response_mask[t]) continue;
-            /* the exponent: of the token alone, or the mean or the sum over its row */
-            double x = by_token ? (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]
-                       : mean   ? sum / n
-                                : sum;
-            double w = ares_rollout_weight(x, mask, lower, upper),
-                   whole = ares_loss_exp(ares_loss_bound(x));
-            weight[t - first] = (float)w;
-            if (!sums) continue;
-            sums->weight_tokens += 1;
-            sums->weight += w;
-            /* how often the threshold changed a weight */
-            sums->weight_cut += w < whole || w > whole;
-        }
-    }
-    return ARES_OK;
-}
-
 /* What must hold between the options of the losses, and in a section of VAPOR. */
 
 typedef struct report {
@@ -472,6 +416,7 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
             strcmp(c->rollout_is, "none") != 0,
         'e', "worker.actor.rollout_is_threshold",
         "its reciprocal, the smallest weight, lies above it; set rollout_is_threshold_lower");
+    loss_check_correction(c, complain, ctx);
     say(&r, micro && strcmp(c->valid_token_scope, "rollout") == 0, 'w',
         "worker.actor.valid_token_scope", "has no effect with loss_norm: micro");
     say(&r,
@@ -577,7 +522,7 @@ void ares_card_sums_init(ares_card_sums *s)
 void ares_card_sums_add(const ares_card_sums *s, ares_loss_sums *to)
 {
 #define ADD(name) to->name += s->sum[SUM_##name];
-    ARES_LOSS_PASS_SUMS(ADD)
+    ARES_LOSS_SUMS(ADD)
 #undef ADD
     to->ratio_min = ARES_MIN(to->ratio_min, s->sum[SUM_MIN]);
     to->ratio_max = ARES_MAX(to->ratio_max, s->sum[SUM_MAX]);

@@ -96,6 +96,15 @@ LOSS_WALK void loss_tokens(const ares_loss_args *a, const ares_loss *loss, loss_
     }
 }
 
+/* What must hold between the options of rollout correction (correction.c). */
+void loss_check_correction(const ares_loss_config *c, ares_algo_complain *complain, void *ctx);
+/*
+ * Weights of rollout_is: weight, written, one per token of rows [row, end), from row_start[row] on;
+ * 1 with rollout_is none, 0 where the mask is 0. cut, which may be NULL, is increased by the number
+ * of weights that the thresholds have changed.
+ */
+int correction_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                       float *weight, int64_t *cut);
 LOSS_WALK int loss_over_tokens(const ares_loss_args *a, const ares_loss *loss,
                                loss_token_fn *formula)
 {

@@ -19,7 +19,7 @@
 /* Places of ares_loss_sums' members in ares_card_sums.sum. */
 #define CARD_SUM_PLACE(name) SUM_##name,
 /* after them the bounds of the ratio, which do not add up */
-enum { ARES_LOSS_PASS_SUMS(CARD_SUM_PLACE) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
+enum { ARES_LOSS_SUMS(CARD_SUM_PLACE) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
 
 struct ares_card_losses {
     /*

@@ -112,6 +112,12 @@
 #define SAME_WEIGHTS \
     "actor and rollout read the same weights and adapters, so that nothing has to be synchronised"
 #define FILES "each file is named with --config, a later one over those before it"
+/* Megatron's words in the critic's section */
+#define CRITIC_OF_MEGATRON(word) { "critic.model." word, "", NULL, MEGATRON }
+/* its rows have lists of right answers */
+#define RLINFS_MATH \
+    "worker.reward.rewards=[{name: auto, rm_type: math, types: {math: {any_of: true}}}]"
+#define OF_RLOO "algorithm.adv_estimator=rloo"
 #define UNSAID "asks for nothing"
 #define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
 /* verl's reward function, in either of the two sections where files have it */
@@ -149,8 +155,10 @@
 #define OWN_SAMPLER \
     "no code of a sampler is run; curriculum.* draws data sets by weight and drops solved prompts"
 #define OWN_LOG_PROBS "the rollout's log-probs are the actor's own"
-#define LOSS_OF_CORRECTION "worker.actor.loss_type names the loss; leave it out"
-#define NOT_REJECTED "answers are not rejected"
+#define LOSS_OF_CORRECTION                                                                    \
+    "worker.actor.loss_type names the loss: gpg for REINFORCE without weights, cispo with "   \
+    "clip_ratio_low=1 and clip_ratio_high = rollout_is_threshold - 1 for weights of tokens; " \
+    "weights of rows are not built there"
 #define REWARD_MODEL                                                                           \
     "not built: a reward model; serve it, and ask it from a command of worker.reward.rewards " \
     "(docs/rewards.md)"
@@ -358,8 +366,8 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.policy_loss.tau_pos", ACTOR "tau_positive", NULL, NULL },
     { VERL "actor.policy_loss.tau_neg", ACTOR "tau_negative", NULL, NULL },
     { VERL "actor.calculate_entropy", "", NULL, "actor/entropy is measured where it is needed" },
-    { VERL "actor.calculate_sum_pi_squared", "", "=false", UNSAID },
-    { VERL "actor.calculate_sum_pi_squared", NULL, NULL, "not built: a baseline from sum pi^2" },
+    { VERL "actor.calculate_sum_pi_squared", "", NULL,
+      "algorithm.adv_estimator: optimal_token_baseline has it computed" },
     { VERL "actor.sum_pi_squared_checkpointing", "", NULL, ENGINE },
     { VERL "actor.use_prefix_grouper", "", NULL, ACTOR "share_prompts does it" },
     { VERL "actor.use_fused_kernels", "", NULL, ENGINE },
@@ -518,16 +526,15 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.rollout_correction.use_policy_gradient", NULL, NULL, LOSS_OF_CORRECTION },
     { "algorithm.rollout_correction.loss_type", "", "=ppo_clip", UNSAID },
     { "algorithm.rollout_correction.loss_type", NULL, NULL, LOSS_OF_CORRECTION },
-    { "algorithm.rollout_correction.rollout_is_batch_normalize", "", "=false", UNSAID },
-    { "algorithm.rollout_correction.rollout_is_batch_normalize", NULL, NULL,
-      "not built: weights divided by their mean over the batch" },
-    { "algorithm.rollout_correction.rollout_rs", NULL, NULL,
-      "answers are not rejected; worker.actor.rollout_is_mode: mask sets weights outside the "
-      "thresholds to 0" },
-    { "algorithm.rollout_correction.rollout_rs_threshold", "", NULL, NOT_REJECTED },
-    { "algorithm.rollout_correction.rollout_rs_threshold_lower", "", NULL, NOT_REJECTED },
-    { "algorithm.rollout_correction.rollout_token_veto_threshold", NULL, NULL,
-      "answers are not rejected for a token; set worker.actor.rollout_is_mode: mask" },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize", ACTOR "rollout_is_batch_normalize",
+      NULL, NULL },
+    { "algorithm.rollout_correction.rollout_rs", ACTOR "rollout_rs", NULL, NULL },
+    { "algorithm.rollout_correction.rollout_rs_threshold", ACTOR "rollout_rs_threshold", NULL,
+      NULL },
+    { "algorithm.rollout_correction.rollout_rs_threshold_lower", ACTOR "rollout_rs_threshold_lower",
+      NULL, NULL },
+    { "algorithm.rollout_correction.rollout_token_veto_threshold",
+      ACTOR "rollout_token_veto_threshold", NULL, NULL },
     /* of rewards */
     { "reward_model.enable", "", "=false", UNSAID },
     { "reward_model.enable", NULL, NULL, REWARD_MODEL },
@@ -568,7 +575,6 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.optim.zero_indexed_step", NULL, NULL, "the warm-up begins at 0; leave it out" },
     { "critic.optim.zero_indexed_step", "", "=true", "the warm-up begins at 0" },
     { "critic.optim.zero_indexed_step", NULL, NULL, "the warm-up begins at 0; leave it out" },
-    { VERL "actor.policy_loss.dro_beta", NULL, NULL, "not built: the loss dro" },
     { VERL "actor.qat.enable", "", "=false", UNSAID },
     { VERL "actor.qat.enable", NULL, NULL, QUANTIZED },
     { VERL "actor.qat.*", "", NULL, "weights are not quantised" },
@@ -793,7 +799,8 @@ const ares_config_alias train_aliases[] = {
     { "actor.lr_sched.min_lr", "", ACTOR "optim.lr_scheduler_type=constant", UNSAID },
     { "actor.lr_sched.min_lr", NULL, NULL, "set worker.actor.optim.min_lr_ratio, a share of lr" },
     { "actor.model.model_path", ACTOR "model.model_path", NULL, NULL },
-    { "actor.model.precision", NULL, "=fp16", NO_FP16 },
+    /* fp32 holds every number of fp16 */
+    { "actor.model.precision", ACTOR "fsdp.torch_dtype=fp32", "=fp16", NULL },
     { "actor.model.precision", ACTOR "fsdp.torch_dtype", NULL, NULL },
     { "actor.model.*", "", NULL, MEGATRON },
     { "actor.tokenizer.tokenizer_model", ACTOR "model.tokenizer_path", NULL, NULL },
@@ -839,7 +846,16 @@ const ares_config_alias train_aliases[] = {
     { "runner.seq_length", "x-rlinf.seq_length", NULL, NULL },
     { "runner.enable_dynamic_batch_size", "", NULL, BY_TOKENS },
     { "runner.max_tokens_per_mbs", "", NULL, BY_TOKENS },
+    { "runner.resume_dir", "trainer.find_last_checkpoint=true", "=auto", NULL },
     { "runner.resume_dir", "trainer.load_checkpoint_path", NULL, NULL },
+    { "algorithm.reinpp_kl_beta", "", "=0", UNSAID },
+    { "algorithm.reinpp_kl_beta", NULL, NULL,
+      "one KL acts here: set algorithm.use_kl_in_reward=true and algorithm.kl_coef to it, and "
+      "leave "
+      "algorithm.kl_beta out" },
+    { "algorithm.use_reinpp_baseline", "", "=false", UNSAID },
+    { "algorithm.use_reinpp_baseline", "algorithm.adv_estimator=reinforce_plus_plus_baseline",
+      "=true", NULL },
     { "algorithm.training_batch_size_per_gpu", ACTOR "micro_batch_size_per_device_for_update", NULL,
       NULL },
     { "algorithm.rollout_batch_size_per_gpu", "", NULL, ENGINE },
@@ -871,12 +887,73 @@ const ares_config_alias train_aliases[] = {
     { "data.num_workers", "", NULL, ENGINE },
     { "reward.use_reward_model", "", "=false", UNSAID },
     { "reward.use_reward_model", NULL, NULL, REWARD_MODEL },
-    { "reward.reward_type", "worker.reward.rewards=[{name: auto, rm_type: math}]", "=math", NULL },
+    { "reward.reward_type", RLINFS_MATH, "=math", NULL },
     { "reward.reward_type", NULL, NULL, REWARDS },
     { "reward.group_name", "", NULL, RANKS },
     { "reward.tokenizer.*", "", NULL, "answers are read by the actor's own tokens" },
-    { "critic.use_critic_model", "", "=false", UNSAID },
+    { "reward.reward_min_val", "worker.reward.incorrect", NULL, NULL },
+    { "reward.reward_max_val", "worker.reward.correct", NULL, NULL },
+    { "algorithm.value_cliprange", CRITIC "cliprange_value", NULL, NULL },
+    { "algorithm.critic_warmup_steps", "trainer.critic_warmup", NULL, NULL },
+    { "critic.use_critic_model", "", NULL,
+      "algorithm.adv_estimator says whether there is a critic" },
     { "critic.seed", "", NULL, ORDER },
+    { "critic.group_name", "", NULL, RANKS },
+    { "critic.training_backend", "", NULL, SHARDS },
+    { "critic.mcore_gpt", "", NULL, ENGINE },
+    { "critic.spec_name", "", NULL, MEGATRON },
+    { "critic.offload_optimizer", CRITIC "offload.offload_optimizer", NULL, NULL },
+    { "critic.offload_weight", CRITIC "offload.offload_params", NULL, NULL },
+    { "critic.offload_grad", "", NULL, OFFLOADED },
+    { "critic.enable_offload", "", NULL, OFFLOADED },
+    { "critic.enable_dp_load_balance", "", NULL, "trainer.balance_batch deals rows to ranks" },
+    { "critic.calculate_flops", "", NULL, "perf/* are always measured" },
+    { "critic.tokenizer.*", "", NULL, "the critic reads the actor's tokens" },
+    { "critic.model.precision", CRITIC "fsdp.torch_dtype=fp32", "=fp16", NULL },
+    { "critic.model.precision", CRITIC "fsdp.torch_dtype", NULL, NULL },
+    CRITIC_OF_MEGATRON("add_bias_linear"),
+    CRITIC_OF_MEGATRON("tensor_model_parallel_size"),
+    CRITIC_OF_MEGATRON("pipeline_model_parallel_size"),
+    CRITIC_OF_MEGATRON("activation"),
+    CRITIC_OF_MEGATRON("sequence_parallel"),
+    CRITIC_OF_MEGATRON("recompute_method"),
+    CRITIC_OF_MEGATRON("recompute_granularity"),
+    CRITIC_OF_MEGATRON("recompute_num_layers"),
+    CRITIC_OF_MEGATRON("seq_length"),
+    CRITIC_OF_MEGATRON("encoder_seq_length"),
+    CRITIC_OF_MEGATRON("normalization"),
+    CRITIC_OF_MEGATRON("position_embedding_type"),
+    CRITIC_OF_MEGATRON("apply_rope_fusion"),
+    CRITIC_OF_MEGATRON("bias_dropout_fusion"),
+    CRITIC_OF_MEGATRON("persist_layer_norm"),
+    CRITIC_OF_MEGATRON("bias_activation_fusion"),
+    CRITIC_OF_MEGATRON("batch_p2p_comm"),
+    CRITIC_OF_MEGATRON("variable_seq_lengths"),
+    CRITIC_OF_MEGATRON("gradient_accumulation_fusion"),
+    CRITIC_OF_MEGATRON("moe_token_dispatcher_type"),
+    CRITIC_OF_MEGATRON("use_cpu_initialization"),
+    { "critic.optim.adam_beta1", CRITIC "optim.betas.0", NULL, NULL },
+    { "critic.optim.adam_beta2", CRITIC "optim.betas.1", NULL, NULL },
+    { "critic.optim.adam_eps", CRITIC "optim.eps", NULL, NULL },
+    { "critic.optim.min_lr", "", NULL,
+      "worker.critic.optim.min_lr_ratio is the least share of lr" },
+    { "critic.optim.fp16", "", NULL, "critic.model.precision says it" },
+    { "critic.optim.bf16", "", NULL, "critic.model.precision says it" },
+    { "critic.optim.use_distributed_optimizer", "", NULL, SHARDS },
+    { "critic.optim.overlap_?", "", NULL, ENGINE },
+    { "critic.optim.optimizer_enable_pin", "", NULL, ENGINE },
+    { "critic.lr_sched.lr_decay_style", CRITIC "optim.lr_scheduler_type", NULL, NULL },
+    { "critic.lr_sched.lr_warmup_fraction", CRITIC "optim.lr_warmup_ratio", NULL, NULL },
+    { "critic.lr_sched.lr_warmup_iters", "", "=0", UNSAID },
+    { "critic.lr_sched.lr_warmup_iters", CRITIC "optim.lr_warmup_steps", NULL, NULL },
+    { "critic.lr_sched.lr_warmup_init", "", "=0", "the warm-up begins at 0" },
+    { "critic.lr_sched.lr_decay_iters", "", NULL, "the schedule spans the run's own steps" },
+    { "critic.lr_sched.max_lr", "", NULL, "critic.optim.lr says it" },
+    { "critic.lr_sched.min_lr", "", "=0", UNSAID },
+    { "critic.lr_sched.min_lr", NULL, NULL, "set worker.critic.optim.min_lr_ratio, a share of lr" },
+    /* the two ends of a schedule: they must agree, as two spellings of one option */
+    { "critic.lr_sched.start_weight_decay", CRITIC "optim.weight_decay", NULL, NULL },
+    { "critic.lr_sched.end_weight_decay", CRITIC "optim.weight_decay", NULL, NULL },
 
     /* adapters; flags and words of which only some values pass: adapters.c */
     ADAPTER_NAMES(LORA),
@@ -1002,7 +1079,7 @@ const ares_config_alias train_aliases[] = {
     { "importance_sampling_level", ACTOR "loss_type=gspo", "=sequence", NULL },
     { "importance_sampling_level", ACTOR "loss_type=gspo_token", "=sequence_token", NULL },
     { "importance_sampling_level", NULL, NULL, "set token or sequence" },
-    { "beta", "", "=0", UNSAID },
+    { "beta", "algorithm.kl_coef=0", "=0", NULL },
     { "beta", "vapor.beta", "worker.actor.loss_type=vapor", BETA },
     { "beta", "vapor.beta", "algorithm.name=vapor", NULL },
     { "algorithm.beta", "vapor.beta", "algorithm.name=vapor", NULL },
@@ -1010,6 +1087,7 @@ const ares_config_alias train_aliases[] = {
       "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; write algorithm.kl_coef "
       "for the KL term" },
     { "beta", "algorithm.kl_coef", "algorithm.use_kl_loss=true", NULL },
+    { "beta", "algorithm.kl_coef", OF_RLOO, NULL }, /* of the KL in the reward */
     { "mask_truncated_completions", "algorithm.mask_truncated", NULL, NULL },
     /* TRL's names for how tokens are averaged */
     { "loss_type", ACTOR "loss_avg_mode=token-mean", "=dapo|bnpo", NULL },
@@ -1376,6 +1454,8 @@ static const ares_config_default defaults[] = {
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.filter_key", "overall", NULL },
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.kl_penalty", "kl", NULL },
     { "RLinf", "algorithm.kl_beta", "algorithm.use_kl_loss", "true", NULL },
+    { "RLinf", "reward.reward_type", "worker.reward.correct", "1", NULL },
+    { "RLinf", "reward.reward_type", "worker.reward.incorrect", "-1", NULL },
     { "RLinf", "actor.global_batch_size", "algorithm.n_minibatches", "1", NULL },
     { "RLinf", "actor.model.is_lora", LORA "rank", "32", RLINF_ADAPTED },
     { "RLinf", "actor.model.is_lora", LORA "alpha", "${" LORA "rank}", RLINF_ADAPTED },
@@ -1393,6 +1473,14 @@ static const ares_config_default defaults[] = {
     { "slime", MODEL_OF_SLIME, "data.shuffle", "false", NULL },
     { "slime", MODEL_OF_SLIME, "data.apply_chat_template", "false", NULL },
     { "slime", MODEL_OF_SLIME, "data.prompt_key", "input", NULL },
+    /* trl rloo: a KL in the reward, and the sum over an answer's tokens, which is its ratio's slope
+     */
+    { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "false", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "algorithm.use_kl_in_reward", "true", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0.05", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "algorithm.kl_penalty", "kl", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, ACTOR "loss_avg_mode", "seq-mean-token-sum", OF_RLOO },
+    { "TRL", MODEL_OF_TRL, "worker.rollout.n", "2", OF_RLOO },
     /* beta, the weight of the KL in the loss, is 0 */
     { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "true", NULL },
     { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0", NULL },
@@ -1507,7 +1595,10 @@ static void translate_batches(ares_config *cfg)
 
 static void translate(ares_config *cfg)
 {
-    static const char one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold",
+    static const char bypass[] = "algorithm.rollout_correction.bypass_mode",
+                      *const rejects[] = { ACTOR "rollout_rs",
+                                           ACTOR "rollout_token_veto_threshold" },
+                      one[] = "worker.reward.reward_funcs", upper[] = ACTOR "rollout_is_threshold",
                       resume[] = "x-verl.resume_mode", scale[] = "x-verl.critic_loss_scale_factor",
                       warmup[] = ACTOR "optim.lr_warmup_steps";
     char path[64], lower[64], higher[64];
@@ -1518,6 +1609,14 @@ static void translate(ares_config *cfg)
     if (ares_config_given(cfg, resume) && !ares_config_given(cfg, "trainer.load_checkpoint_path"))
         ares_config_fault(cfg, resume,
                           "nothing says from where; set trainer.resume_from_path to a checkpoint");
+    const char *own = ares_config_word(cfg, ACTOR "recompute_log_probs");
+    for (int i = 0; i < ARES_COUNT(rejects) && own && strcmp(own, bypass) == 0; i++)
+        if (ares_config_given(cfg, rejects[i]))
+            ares_config_fault(
+                cfg, rejects[i],
+                "not built: rejection by the policy of each update (bypass_mode); set "
+                "algorithm.rollout_correction.bypass_mode=false, which rejects once a "
+                "step, by the policy before it");
     /* verl's "0.5_4.0": weights outside of the two are 0 */
     const char *both = ares_config_given(cfg, upper), *mid = both ? strchr(both, '_') : NULL;
     if (mid && strlen(both) <= 60) {

@@ -360,6 +360,8 @@ static const struct {
     { "algorithm.batch_adjust_mode", "none", "needs the responses to a prompt as they are" },
     { ACTOR "filter_loss_scaling", "none", "reads scores, not advantages" },
     { ACTOR "rollout_is", "none", "compares with the reference, not the sampler" },
+    { ACTOR "rollout_rs", NULL, "compares with the reference, not the sampler" },
+    { ACTOR "rollout_token_veto_threshold", NULL, "compares with the reference, not the sampler" },
     { ACTOR "early_stop_imp_ratio", NULL, "has no ratio of tokens" },
     { ACTOR "clip_ratio_dual", NULL, "has no dual clip" },
     { ACTOR "mini_batch_unit", "prompts", "needs the responses to a prompt in one mini-batch" },

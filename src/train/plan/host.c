@@ -105,8 +105,10 @@ static double rows_of_a_step(const ares_trainer *t, const plan *p)
     bytes += (t->ref ? 2 : 0) * f;       /* log-probs, kl */
     bytes += 2 * sizeof(double) + 6 * f; /* of the estimator; of the update */
     bytes += exact ? 3 * f : 0;
+    bytes += t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED ? sizeof(double) + f : 0;
     bytes += t->critic ? sizeof(double) + 2 * f : 0;
     bytes += strcmp(c->loss.rollout_is, "none") != 0 ? f : 0;
+    bytes += ares_rollout_corrects(&c->loss) ? 3 * sizeof(double) + 3 : 0; /* ratios; two masks */
     return (double)p->answered *
                (in_engine(c, p->micro.response) + 2 * (double)sizeof(ares_sample)) +
            tokens * (RECORDED + (double)bytes);

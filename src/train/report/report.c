@@ -581,6 +581,7 @@ static int64_t characters(ares_view text)
 static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ares_str *out)
 {
     const ares_batch *b = &t->batch;
+    const uint8_t *trained = b->kept_mask ? b->kept_mask : b->response_mask;
     int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
     /*
      * at[i]: characters of the text after i tokens; a character that several tokens make belongs
@@ -598,8 +599,8 @@ static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ar
     }
     at[n] = characters(text); /* a last character that is incomplete counts, too */
     ares_str_fini(&part);
-    write_runs(out, "trained", b->response_mask + first, n, NULL);
-    write_runs(out, "trained_text", b->response_mask + first, n, at);
+    write_runs(out, "trained", trained + first, n, NULL);
+    write_runs(out, "trained_text", trained + first, n, at);
     ares_json_begin(ares_json_key(out, "turn_ends"), '[');
     for (int64_t i = 0; i < n && b->turn_ends; i++)
         if (b->turn_ends[first + i]) ares_json_write_i64(out, at[i + 1]);
@@ -635,7 +636,7 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
     static const char *const difficulties[ARES_DIFFICULTIES] = { "", "easy", "medium", "hard" };
     const ares_batch *b = &t->batch;
     const ares_sample *s = &b->samples[row];
-    int64_t tokens = b->row_start[row + 1] - b->row_start[row];
+    int64_t tokens = b->row_start[row + 1] - b->row_start[row], rejected = 0;
     bool unscored = s->failed && answer_discards_failures(t);
     double reward = 0;
     ares_json_begin(out, '{');
@@ -669,6 +670,9 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
     ares_json_write_i64(ares_json_key(out, "n_tokens"), tokens);
     ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
     if (!ares_batch_row_counts(b, row)) ares_json_write_bool(ares_json_key(out, "discarded"), true);
+    for (int64_t i = b->row_start[row]; i < b->row_start[row + 1] && b->kept_mask; i++)
+        rejected += b->response_mask[i] && !b->kept_mask[i];
+    if (rejected) ares_json_write_i64(ares_json_key(out, "rejected_tokens"), rejected);
     if (s->difficulty)
         ares_json_write_string(ares_json_key(out, "difficulty"),
                                ares_view_of(difficulties[s->difficulty]));

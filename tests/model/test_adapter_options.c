@@ -344,6 +344,44 @@ TEST(an_adapter_of_several_ranks_and_alphas_is_read_as_it_was_saved)
     ares_device_close(&d);
 }
 
+TEST(an_adapter_goes_on_only_with_the_ranks_and_scales_that_all_its_layers_have)
+{
+    /* seen to fail: with the first layer alone compared */
+    static const struct {
+        const char *options, *fault;
+    } cases[] = {
+        { "lora: {rank: 4, alpha: 6}", NULL },
+        { "lora: {rank: 4, alpha: 6, rank_pattern: {down_proj: 4}}", NULL }, /* the same */
+        { "lora: {rank: 4, alpha: 6, alpha_pattern: {'1.mlp.down_proj': 7}}", "scaled by 1.5 at" },
+        { "lora: {rank: 4, alpha: 6, rank_pattern: {'1.mlp.down_proj': 3}}", "of rank 4 at" },
+        { "lora: {rank: 4, alpha: 6, exclude_modules: [1.mlp.down_proj]}", "beside 14 layers" },
+        { "lora: {rank: 4, alpha: 6, target_modules: [q_proj, k_proj, v_proj, o_proj, gate_proj, "
+          "up_proj, 0.mlp.down_proj, lm_head]}",
+          "asks for 14, or for others" },
+    };
+    const char *dir = test_source("tests/golden/lora/base_qwen2_gqa");
+    ares_device d;
+    ares_model *m = NULL;
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    REQUIRE_OK(ares_model_load(dir, &d, &(ares_model_options){ 0 }, &m));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_lora_options o;
+        ares_config *cfg = options_of(cases[i].options, &o);
+        ares_adapter *a = NULL;
+        int rc = ares_adapter_new(
+            m, dir, &(ares_adapter_options){ .lora = &o, .checkpoint = i ? test_file("a") : NULL },
+            &a);
+        if (i == 0) CHECK_OK(ares_adapter_save(a, test_file("a"), NULL, NULL));
+        CHECK_EQ(rc, cases[i].fault ? ARES_ESTATE : ARES_OK);
+        if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);
+        ares_error_clear();
+        ares_adapter_free(a);
+        ares_config_free(cfg);
+    }
+    ares_model_free(m);
+    ares_device_close(&d);
+}
+
 /* A copy of a base in two files of tensors with their index, and files that are no weights. */
 static void make_base(const char *dir, const char *from)
 {

@@ -264,6 +264,29 @@ TEST(groups_above_the_cap_of_their_data_set_are_not_trained_on)
     ares_arena_fini(&arena);
 }
 
+/* Groups that only fill the batch are no part of how many answers were cut. */
+TEST(the_share_of_cut_answers_is_of_groups_that_are_trained_on)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    double cut = 0, trained = 0, others = 0;
+    CHECK_EQ(mixed_run(NULL, "run", "",
+                       "trainer.max_steps=1 curriculum.reward_caps=[0.3,0.3] "
+                       "trainer.max_try_make_batch=2 algorithm.on_exhausted=fill_masked "
+                       "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j]'"),
+             0);
+    const ares_json **rows = e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &n);
+    CHECK_EQ(n, 24);
+    for (int64_t i = 0; i < n; i++) {
+        bool whole = ares_json_get(rows[i], "finished")->boolean;
+        if (ares_json_get(rows[i], "discarded")) others += !whole;
+        else trained++, cut += !whole;
+    }
+    CHECK(trained > 0 && trained < 24 && cut > 0 && others > 0);
+    CHECK_NEAR(e2e_metric("run", 1, "rollout/truncated_ratio"), cut / trained, 1e-12);
+    ares_arena_fini(&arena);
+}
+
 /* A cap of 0 drops all of the first fetch, and the next one keeps what it draws. */
 TEST(a_group_meets_the_cap_of_the_fetch_that_drew_it)
 {

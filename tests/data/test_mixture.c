@@ -224,6 +224,7 @@ TEST(what_was_given_back_is_found_behind_a_data_set_that_has_grown)
     ares_drawn d[FETCH], e[FETCH];
     ares_str saved = { 0 };
     ares_trajectory none = { 0 };
+    int found = 0;
     open_mixed(&m, 1, words);
     CHECK_OK(ares_source_next(&m.s, FETCH, &arena, d));
     for (int i = 0; i < FETCH; i++)
@@ -245,6 +246,24 @@ TEST(what_was_given_back_is_found_behind_a_data_set_that_has_grown)
         CHECK_EQ(is->id, was->id + (was->part ? 4 : 0));
         CHECK_EQ(e[i].draw, d[i].draw);
     }
+    close_mixed(&n);
+    /* and where the data sets are listed in another order */
+    static const char *const turned[] = { "data.train_files=[c.jsonl, a.jsonl, b.jsonl]",
+                                          "curriculum.weights=[2, 2, 3]" };
+    open_mixed(&n, 2, turned);
+    CHECK_OK(ares_source_load(&n.s, json_of(saved.data), true));
+    CHECK_OK(ares_source_next(&n.s, FETCH, &arena, e));
+    for (int i = 0; i < FETCH; i++)
+        for (int k = 0; k < FETCH; k++) {
+            if (e[k].draw != d[i].draw) continue;
+            const ares_row *was = ares_source_row(&m.s, d[i].id),
+                           *is = ares_source_row(&n.s, e[k].id);
+            CHECK(ares_view_eq(was->prompt_text, is->prompt_text));
+            CHECK_EQ(is->part, (was->part + 1) % PARTS);
+            CHECK(e[k].partial && e[k].partial->row == is);
+            found++;
+        }
+    CHECK_EQ(found, FETCH);
     ares_str_fini(&saved);
     close_mixed(&m);
     close_mixed(&n);

@@ -273,45 +273,62 @@ TEST(options_that_lead_nowhere_are_refused_at_the_start)
     CHECK(d == NULL);
 }
 
+/* The stored answers of rows, and all that they were encoded with. */
+typedef struct stored {
+    ares_tokenizer *t;
+    ares_pool *pool;
+    ares_prompt_encoder *e;
+    ares_source rows;
+    ares_pairs pairs;
+} stored;
+
+static int stored_open(stored *s, ares_data_config *cfg, bool chat, int64_t max_length,
+                       const char *rows)
+{
+    const char *path = file_of("pairs.jsonl", rows);
+    ares_dataset *d = NULL;
+    int64_t dropped;
+    *s = (stored){ .t = tokenizer(), .pool = ares_pool_new(1) };
+    cfg->apply_chat_template = chat;
+    ARES_TRY(ares_prompt_encoder_new(
+        &(ares_prompt_options){ .cfg = cfg, .tokenizer = s->t, .model_dir = test_dir() }, &s->e));
+    ARES_TRY(dataset_load(&(ares_texts){ &path, 1 }, cfg, false, &d));
+    ARES_TRY(ares_dataset_encode(d, s->e, s->pool, &dropped));
+    ARES_TRY(ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &s->rows));
+    const ares_pair_options o = { .chosen_key = "y",
+                                  .rejected_key = "x",
+                                  .max_length = max_length,
+                                  .without_span = true,
+                                  .eos = ares_tokenizer_role_id(s->t, ARES_TOKEN_EOS) };
+    return ares_pairs_encode(&s->rows, s->e, &o, s->pool, &s->pairs);
+}
+
+static void stored_close(stored *s)
+{
+    ares_pairs_fini(&s->pairs);
+    ares_source_close(&s->rows);
+    ares_prompt_encoder_free(s->e);
+    ares_pool_free(s->pool);
+    ares_tokenizer_free(s->t);
+}
+
 /* The last token of the preferred answer to each row, with or without a template. */
 static void check_ends(ares_data_config *cfg, bool chat, const char *const *ends, int n)
 {
-    const char *path =
-        file_of("pairs.jsonl", "{\"q\":\"2+2?\",\"y\":\"four\",\"x\":\"five\"}\n"
-                               "{\"q\":\"2+3?\",\"y\":\"five<|im_end|>\",\"x\":\"four\"}\n");
-    ares_tokenizer *t = tokenizer();
-    ares_pool *pool = ares_pool_new(1);
-    ares_prompt_encoder *e = NULL;
-    ares_dataset *d = NULL;
-    ares_source s;
-    ares_pairs pairs;
-    int64_t dropped;
-    cfg->apply_chat_template = chat;
-    REQUIRE_OK(ares_prompt_encoder_new(
-        &(ares_prompt_options){ .cfg = cfg, .tokenizer = t, .model_dir = test_dir() }, &e));
-    REQUIRE_OK(dataset_load(&(ares_texts){ &path, 1 }, cfg, false, &d));
-    REQUIRE_OK(ares_dataset_encode(d, e, pool, &dropped));
-    REQUIRE_OK(ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &s));
-    ares_pair_options o = { .chosen_key = "y",
-                            .rejected_key = "x",
-                            .max_length = 512,
-                            .without_span = true,
-                            .eos = ares_tokenizer_role_id(t, ARES_TOKEN_EOS) };
-    REQUIRE_OK(ares_pairs_encode(&s, e, &o, pool, &pairs));
-    CHECK_EQ(pairs.counts.pairs, n);
+    stored s;
+    REQUIRE_OK(stored_open(&s, cfg, chat, 512,
+                           "{\"q\":\"2+2?\",\"y\":\"four\",\"x\":\"five\"}\n"
+                           "{\"q\":\"2+3?\",\"y\":\"five<|im_end|>\",\"x\":\"four\"}\n"));
+    CHECK_EQ(s.pairs.counts.pairs, n);
     for (int i = 0; i < n; i++) {
-        const ares_stored_answer *a = &pairs.pair[i].chosen;
+        const ares_stored_answer *a = &s.pairs.pair[i].chosen;
         ares_str text = { 0 };
         if (CHECK(a->n > 0) &&
-            CHECK_OK(ares_tokenizer_decode(t, a->ids + a->prompt_len, a->n, false, &text)))
+            CHECK_OK(ares_tokenizer_decode(s.t, a->ids + a->prompt_len, a->n, false, &text)))
             CHECK_STR(text.data, ends[i]);
         ares_str_fini(&text);
     }
-    ares_pairs_fini(&pairs);
-    ares_source_close(&s);
-    ares_prompt_encoder_free(e);
-    ares_pool_free(pool);
-    ares_tokenizer_free(t);
+    stored_close(&s);
 }
 
 TEST(a_stored_answer_ends_as_its_template_does_and_without_one_with_one_end_token)
@@ -323,4 +340,35 @@ TEST(a_stored_answer_ends_as_its_template_does_and_without_one_with_one_end_toke
         file_of("ends.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|im_end|>\n"
                               "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
     check_ends(&cfg, true, (const char *[]){ "four<|im_end|>\n", "five<|im_end|><|im_end|>\n" }, 2);
+}
+
+/* Rows are counted, whichever of their answers is too long, and one that just fits is whole. */
+TEST(rows_are_counted_whose_stored_answers_are_cut)
+{
+    ares_data_config cfg = config();
+    stored s;
+    static const char rows[] = "{\"q\":\"ab\",\"y\":\"cdef\",\"x\":\"c\"}\n"
+                               "{\"q\":\"a\",\"y\":\"d\",\"x\":\"cde\"}\n"
+                               "{\"q\":\"abc\",\"y\":\"defg\",\"x\":\"ghijk\"}\n"
+                               "{\"q\":\"a\",\"y\":\"e\",\"x\":\"f\"}\n";
+    int longest[4];
+    REQUIRE_OK(stored_open(&s, &cfg, false, 512, rows));
+    CHECK_EQ(s.pairs.counts.shortened, 0);
+    for (int i = 0; i < 4; i++) {
+        const ares_pair *p = &s.pairs.pair[i];
+        longest[i] = ARES_MAX(p->chosen.n, p->rejected.n) + p->chosen.prompt_len;
+    }
+    stored_close(&s);
+    for (int length = 3; length < 12; length++) {
+        int64_t cut = 0;
+        REQUIRE_OK(stored_open(&s, &cfg, false, length, rows));
+        for (int i = 0; i < 4; i++) {
+            const ares_pair *p = &s.pairs.pair[i];
+            cut += longest[i] > length;
+            if (p->chosen.n) CHECK(p->chosen.prompt_len + p->chosen.n <= length);
+            if (p->rejected.n) CHECK(p->rejected.prompt_len + p->rejected.n <= length);
+        }
+        CHECK_EQ(s.pairs.counts.shortened, cut);
+        stored_close(&s);
+    }
 }

@@ -111,15 +111,15 @@ TEST(rollouts_hold_each_episode_whole)
 {
     ares_arena arena = { 0 };
     int64_t n;
-    double score = 0, actions = 0, trained = 0;
-    int lost = 0, open = 0;
-    train("run", "trainer.max_steps=1");
+    double score = 0, actions = 0, trained = 0, written = 0, cut = 0;
+    int lost = 0, open = 0, twice = 0;
+    train("run", "trainer.max_steps=1 data.max_response_length=22"); /* some are cut */
     const ares_json **rows = e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &n);
     CHECK_EQ(n, 16);
     for (int64_t r = 0; r < n; r++) {
         const ares_json *turns = ares_json_get(rows[r], "turns"),
                         *runs = ares_json_get(rows[r], "trained");
-        double sum = 0;
+        double sum = 0, before = cut;
         CHECK(turns && turns->count >= 1 && turns->count <= 3);
         for (int64_t t = 0; t < turns->count; t++) {
             const ares_json *turn = &turns->items[t];
@@ -127,8 +127,11 @@ TEST(rollouts_hold_each_episode_whole)
             actions += e2e_number(turn, "executed");
             CHECK_EQ((int64_t)e2e_number(turn, "n_tokens"), runs->items[t].items[1].integer);
             trained += e2e_number(turn, "n_tokens");
+            written++;
+            cut += e2e_number(turn, "n_tokens") == 22;
             check_trained_text(rows[r], t);
         }
+        twice += cut > before + 1;
         CHECK_NEAR(sum, e2e_number(rows[r], "score"), 1e-6);
         CHECK_EQ(e2e_number(rows[r], "seed"), 10000 + e2e_number(rows[r], "draw"));
         CHECK_EQ(e2e_number(rows[r], "id"), /* in the step */
@@ -141,7 +144,8 @@ TEST(rollouts_hold_each_episode_whole)
         open += !end;
         score += e2e_number(rows[r], "score");
     }
-    CHECK(lost > 0 && open > 0);
+    CHECK_MSG(lost > 0 && open > 0 && twice > 0, "%d lost, %d open, %d twice", lost, open, twice);
+    CHECK_NEAR(e2e_metric("run", 1, "response_length/clip_ratio"), cut / written, 1e-9);
     CHECK_NEAR(score / 16, e2e_metric("run", 1, "critic/score/mean"), 1e-6);
     CHECK_NEAR(actions / 16, e2e_metric("run", 1, "train/FrozenLake/num_actions"), 1e-9);
     CHECK_NEAR(trained / 16, e2e_metric("run", 1, "train/response_length"), 1e-9);

@@ -264,6 +264,29 @@ TEST(groups_above_the_cap_of_their_data_set_are_not_trained_on)
     ares_arena_fini(&arena);
 }
 
+/* Groups that only fill the batch are no part of how many answers were cut. */
+TEST(the_share_of_cut_answers_is_of_groups_that_are_trained_on)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    double cut = 0, trained = 0, others = 0;
+    CHECK_EQ(mixed_run(NULL, "run", "",
+                       "trainer.max_steps=1 curriculum.reward_caps=[0.3,0.3] "
+                       "trainer.max_try_make_batch=2 algorithm.on_exhausted=fill_masked "
+                       "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j]'"),
+             0);
+    const ares_json **rows = e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &n);
+    CHECK_EQ(n, 24);
+    for (int64_t i = 0; i < n; i++) {
+        bool whole = ares_json_get(rows[i], "finished")->boolean;
+        if (ares_json_get(rows[i], "discarded")) others += !whole;
+        else trained++, cut += !whole;
+    }
+    CHECK(trained > 0 && trained < 24 && cut > 0 && others > 0);
+    CHECK_NEAR(e2e_metric("run", 1, "rollout/truncated_ratio"), cut / trained, 1e-12);
+    ares_arena_fini(&arena);
+}
+
 /* A cap of 0 drops all of the first fetch, and the next one keeps what it draws. */
 TEST(a_group_meets_the_cap_of_the_fetch_that_drew_it)
 {
@@ -296,8 +319,10 @@ static int eval_run(ares_str *out, const char *run, const char *before, const ch
         "max_response_len: 9}' "
         "'eval.datasets=[{name: digits, path: %s, rm_type: random, input_key: ask, label_key: key, "
         "n_samples_per_eval_prompt: 4, max_response_len: 30}, {name: words, path: %s, "
-        "temperature: 0, metadata_overrides: {rm_type: number}}]' %s",
-        before, e2e_train_words(run), a, b, more);
+        "temperature: 0, metadata_overrides: {rm_type: number}}, {name: again, path: %s, rm_type: "
+        "random, input_key: ask, label_key: key, n_samples_per_eval_prompt: 4, max_response_len: "
+        "30}]' %s",
+        before, e2e_train_words(run), a, b, a, more);
 }
 
 TEST(every_data_set_of_an_evaluation_has_its_own_sampling_and_verifier)
@@ -309,24 +334,33 @@ TEST(every_data_set_of_an_evaluation_has_its_own_sampling_and_verifier)
               out.data ? out.data : "");
     const ares_json **rows = e2e_rows(&arena, "run", "validation/step_000002.jsonl", &n);
     double score = 0, most = 0, any = 0, group = 0;
-    CHECK_EQ(n, 3 * 4 + 1);
+    int same = 0;
+    CHECK_EQ(n, 3 * 4 + 1 + 3 * 4);
     for (int64_t i = 0; i < n; i++) {
-        bool digits = ares_view_is(ares_json_get(rows[i], "data_set")->text, "digits");
+        bool digits = ares_view_is(ares_json_get(rows[i], "data_set")->text, "digits"),
+             again = ares_view_is(ares_json_get(rows[i], "data_set")->text, "again");
         CHECK_EQ(digits, i < 12);
-        CHECK(e2e_number(rows[i], "n_tokens") <= (digits ? 30 : 9));
+        CHECK_EQ(again, i > 12);
+        CHECK(e2e_number(rows[i], "n_tokens") <= (digits || again ? 30 : 9));
+        if (again) /* the rows and options of digits, and random numbers of its own */
+            same += ares_view_eq(ares_json_get(rows[i], "response")->text,
+                                 ares_json_get(rows[i - 13], "response")->text);
         if (!digits) continue;
         most = fmax(most, e2e_number(rows[i], "n_tokens"));
         score += e2e_number(rows[i], "score");
         group = i % 4 ? fmax(group, e2e_number(rows[i], "score")) : e2e_number(rows[i], "score");
         if (i % 4 == 3) any += group;
     }
+    CHECK_MSG(same < 6, "%d of 12 answers of two data sets are the same", same);
     CHECK(most > 12); /* beyond data.max_response_length */
     CHECK_NEAR(e2e_metric("run", 2, "eval/digits"), score / 12, 1e-12);
     CHECK_NEAR(e2e_metric("run", 2, "eval/digits-pass@1"), score / 12, 1e-12);
     CHECK_NEAR(e2e_metric("run", 2, "eval/digits-pass@4"), any / 3, 1e-12);
     CHECK(isnan(e2e_metric("run", 2, "eval/words-pass@1")));
-    CHECK_NEAR(e2e_metric("run", 2, "val/reward_score"),
-               (score / 12 + e2e_metric("run", 2, "eval/words")) / 2, 1e-12);
+    CHECK_NEAR(
+        e2e_metric("run", 2, "val/reward_score"),
+        (score / 12 + e2e_metric("run", 2, "eval/words") + e2e_metric("run", 2, "eval/again")) / 3,
+        1e-12);
     CHECK(!isnan(e2e_metric("run", 0, "eval/digits")) &&
           isnan(e2e_metric("run", 1, "eval/digits")));
     ares_arena_fini(&arena);

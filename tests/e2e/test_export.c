@@ -326,6 +326,41 @@ TEST(merge_and_export_leave_what_they_have_not_made)
     ares_str_fini(&out);
 }
 
+/* The number of 32 bits that stands `skip` bytes after the text in the test's file; -1: no text. */
+static int64_t after(const char *name, const char *text, size_t skip)
+{
+    ares_str file = { 0 };
+    uint32_t x = 0;
+    CHECK_OK(ares_file_read(test_file(name), &file));
+    int64_t at = ares_view_find(ares_str_view(&file), ares_view_of(text), 0);
+    size_t from = (size_t)at + strlen(text) + skip;
+    if (at >= 0 && from + sizeof x <= file.len) memcpy(&x, file.data + from, sizeof x);
+    ares_str_fini(&file);
+    return at < 0 ? -1 : (int64_t)x;
+}
+
+TEST(a_gguf_file_names_its_type_and_has_all_merges_of_a_text_file)
+{
+    /* seen to fail: with ggml's number of bf16, and without merges whose line begins with # */
+    static const struct {
+        const char *type;
+        int number; /* llama.cpp's LLAMA_FTYPE */
+    } types[] = { { "f32", 0 }, { "f16", 1 }, { "bf16", 32 }, { "q8_0", 7 } };
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 "
+                         "--tokenizer '%s' --out '%s'",
+                         golden("tokenizer/qwen2_files"), test_file("model")),
+             0);
+    for (int i = 0; i < ARES_COUNT(types); i++) {
+        CHECK_EQ(e2e_program(NULL, "export --model '%s' --gguf '%s' --type %s", test_file("model"),
+                             test_file(types[i].type), types[i].type),
+                 0);
+        CHECK_EQ(after(types[i].type, "general.file_type", 4), types[i].number);
+        /* after the key: of an array, of texts; 445 lines, the first tells a version */
+        CHECK_EQ(after(types[i].type, "tokenizer.ggml.merges", 8), 444);
+    }
+}
+
 TEST(a_gguf_file_is_made_of_a_run_and_replaced_only_by_force)
 {
     char words[1600];

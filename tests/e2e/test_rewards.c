@@ -181,24 +181,41 @@ TEST(the_reward_of_the_readme_gives_an_accuracy)
     ares_arena_fini(&arena);
 }
 
-TEST(a_first_validation_that_judges_nothing_ends_the_run_saved)
+TEST(a_first_validation_that_judges_nothing_ends_the_run_saved_and_a_later_one_warns)
 {
     ares_str out = { 0 };
+    /* judges as many validations as its argument says */
     const char *program = e2e_write(
-        "val.py", "import json, sys\n"
+        "val.py", "import json, os, sys\n"
                   "for line in sys.stdin:\n"
                   "    row = json.loads(line)['row']\n"
-                  "    print(json.dumps({'error': 'no'} if 'val' in row else 1), flush=True)\n");
+                  "    judged = 'val' not in row\n"
+                  "    if not judged and sys.argv[1] == '1' and not os.path.exists(sys.argv[0] + "
+                  "'.was'):\n"
+                  "        judged = True\n"
+                  "        open(sys.argv[0] + '.was', 'w')\n"
+                  "    print(json.dumps(1 if judged else {'error': 'no'}), flush=True)\n");
     const char *rows =
         e2e_write("val.jsonl", "{\"prompt\":\"1+1\",\"answer\":\"2\",\"val\":true}\n");
     CHECK_EQ(e2e_program(&out,
                          "--config '%s' '~worker.reward.rewards' 'worker.reward.rewards=[{command: "
-                         "[python3, %s]}]' trainer.max_steps=2 trainer.val_before_train=false "
+                         "[python3, %s, 0]}]' trainer.max_steps=2 trainer.val_before_train=false "
                          "trainer.val_freq=1 trainer.save_freq=-1 'data.val_files=%s'",
                          e2e_train_words("run"), program, rows),
              1);
     CHECK_CONTAINS(out.data, "validation: step 1: nothing could be judged");
     CHECK_EQ(test_shell(NULL, "test -d '%s'/checkpoints/rolling_000001", test_file("run")), 0);
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' '~worker.reward.rewards' 'worker.reward.rewards=[{command: "
+                         "[python3, %s, 1]}]' trainer.max_steps=2 trainer.val_freq=1 "
+                         "trainer.save_freq=-1 'data.val_files=%s'",
+                         e2e_train_words("later"), program, rows),
+             0);
+    CHECK_CONTAINS(out.data, "validation: nothing could be judged; there is no score");
+    CHECK(!isnan(e2e_metric("later", 0, "val/reward_score")) &&
+          isnan(e2e_metric("later", 1, "val/reward_score")) &&
+          e2e_metric("later", 2, "val/failed_frac") == 1);
     ares_str_fini(&out);
 }
 

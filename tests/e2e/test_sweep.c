@@ -152,6 +152,10 @@ TEST(a_stopped_sweep_lets_its_runs_save_and_the_same_command_goes_on)
     CHECK(!ares_file_exists(test_file("s/lr_1e-3/DONE")));
     CHECK(ares_file_exists(test_file("s/lr_1e-3/checkpoints/latest")) ||
           test_shell(NULL, "ls '%s'/checkpoints/rolling_*", test_file("s/lr_1e-3")) == 0);
+    /* the time that its first attempt took, as if it had been long */
+    CHECK_EQ(test_shell(NULL, "sed -i 's/\"wall_s\": [0-9.e-]*/\"wall_s\": 5000/' '%s'",
+                        test_file("s/sweep.json")),
+             0);
     rc = sweep(&out, "s", grid);
     CHECK_MSG(rc == 0, "%s", out.data);
     CHECK_CONTAINS(out.data, "goes on: lr_1e-3\n");
@@ -163,6 +167,9 @@ TEST(a_stopped_sweep_lets_its_runs_save_and_the_same_command_goes_on)
     CHECK(e2e_same_runs("alone", "s/lr_1e-3", 60));
     REQUIRE(read("s/results.log", &out));
     CHECK_EQ(lines(&out), 3);
+    CHECK_EQ(test_shell(NULL, "test $(grep -c 'wall_time=50[0-9][0-9]s' '%s') -eq 3",
+                        test_file("s/results.log")),
+             0);
     ares_str_fini(&out);
 }
 

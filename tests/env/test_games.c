@@ -102,6 +102,29 @@ TEST(tiles_pay_what_they_make_until_none_can_move)
     }
 }
 
+/* As RAGEN tells it: the tile does not end the game, which is won or not when no move is left. */
+TEST(a_tile_of_2048_wins_only_at_the_end_of_the_game)
+{
+    static const char *const moves[] = { "Left", "Down", "Right", "Down" };
+    place p;
+    ares_env_turn turn;
+    ares_str out = { 0 };
+    REQUIRE_OK(place_open(&p, "game_2048", "max_actions=9000 options.size=7"));
+    CHECK_OK(place_reset(&p, 3, 0));
+    bool there = false;
+    for (int i = 0; i < 9000 && !there; i++) {
+        CHECK_OK(place_act(&p, moves[i % 4], &turn));
+        ares_str_clear(&out);
+        ares_env_render(&p.env, &out);
+        there =
+            strstr(out.data, " 2048,") || strstr(out.data, "[2048,") || strstr(out.data, " 2048]");
+        if (!CHECK(!ares_env_over(&p.env) && !ares_env_won(&p.env) && !turn.outcome.success)) break;
+    }
+    CHECK(there);
+    place_close(&p);
+    ares_str_fini(&out);
+}
+
 TEST(coordinates_say_what_the_player_stands_on)
 {
     place p;

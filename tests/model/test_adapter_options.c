@@ -1,8 +1,10 @@
 /* Options of adapters as PEFT's keys, and the layers that they choose. */
 #include "adapter.h"
 #include "ares/config.h"
+#include "ares/io.h"
 #include "test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +73,8 @@ TEST(layers_that_options_choose_are_checked_against_the_model)
           "m: target_modules select no linear layer; did "
           "you mean 'q_proj'?" },
         { "lora: {rank: 8, target_modules: [mlp]}", "m: target_modules: 'mlp' is no linear layer" },
+        { "lora: {rank: 8, target_modules: [proj]}", /* an end, but of no part after a dot */
+          "m: target_modules select no linear layer" },
         { "lora: {rank: 8, rank_pattern: {q_proj: 0}}",
           "m: rank_pattern: a rank is a whole number" },
         { "lora: {rank: 8, layers_to_transform: [0]}", "m: layers_to_transform does not go with" },
@@ -227,5 +231,276 @@ TEST(an_adapter_beside_a_tower_is_merged_as_it_was_written)
         ares_model_free(m);
         ares_config_free(cfg);
     }
+    ares_device_close(&d);
+}
+
+/* Numbers for B, of which a new adapter has none; every third row stays 0. */
+static void fill(ares_adapter *a, double size)
+{
+    for (int k = 0; k < a->n_modules; k++) {
+        ares_param *b = a->module[k].b;
+        if (!b) continue;
+        int64_t n = (int64_t)b->weight.n * b->weight.k;
+        float *rows = ares_malloc((size_t)n * sizeof *rows);
+        for (int64_t i = 0; i < n; i++)
+            rows[i] = i / b->weight.k % 3 == 0
+                          ? 0
+                          : (float)(size * ares_rng_normal(ares_rng_root(3, ARES_RNG_TEST),
+                                                           (uint64_t)(k * 100000 + i)));
+        CHECK_OK(model_put(&a->params, &b->weight, rows, ARES_F32));
+        ares_free(rows);
+    }
+}
+
+/* |s B A| over all layers, entry by entry. */
+static double dense_norm(const ares_adapter *a)
+{
+    double sum = 0;
+    for (int k = 0; k < a->n_modules; k++) {
+        const ares_adapter_module *x = &a->module[k];
+        if (!x->a) continue;
+        int32_t in = x->a->weight.k, out = x->b->weight.n, r = x->rank;
+        float *A = ares_malloc(sizeof *A * (size_t)(r * in)),
+              *B = ares_malloc(sizeof *B * (size_t)(r * out));
+        CHECK_OK(model_get(&a->params, &x->a->weight, A, ARES_F32));
+        CHECK_OK(model_get(&a->params, &x->b->weight, B, ARES_F32));
+        for (int32_t o = 0; o < out; o++)
+            for (int32_t i = 0; i < in; i++) {
+                double entry = 0;
+                for (int32_t j = 0; j < r; j++)
+                    entry += (double)B[o * r + j] * (double)A[j * in + i];
+                sum += pow((double)x->scale * entry, 2);
+            }
+        ares_free(A);
+        ares_free(B);
+    }
+    return sqrt(sum);
+}
+
+/* Layers of two ranks and two alphas, in all four pairs; of all blocks and of one. */
+TEST(an_adapter_of_several_ranks_and_alphas_is_read_as_it_was_saved)
+{
+    /* seen to fail: with the alphas of layers of the usual rank left out, with alphas as whole
+     * numbers, with kinds for layers of one block, and a norm by the usual scale */
+    static const struct {
+        const char *options;
+        bool rslora;
+        double alpha, own_alpha;
+        int modules, rank, own_rank;
+    } cases[] = {
+        { "lora: {rank: 4, alpha: 6, rank_pattern: {'0.mlp.down_proj': 2, v_proj: 2}, "
+          "alpha_pattern: {'.*.1.self_attn.v_proj': 2.5, 'layers.1.mlp.up_proj': 2.5}}",
+          false, 6, 2.5, 14, 4, 2 },
+        { "lora: {rank: 4, alpha: 0.5, use_rslora: true, target_modules: [q_proj, v_proj, "
+          "up_proj], "
+          "layers_to_transform: [1], rank_pattern: {v_proj: 1}, alpha_pattern: {up_proj: 3, "
+          "v_proj: 3}}",
+          true, 0.5, 3, 3, 4, 1 },
+    };
+    const char *dir = test_source("tests/golden/lora/base_qwen2_gqa");
+    ares_device d;
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_lora_options o;
+        ares_config *cfg = options_of(cases[i].options, &o);
+        ares_model *m = NULL;
+        ares_adapter *a = NULL, *b = NULL;
+        char name[16];
+        double norm, again;
+        int modules = 0, seen[2][2] = { 0 };
+        snprintf(name, sizeof name, "saved%d", i);
+        REQUIRE_OK(ares_model_load(dir, &d, &(ares_model_options){ 0 }, &m));
+        REQUIRE_OK(ares_adapter_new(m, dir, &(ares_adapter_options){ .lora = &o }, &a));
+        fill(a, 0.1);
+        CHECK_OK(ares_adapter_norm(a, &norm));
+        CHECK_NEAR(norm, dense_norm(a), 1e-9 * norm);
+        CHECK_OK(ares_adapter_save(a, test_file(name), NULL, NULL));
+        REQUIRE_OK(ares_adapter_load(m, dir, test_file(name), &b));
+        for (int k = 0; k < a->n_modules; k++) {
+            const ares_adapter_module *x = &a->module[k], *y = &b->module[k];
+            CHECK((x->a != NULL) == (y->a != NULL));
+            if (!x->a || !y->a) continue;
+            modules++;
+            CHECK_EQ(y->rank, x->rank);
+            CHECK(y->alpha == x->alpha && y->scale == x->scale);
+            CHECK(x->scale ==
+                  (float)(x->alpha / (cases[i].rslora ? sqrt((double)x->rank) : (double)x->rank)));
+            bool own_rank = x->rank == cases[i].own_rank, own = x->alpha == cases[i].own_alpha;
+            CHECK(own_rank || x->rank == cases[i].rank);
+            CHECK(own || x->alpha == cases[i].alpha);
+            seen[own_rank][own]++;
+        }
+        CHECK_EQ(modules, cases[i].modules);
+        CHECK(seen[0][0] && seen[0][1] && seen[1][1] && (seen[1][0] || i));
+        CHECK_EQ(b->params.weights_bytes, a->params.weights_bytes);
+        CHECK_MEM(b->params.weights, a->params.weights, a->params.weights_bytes);
+        CHECK_OK(ares_adapter_norm(b, &again));
+        CHECK(again == norm);
+        ares_adapter_free(b);
+        ares_adapter_free(a);
+        ares_model_free(m);
+        ares_config_free(cfg);
+    }
+    ares_device_close(&d);
+}
+
+TEST(an_adapter_goes_on_only_with_the_ranks_and_scales_that_all_its_layers_have)
+{
+    /* seen to fail: with the first layer alone compared */
+    static const struct {
+        const char *options, *fault;
+    } cases[] = {
+        { "lora: {rank: 4, alpha: 6}", NULL },
+        { "lora: {rank: 4, alpha: 6, rank_pattern: {down_proj: 4}}", NULL }, /* the same */
+        { "lora: {rank: 4, alpha: 6, alpha_pattern: {'1.mlp.down_proj': 7}}", "scaled by 1.5 at" },
+        { "lora: {rank: 4, alpha: 6, rank_pattern: {'1.mlp.down_proj': 3}}", "of rank 4 at" },
+        { "lora: {rank: 4, alpha: 6, exclude_modules: [1.mlp.down_proj]}", "beside 14 layers" },
+        { "lora: {rank: 4, alpha: 6, target_modules: [q_proj, k_proj, v_proj, o_proj, gate_proj, "
+          "up_proj, 0.mlp.down_proj, lm_head]}",
+          "asks for 14, or for others" },
+    };
+    const char *dir = test_source("tests/golden/lora/base_qwen2_gqa");
+    ares_device d;
+    ares_model *m = NULL;
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    REQUIRE_OK(ares_model_load(dir, &d, &(ares_model_options){ 0 }, &m));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_lora_options o;
+        ares_config *cfg = options_of(cases[i].options, &o);
+        ares_adapter *a = NULL;
+        int rc = ares_adapter_new(
+            m, dir, &(ares_adapter_options){ .lora = &o, .checkpoint = i ? test_file("a") : NULL },
+            &a);
+        if (i == 0) CHECK_OK(ares_adapter_save(a, test_file("a"), NULL, NULL));
+        CHECK_EQ(rc, cases[i].fault ? ARES_ESTATE : ARES_OK);
+        if (cases[i].fault) CHECK_CONTAINS(ares_error_message(), cases[i].fault);
+        ares_error_clear();
+        ares_adapter_free(a);
+        ares_config_free(cfg);
+    }
+    ares_model_free(m);
+    ares_device_close(&d);
+}
+
+/* A copy of a base in two files of tensors with their index, and files that are no weights. */
+static void make_base(const char *dir, const char *from)
+{
+    static const char *const more[] = { "generation_config.json", "tokenizer_config.json",
+                                        "my_config.json" };
+    ares_str text = { 0 }, path = { 0 }, index = { 0 };
+    ares_safetensors *s;
+    ares_safetensors_writer *w[2];
+    REQUIRE_OK(ares_dir_make(dir));
+    REQUIRE_OK(ares_file_read(ares_path_join(&path, from, "config.json"), &text));
+    REQUIRE_OK(ares_file_write(ares_path_join(&path, dir, "config.json"), text.data, text.len));
+    for (int i = 0; i < ARES_COUNT(more); i++)
+        REQUIRE_OK(ares_file_write(ares_path_join(&path, dir, more[i]), "{}\n", 3));
+    REQUIRE_OK(ares_safetensors_open(from, &s));
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(ares_safetensors_create(
+            ares_path_join(&path, dir, i ? "model-2.safetensors" : "model-1.safetensors"), &w[i]));
+    ares_json_begin(&index, '{');
+    ares_json_begin(ares_json_key(&index, "weight_map"), '{');
+    int64_t n = ares_safetensors_count(s);
+    for (int write = 0; write < 2; write++)
+        for (int64_t i = 0; i < n; i++) {
+            const ares_tensor_info *t = ares_safetensors_at(s, i);
+            int file = 2 * i >= n;
+            if (write) CHECK_OK(ares_safetensors_write(w[file], t->data, (size_t)t->bytes));
+            if (write) continue;
+            ares_safetensors_declare(w[file], t->name, t->dtype, t->rank, t->shape);
+            ares_json_write_string(
+                ares_json_key(&index, t->name),
+                ares_view_of(file ? "model-2.safetensors" : "model-1.safetensors"));
+        }
+    ares_json_end(&index, '}');
+    ares_json_end(&index, '}');
+    for (int i = 0; i < 2; i++) CHECK_OK(ares_safetensors_finish(w[i]));
+    CHECK_OK(ares_file_write(ares_path_join(&path, dir, "model.safetensors.index.json"), index.data,
+                             index.len));
+    ares_safetensors_close(s);
+    ares_str_fini(&text);
+    ares_str_fini(&path);
+    ares_str_fini(&index);
+}
+
+static void widen(const ares_tensor_info *t, float *out)
+{
+    ares_matrix to = { .dtype = ARES_F32, .layout = ARES_ROWS, .n = 1, .k = (int32_t)t->count };
+    to.data = out;
+    ares_matrix_pack(&to, t->data, t->dtype);
+}
+
+TEST(merging_tells_what_the_files_that_it_writes_have_and_copies_all_that_is_no_weight)
+{
+    /* seen to fail: with the largest change before rounding, with sizes by the base's types, and
+     * without generation_config.json, whose name ends in another file's */
+    static const char *const types[] = { "fp32", "bf16" };
+    ares_device d;
+    ares_lora_options o;
+    ares_config *cfg =
+        options_of("lora: {rank: 2, alpha: 3, target_modules: [q_proj, lm_head]}", &o);
+    ares_model *m = NULL;
+    ares_adapter *a = NULL;
+    char base[400], adapter[400], out[400];
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    snprintf(base, sizeof base, "%s", test_file("base"));
+    snprintf(adapter, sizeof adapter, "%s", test_file("adapter"));
+    make_base(base, test_source("tests/golden/lora/base_qwen2_gqa"));
+    REQUIRE_OK(ares_model_load(base, &d, &(ares_model_options){ 0 }, &m));
+    REQUIRE_OK(ares_adapter_new(m, base, &(ares_adapter_options){ .lora = &o }, &a));
+    fill(a, 0.02);
+    CHECK_OK(ares_adapter_save(a, adapter, NULL, NULL));
+    for (int i = 0; i < ARES_COUNT(types); i++) {
+        ares_merge_report report;
+        ares_safetensors *before, *after;
+        ares_str path = { 0 }, text = { 0 };
+        ares_arena arena = { 0 };
+        const ares_json *index;
+        int64_t bytes = 0, moved = 0, numbers = 0;
+        double largest = 0;
+        snprintf(out, sizeof out, "%s", test_file(types[i]));
+        REQUIRE_OK(ares_adapter_merge(base, adapter, out, types[i], &report));
+        REQUIRE_OK(ares_safetensors_open(base, &before));
+        REQUIRE_OK(ares_safetensors_open(out, &after));
+        for (int64_t k = 0; k < ares_safetensors_count(after); k++) {
+            const ares_tensor_info *y = ares_safetensors_at(after, k),
+                                   *x = ares_safetensors_find(before, y->name);
+            bytes += y->bytes;
+            bool head = strcmp(y->name, "lm_head.weight") == 0; /* of a tied base */
+            if (head) x = ares_safetensors_find(before, "model.embed_tokens.weight");
+            if (!head && !strstr(y->name, "q_proj.weight")) continue;
+            float *was = ares_malloc((size_t)x->count * 2 * sizeof *was), *is = was + x->count;
+            widen(x, was);
+            widen(y, is);
+            numbers += x->count;
+            for (int64_t j = 0; j < x->count; j++) {
+                moved += was[j] != is[j];
+                largest = fmax(largest, fabs((double)is[j] - (double)was[j]));
+            }
+            ares_free(was);
+        }
+        CHECK_EQ(report.modules, m->cfg.layers + 1);
+        CHECK_EQ(report.numbers, numbers);
+        CHECK_EQ(report.moved, moved);
+        CHECK(report.largest == largest && largest > 0);
+        CHECK(i || moved < numbers); /* all of fp32 are rounded to bf16 */
+        REQUIRE_OK(
+            ares_file_read(ares_path_join(&path, out, "model.safetensors.index.json"), &text));
+        REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&text), "index", &index));
+        CHECK_EQ(ares_json_get(ares_json_get(index, "metadata"), "total_size")->integer, bytes);
+        CHECK_EQ(ares_json_get(index, "weight_map")->count, ares_safetensors_count(after));
+        CHECK(ares_file_exists(ares_path_join(&path, out, "generation_config.json")));
+        CHECK(ares_file_exists(ares_path_join(&path, out, "tokenizer_config.json")));
+        CHECK(ares_file_exists(ares_path_join(&path, out, "my_config.json")));
+        ares_safetensors_close(before);
+        ares_safetensors_close(after);
+        ares_str_fini(&path);
+        ares_str_fini(&text);
+        ares_arena_fini(&arena);
+    }
+    ares_adapter_free(a);
+    ares_model_free(m);
+    ares_config_free(cfg);
     ares_device_close(&d);
 }

@@ -269,8 +269,11 @@ TEST(numbers_of_an_answer_are_over_its_rows_and_leave_the_environment_out)
     close_trainer(&o);
 }
 
-/* One draw of the engine's answers, of prompts that may come with some begun. */
-static ares_group *answers(opened *o, const ares_drawn *d, int64_t n)
+/*
+ * One draw of the engine's answers, of prompts that may come with some begun; those that do not are
+ * answered for the attempt.
+ */
+static ares_group *answers(opened *o, const ares_drawn *d, int64_t n, int64_t attempt)
 {
     ares_arena *a = &o->t.batch.arena;
     answer_prompt *prompts = ares_arena_calloc(a, (size_t)n, sizeof *prompts);
@@ -280,6 +283,7 @@ static ares_group *answers(opened *o, const ares_drawn *d, int64_t n)
     for (int64_t i = 0; i < n; i++) prompts[i] = answer_prompt_of(&o->t.run.source, &d[i]);
     const answer_job job = { .n_prompts = n,
                              .n = 4,
+                             .attempt = attempt,
                              .prompts = prompts,
                              .sampling = &sampling,
                              .key = ares_rng_root(1, ARES_RNG_SAMPLE) };
@@ -309,8 +313,8 @@ TEST(answers_that_were_cut_go_on_to_the_same_bits)
     REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=grpo", "worker.rollout.seed=1"));
     ares_arena *a = &o.t.batch.arena;
     REQUIRE_OK(ares_source_next(&o.t.run.source, PROMPTS, a, d));
-    const ares_group *whole = answers(&o, d, PROMPTS);
-    ares_group *part = answers(&o, d, PROMPTS);
+    const ares_group *whole = answers(&o, d, PROMPTS, 2);
+    ares_group *part = answers(&o, d, PROMPTS, 2);
     int cuts = 0;
     for (int g = 0; g < PROMPTS; g++) {
         for (int i = 0; i < 4; i++) {
@@ -326,7 +330,7 @@ TEST(answers_that_were_cut_go_on_to_the_same_bits)
     o.t.run.step += 3;
     o.t.actor.learner.optim.updates = 5; /* said to be other weights, so that versions differ */
     REQUIRE_OK(ares_source_next(&o.t.run.source, PROMPTS, a, again));
-    const ares_group *rest = answers(&o, again, PROMPTS);
+    const ares_group *rest = answers(&o, again, PROMPTS, 1); /* the attempt is theirs */
     for (int g = 0; g < PROMPTS; g++)
         for (int i = 0; i < 4; i++) {
             const ares_trajectory *x = &whole[g].items[i], *y = &rest[g].items[i];
@@ -357,8 +361,8 @@ TEST(some_of_the_answers_go_on_in_their_own_places)
     REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=grpo", "worker.rollout.seed=1"));
     ares_arena *a = &o.t.batch.arena;
     REQUIRE_OK(ares_source_next(&o.t.run.source, 1, a, &d));
-    const ares_group *whole = answers(&o, &d, 1);
-    ares_group *part = answers(&o, &d, 1);
+    const ares_group *whole = answers(&o, &d, 1, 0);
+    ares_group *part = answers(&o, &d, 1, 0);
     for (int i = 0; i < SOME; i++) {
         cut(&part->items[chosen[i]], 2);
         CHECK(part->items[chosen[i]].cut);
@@ -366,7 +370,7 @@ TEST(some_of_the_answers_go_on_in_their_own_places)
     }
     part->n = SOME;
     d.partial = part;
-    const ares_group *rest = answers(&o, &d, 1);
+    const ares_group *rest = answers(&o, &d, 1, 0);
     REQUIRE(rest->n == SOME);
     for (int i = 0; i < SOME; i++) {
         const ares_trajectory *x = &whole->items[chosen[i]], *y = &rest->items[i];
@@ -386,9 +390,13 @@ static int answer_by_prompt(ares_trainer *t, const answer_job *job, ares_arena *
     for (int64_t p = 0; p < job->n_prompts; p++) {
         const answer_prompt *x = &job->prompts[p];
         ares_trajectory *y = ares_arena_calloc(a, (size_t)job->n, sizeof *y);
+        ares_trajectory_row *row = ares_arena_calloc(a, 1, sizeof *row);
+        row->n_tokens = greedy ? 5 : 3;
         for (int i = 0; i < job->n; i++)
             y[i] = (ares_trajectory){ .index = i,
                                       .stopped = 1,
+                                      .n_rows = 1,
+                                      .rows = row,
                                       .score = x->partial ? 7
                                                : greedy   ? -(float)x->draw - 1
                                                           : 0 };
@@ -414,6 +422,7 @@ TEST(a_baseline_is_the_prompts_own_and_a_prompt_drawn_again_begins_afresh)
     REQUIRE_OK(draw_prompts(&o.t, a, PROMPTS, &fresh));
     o.t.generator = &by_prompt;
     REQUIRE_OK(draw_answer(&o.t, a, &fresh, NULL));
+    CHECK_EQ(fresh.tokens, PROMPTS * (fresh.groups[0].n * 3 + 5)); /* greedy answers, too */
     d = fresh;
     for (int i = 0; i < PROMPTS; i++) fresh.prompts[i].partial = &fresh.groups[i];
     REQUIRE_OK(draw_answer(&o.t, a, &d, NULL));

@@ -86,6 +86,10 @@ TEST(rows_of_like_length_make_a_mini_batch)
     make_lengths(&b, (const int32_t[]){ 300, 120, 250, 90, 400, 120, 333, 210 });
     check_copy(&b, NULL, &size, 3, (const int64_t[]){ 0, 3, 6, 8 },
                (const int64_t[]){ 2, 3, 5, 0, 4, 6, 1, 7 });
+    b.filled_from = 2; /* rows that only fill the batch stay last */
+    check_copy(&b, NULL, &size, 3, (const int64_t[]){ 0, 3, 6, 8 },
+               (const int64_t[]){ 2, 3, 4, 0, 1, 5, 6, 7 });
+    b.filled_from = 0;
     size.in_order = true;
     check_copy(&b, NULL, &size, 3, (const int64_t[]){ 0, 3, 6, 8 },
                (const int64_t[]){ 3, 5, 2, 6, 4, 0, 7, 1 });

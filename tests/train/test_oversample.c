@@ -17,8 +17,8 @@ enum { TARGET = 4, OVER = 7, N = 4, STEPS = 6, MOST = 200 };
  */
 typedef struct account {
     ares_drawn prompt;
-    int64_t step, start, ends;
-    int32_t had[N]; /* tokens that its answers had when it was fetched */
+    int64_t step, start, ends, fetched; /* fetched: the last step that it was played in */
+    int32_t had[N], began[N]; /* tokens that its answers have, and had when it was fetched */
     ares_group group;
     enum { WAITS, PLAYS, TAKEN, LEFT_OUT } state;
 } account;
@@ -76,6 +76,8 @@ static void fetch(opened *o, int64_t step, int64_t moment)
             answer_whole(o, a);
         }
         a->state = PLAYS;
+        a->fetched = step;
+        memcpy(a->began, a->had, sizeof a->began);
         a->start = a->ends = moment;
         for (int i = 0; i < N; i++)
             a->ends = ARES_MAX(a->ends, moment + length_of(a, i) - a->had[i]);
@@ -139,7 +141,32 @@ static int by_turn(const void *x, const void *y)
     return (off > 0) - (off < 0);
 }
 
-static void check_batch(const ares_batch *b, int64_t step)
+/* All that was sampled in the step, whether it is trained on, goes on later or is lost. */
+static double sampled_in(int64_t step, int64_t moment)
+{
+    double tokens = 0;
+    for (int64_t k = 0; k < n_prompts; k++)
+        for (int i = 0; i < N && prompts[k].fetched == step; i++)
+            tokens += (double)ARES_MIN(length_of(&prompts[k], i) - prompts[k].began[i],
+                                       moment - prompts[k].start);
+    return tokens;
+}
+
+/* The share of older steps among the tokens that the batch trains on. */
+static double share_of_old(bool masks)
+{
+    double old = 0, all = 0;
+    for (int64_t k = 0; k < n_prompts; k++)
+        for (int i = 0; i < N && prompts[k].state == TAKEN; i++) {
+            double before = prompts[k].step < prompts[k].fetched ? prompts[k].began[i] : 0;
+            bool whole = prompts[k].began[i] == length_of(&prompts[k], i); /* nothing was added */
+            all += length_of(&prompts[k], i) - (masks && !whole ? before : 0);
+            old += masks && !whole ? 0 : before;
+        }
+    return all > 0 ? old / all : 0;
+}
+
+static void check_batch(const ares_batch *b, int64_t step, bool masks)
 {
     account *taken[TARGET];
     int64_t n = 0, g = 0;
@@ -165,7 +192,8 @@ static void check_batch(const ares_batch *b, int64_t step)
             CHECK_MEM(b->rollout_log_probs + at, x->rollout_log_probs, bytes);
             CHECK_MEM(b->entropies + at, x->entropies, bytes);
             CHECK_MEM(b->entropies_1 + at, x->entropies_1, bytes);
-            CHECK_MEM(b->response_mask + at, x->response_mask, (size_t)n);
+            int32_t old = masks && a->began[i] < n ? a->began[i] : 0;
+            for (int64_t k2 = 0; k2 < n; k2++) CHECK_EQ(b->response_mask[at + k2], k2 >= old);
         }
         g++;
     }
@@ -200,6 +228,7 @@ typedef struct variant {
     bool partial, recycles, filters;
     bool ties;           /* answers seldom end by themselves, so that many groups end together */
     bool two_sets;       /* of which the first gives three prompts of a fetch */
+    bool masks;          /* tokens of earlier steps, in answers that went on */
     const char *rollout; /* more options of worker.rollout */
 } variant;
 
@@ -210,14 +239,14 @@ static int open_variant(opened *o, const variant *v)
     ares_str text = { 0 };
     ares_str_addf(&text,
                   "curriculum: {over_sampling_batch_size: %d, partial_rollout: %s, "
-                  "recycle_surplus: %s%s}\n"
+                  "recycle_surplus: %s%s, mask_offpolicy_in_partial_rollout: %s}\n"
                   "algorithm: {filter_groups: {enable: %s, metric: acc}}\n"
                   "worker:\n"
                   "  reward: {accuracy: random}\n"
                   "  rollout: {%s stop_token_ids: [",
                   OVER, v->partial ? "true" : "false", v->recycles ? "true" : "false",
                   v->two_sets ? ", names: [a, b], weights: [3, 4]" : "",
-                  v->filters ? "true" : "false", v->rollout);
+                  v->masks ? "true" : "false", v->filters ? "true" : "false", v->rollout);
     for (int id = 30; id < (v->ties ? 32 : 110); id++)
         ares_str_addf(&text, "%s%d", id == 30 ? "" : ", ", id);
     ares_str_add_z(&text, "]}\n");
@@ -273,6 +302,7 @@ static void check_steps(const variant *v)
 {
     opened run, whole; /* the account has a source of its own */
     int64_t waited = 0, fetches = 0;
+    double old = 0;
     n_prompts = 0;
     REQUIRE_OK(open_variant(&run, v));
     REQUIRE_OK(open_variant(&whole,
@@ -282,18 +312,23 @@ static void check_steps(const variant *v)
         ares_metrics_clear(run.m);
         ares_batch_clear(&run.t.batch);
         run.t.run.step = step;
+        run.t.actor.learner.optim.updates = step; /* as if an update had changed the weights */
         REQUIRE_OK(collect_groups(&run.t, &run.t.batch, run.m));
         int64_t moment = take(&whole, step, v->filters, v->recycles), waits = 0;
         cut(&whole, moment, v->partial);
         for (int64_t k = 0; k < n_prompts; k++) waits += prompts[k].state == WAITS;
         CHECK_NEAR(metric(&run, "over_sampling/length"), (double)moment, 0);
         CHECK_NEAR(metric(&run, "over_sampling/given_back_groups"), (double)waits, 0);
-        check_batch(&run.t.batch, step);
+        CHECK_NEAR(metric(&run, "rollout/generated_tokens"), sampled_in(step, moment), 0);
+        CHECK_NEAR(metric(&run, "over_sampling/old_token_frac"), share_of_old(v->masks), 1e-12);
+        old += share_of_old(v->masks);
+        check_batch(&run.t.batch, step, v->masks);
         waited += waits;
         fetches += (int64_t)metric(&run, "over_sampling/fetches");
     }
     CHECK((waited > 0) == (v->partial || v->recycles));
     CHECK((fetches > STEPS) == v->filters);
+    if (!v->two_sets) CHECK((old > 0) == (v->recycles || (v->partial && !v->masks)));
     check_waiting(&run, &whole);
     close_trainer(&run);
     close_trainer(&whole);
@@ -313,7 +348,8 @@ TEST(what_was_cut_goes_on_to_the_same_bits)
 }
 TEST(surplus_waits_beside_what_was_cut)
 {
-    check_steps(&(variant){ .partial = true, .recycles = true, .filters = true, .rollout = "" });
+    check_steps(&(variant){
+        .partial = true, .recycles = true, .filters = true, .masks = true, .rollout = "" });
 }
 TEST(surplus_alone_waits)
 {

@@ -164,12 +164,19 @@ TEST(a_second_batch_learns_in_the_mini_batch_of_its_rows)
             runs[k]->cfg.actor.mini_batch_unit = cases[i].unit;
             runs[k]->cfg.actor.global_batch_size = cases[i].size;
         }
-        double *first = gradients_of(&alone, NULL), *sum = gradients_of(&both, &p), norms[2];
+        double *first = gradients_of(&alone, NULL), *sum = gradients_of(&both, &p), norms[2],
+               of_first[2]; /* the norm of the first mini-batch: the metric is the mean of two */
         for (int k = 0; k < 2; k++) {
+            double squares = 0;
             CHECK_EQ(runs[k]->actor.learner.optim.updates, 2);
             ares_metrics_get(runs[k]->metrics, "actor/grad_norm", &norms[k]);
+            for (int64_t e = 0; e < ares_params_count(&alone.model->params); e++)
+                squares += k ? sum[e] * sum[e] : first[e] * first[e];
+            of_first[k] = 2 * norms[k] - sqrt(squares);
         }
         CHECK_MSG(norms[0] != norms[1], "case %d: nothing was added", i);
+        if (cases[i].last[0] && cases[i].last[1]) /* a row that the first one ends before */
+            CHECK_NEAR(of_first[1], of_first[0], 1e-5 * of_first[0]);
         truth t;
         alone.cfg.rollout.temperature = TEMPERATURE;
         if (!cases[i].last[0] && !cases[i].last[1])

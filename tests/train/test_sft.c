@@ -156,8 +156,9 @@ TEST(the_answer_and_its_end_are_trained_and_nothing_else)
         "\"bc\"},{\"role\":\"user\",\"content\":\"d\"},{\"role\":\"assistant\",\"content\":\"e\"},"
         "{\"role\":\"user\",\"content\":\"f\"}]}\n"
         "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"
-        "\"r\"},{\"role\":\"user\",\"content\":\"s\"}],\"response\":\"t\"}\n"));
-    REQUIRE(c.rows.count == 3);
+        "\"r\"},{\"role\":\"user\",\"content\":\"s\"}],\"response\":\"t\"}\n"
+        "{\"prompt\":\"1+2=?\",\"response\":\"3<|im_end|>u\"}\n"));
+    REQUIRE(c.rows.count == 4);
     CHECK_STR(shown(&c, 0, &text), "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\n1+1=?<|im_"
                                    "end|>\n<|im_start|>assistant\n[2<|im_end|>]");
     CHECK_EQ(c.rows.items[0].prompt, c.rows.items[0].n - 2);
@@ -167,6 +168,9 @@ TEST(the_answer_and_its_end_are_trained_and_nothing_else)
     CHECK_STR(shown(&c, 2, &text),
               "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[r<|im_end|>]\n<|im_start|>"
               "user\ns<|im_end|>\n<|im_start|>assistant\n[t<|im_end|>]");
+    CHECK_STR(shown(&c, 3, &text), /* of two ends, the last one ends the answer */
+              "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\n1+2=?<|im_end|>\n<|im_start|>"
+              "assistant\n[3<|im_end|>u<|im_end|>]");
     drop_rows(&c);
     CHECK_OK(encode_rows(&c, model_dir(), "{\"prompt\":\"1+1=\",\"response\":\"2\"}\n"));
     REQUIRE(c.rows.count == 1);

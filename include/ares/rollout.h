@@ -50,7 +50,7 @@ typedef enum {
  * prompt_len - 1 rows. All zero: nothing.
  */
 typedef struct ares_prompt_scores_wanted {
-    int32_t from; /* the first row that is wanted */
+    int32_t from;  /* the first row that is wanted */
     int32_t width; /* tokens per row whose log-probs are wanted */
     /* [rows][width], -1: none there; NULL, and width 1: the prompt's own next token */
     const int32_t *targets;
@@ -125,7 +125,7 @@ typedef struct ares_completion {
     ares_finish finish;
     int32_t cached_tokens; /* of the prompt, found in the cache instead of computed */
     int32_t n_likely;
-    const int32_t *likely_tokens; /* [n_tokens][n_likely], as request.n_likely asks; -1: no more */
+    const int32_t *likely_tokens;  /* [n_tokens][n_likely], as request.n_likely asks; -1: no more */
     const float *likely_log_probs; /* at temperature 1 */
 } ares_completion;
 
@@ -151,8 +151,8 @@ typedef struct ares_rollout_options {
      * outcome, as in the published AEPO (docs/aepo.md#token-entropy)
      */
     int32_t entropy_top_k;
-    bool most_likely;            /* record the most likely tokens */
-    int32_t n_likely;            /* how many likely tokens a request may ask for */
+    bool most_likely; /* record the most likely tokens */
+    int32_t n_likely; /* how many likely tokens a request may ask for */
     /*
      * The engine of a server: requests have memory of their own, which ares_rollout_drop frees, and
      * numbers that are not finite end their sample alone. Not for ranks that decode as one.

@@ -307,8 +307,8 @@ static int check_request(const ares_rollout *r, const ares_request *q)
     ARES_ASSERT(!r->peers || !q->adapter || q->adapter == r->options.adapter);
     ARES_ASSERT(q->n_likely <= r->options.n_likely && q->scores.n_likely <= ARES_LIKELY_MAX);
     bool scores = q->scores.width || q->scores.n_likely;
-    ARES_ASSERT(!scores || (!r->peers && q->scores.from >= 0 &&
-                            (q->scores.targets || q->scores.width <= 1)));
+    ARES_ASSERT(!scores ||
+                (!r->peers && q->scores.from >= 0 && (q->scores.targets || q->scores.width <= 1)));
     if (scores && r->ahead)
         return ares_fail(ARES_EUNSUPPORTED, "rollout: log-probs of prompts are computed on the CPU "
                                             "alone; ask for none, or set --device cpu");
@@ -329,8 +329,8 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
     const ares_sampling *s = &asked->sampling;
     int32_t prompt_len = asked->prompt_len, n = asked->n, begun = asked->response_len,
             limit = ARES_MIN(s->max_new_tokens - begun, r->max_len - prompt_len);
-    request *q = r->options.serves ? ares_malloc(sizeof *q)
-                                   : ares_arena_alloc(&r->arena, sizeof *q);
+    request *q =
+        r->options.serves ? ares_malloc(sizeof *q) : ares_arena_alloc(&r->arena, sizeof *q);
     *q = (request){ .id = r->n_requests++,
                     .own = own,
                     .prompt_len = prompt_len,
@@ -917,7 +917,8 @@ bool ares_rollout_next(ares_rollout *r, ares_completion *out)
     *out = completion_of(s);
     s->request->handed_out++;
     /* a server goes on for ever: the list begins again when all of it is handed out */
-    if (r->options.serves && r->next_finished == r->n_finished) r->next_finished = r->n_finished = 0;
+    if (r->options.serves && r->next_finished == r->n_finished)
+        r->next_finished = r->n_finished = 0;
     return true;
 }
 

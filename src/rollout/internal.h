@@ -69,12 +69,12 @@ typedef struct request {
     int32_t parked;                  /* those in SEQ_PARKED */
     int64_t start;                   /* on the clock of ares_rollout_hold */
     ares_sampling sampling;
-    block_list blocks;        /* the prompt's; held while samples wait */
-    int32_t cached;           /* prompt tokens in the cache */
-    bool sampled;             /* the first token of every sample is drawn */
-    int32_t reused;           /* prompt tokens that were found in the cache */
-    int32_t n_likely;         /* as ares_request.n_likely */
-    int32_t handed_out;       /* samples that ares_rollout_next gave */
+    block_list blocks;  /* the prompt's; held while samples wait */
+    int32_t cached;     /* prompt tokens in the cache */
+    bool sampled;       /* the first token of every sample is drawn */
+    int32_t reused;     /* prompt tokens that were found in the cache */
+    int32_t n_likely;   /* as ares_request.n_likely */
+    int32_t handed_out; /* samples that ares_rollout_next gave */
     ares_prompt_scores_wanted scores;
     /* as ares_prompt_scores lays them out; NULL: not wanted */
     float *score_log_probs, *score_likely_log_probs;

@@ -15,8 +15,8 @@ void rollout_scores_open(request *q)
     if (w->width) {
         size_t n = rows * (size_t)w->width;
         if (w->targets)
-            q->scores.targets = (const int32_t *)ares_arena_copy(
-                q->arena, (const char *)w->targets, n * sizeof *w->targets);
+            q->scores.targets = (const int32_t *)ares_arena_copy(q->arena, (const char *)w->targets,
+                                                                 n * sizeof *w->targets);
         q->score_log_probs = ares_arena_calloc(q->arena, n + 1, sizeof *q->score_log_probs);
         if (w->ranks) q->score_ranks = ares_arena_calloc(q->arena, n + 1, sizeof *q->score_ranks);
     }
@@ -163,8 +163,8 @@ void rollout_scores_compute(ares_rollout *r, const plan *p, const void *hidden)
     const float *x = (const float *)hidden + (int64_t)p->n_out * r->model->cfg.hidden;
     for (int32_t i = 0, end; i < p->n_scores; i = end) {
         const score_row *s = &p->scores[i];
-        for (end = i + 1; end < p->n_scores && p->scores[end].request == s->request &&
-                          p->scores[end].k == s->k;)
+        for (end = i + 1;
+             end < p->n_scores && p->scores[end].request == s->request && p->scores[end].k == s->k;)
             end++;
         score(r, p, i, end, x + (int64_t)i * r->model->cfg.hidden);
     }

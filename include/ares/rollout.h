@@ -55,6 +55,7 @@ typedef struct ares_prompt_scores_wanted {
     /* [rows][width], -1: none there; NULL, and width 1: the prompt's own next token */
     const int32_t *targets;
     int32_t n_likely; /* most likely tokens of each row, at most ARES_LIKELY_MAX */
+    bool logits;      /* `look` is shown each row */
     bool ranks;       /* of targets: 1 is the most likely; ties: the lower id is before */
 } ares_prompt_scores_wanted;
 /* They lie as wanted, from row 0 on; what is before `from`, and of targets of -1, is 0. */
@@ -97,6 +98,13 @@ typedef struct ares_request {
     const ares_adapter *adapter;
     int32_t n_likely; /* of each token, so many most likely ones are recorded; options.n_likely */
     ares_prompt_scores_wanted scores; /* on the CPU; its prompt is then computed whole */
+    /*
+     * Shown, within ares_rollout_step, the logits [vocab], before temperature, that a token was
+     * drawn from: token number `at` of sample `index`; and, where scores.logits says so, those of
+     * row `at` of the prompt, with index and token -1. On the CPU; NULL: nobody looks.
+     */
+    void (*look)(void *ctx, int32_t index, int32_t at, int32_t token, const float *logits);
+    void *look_ctx;
 } ares_request;
 
 /*

@@ -33,6 +33,7 @@ typedef struct ares_serve_options {
     const char *model_dir, *tokenizer_dir;
     const char *const *names; /* the model's; a request without one gets the first */
     int n_names;
+    const ares_adapter *adapter; /* what the model's own names answer with; NULL: the model alone */
     const ares_serve_adapter *adapters; /* borrowed */
     int n_adapters;
     int32_t max_model_len, max_num_seqs; /* 0: the model's; 64 */
@@ -43,9 +44,9 @@ typedef struct ares_serve_options {
     const char *request_log; /* a JSON line per request; NULL: none */
     const char *version;     /* of the program */
 } ares_serve_options;
-#define ARES_SERVE_DEFAULTS                                                                   \
-    .host = "127.0.0.1", .port = 8000, .max_body_mb = 256, .max_queue = 1024,                 \
-    .max_num_seqs = 64, .seed = 1, .tool_parser = "auto", .reasoning = "none"
+#define ARES_SERVE_DEFAULTS                                                                       \
+    .host = "127.0.0.1", .port = 8000, .max_body_mb = 256, .max_queue = 1024, .max_num_seqs = 64, \
+    .seed = 1, .tool_parser = "auto", .reasoning = "none"
 
 typedef struct ares_server ares_server;
 /*

@@ -18,8 +18,9 @@ typedef struct serve_job {
     ares_device d;
     ares_model *m;
     ares_tokenizer *tokenizer;
-    ares_serve_adapter adapters[CLI_MAX_EACH + 1]; /* the last: the model's own, of a run */
+    ares_serve_adapter adapters[CLI_MAX_EACH];
     int n_adapters;
+    ares_adapter *own; /* of a checkpoint or run of an adapter */
     ares_arena arena;
 } serve_job;
 
@@ -70,19 +71,16 @@ static int open_all(serve_job *j)
     o->n_origins = j->origins.n;
     o->model_dir = j->dir.data;
     o->tokenizer_dir = j->tokenizer_dir.data;
+    o->version = ARES_VERSION;
     o->port = (int)j->port;
     o->max_model_len = (int32_t)j->max_model_len;
     o->max_num_seqs = (int32_t)j->max_num_seqs;
     o->seed = (uint64_t)j->seed;
     for (int i = 0; i < j->adapter_words.n; i++)
         ARES_TRY(open_adapter(j, j->adapter_words.values[i]));
-    /* a checkpoint or run of an adapter is served with it */
-    if (ares_model_adapted(j->model)) {
-        ares_serve_adapter *own = &j->adapters[j->n_adapters];
-        own->name = NULL;
-        ARES_TRY(ares_adapter_load(j->m, j->dir.data, j->model, &own->adapter));
-        j->n_adapters++;
-    }
+    if (ares_model_adapted(j->model))
+        ARES_TRY(ares_adapter_load(j->m, j->dir.data, j->model, &j->own));
+    o->adapter = j->own;
     o->adapters = j->adapters;
     o->n_adapters = j->n_adapters;
     return ARES_OK;
@@ -170,6 +168,7 @@ int ares_cli_serve(int argc, char **argv)
     }
     ares_server_close(server);
     for (int i = 0; i < j.n_adapters; i++) ares_adapter_free(j.adapters[i].adapter);
+    ares_adapter_free(j.own);
     ares_tokenizer_free(j.tokenizer);
     if (j.m) ares_model_free(j.m);
     ares_device_close(&j.d);

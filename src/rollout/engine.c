@@ -306,9 +306,10 @@ static int check_request(const ares_rollout *r, const ares_request *q)
                          r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
     ARES_ASSERT(!r->peers || !q->adapter || q->adapter == r->options.adapter);
     ARES_ASSERT(q->n_likely <= r->options.n_likely && q->scores.n_likely <= ARES_LIKELY_MAX);
-    bool scores = q->scores.width || q->scores.n_likely;
+    bool scores = q->scores.width || q->scores.n_likely || q->scores.logits || q->look;
     ARES_ASSERT(!scores ||
-                (!r->peers && q->scores.from >= 0 && (q->scores.targets || q->scores.width <= 1)));
+                (!r->peers && q->scores.from >= 0 && (q->scores.targets || q->scores.width <= 1) &&
+                 (!q->scores.logits || q->look)));
     if (scores && r->ahead)
         return ares_fail(ARES_EUNSUPPORTED, "rollout: log-probs of prompts are computed on the CPU "
                                             "alone; ask for none, or set --device cpu");
@@ -344,7 +345,9 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
                     .seen = asked->seen,
                     .adapter = asked->adapter,
                     .n_likely = asked->n_likely,
-                    .scores = asked->scores };
+                    .scores = asked->scores,
+                    .look = asked->look,
+                    .look_ctx = asked->look_ctx };
     ares_arena *a = q->arena = r->options.serves ? &q->memory : &r->arena;
     uint64_t root = root_of(asked->adapter);
     if (asked->adapter && ares_workspace_adapt(r->workspace, asked->adapter->rank) && r->ahead)
@@ -831,6 +834,7 @@ static int draw(ares_rollout *r, const plan *p, const void *hidden)
     a.likely_token = p->likely_token;
     a.likely_log_prob = p->likely_log_prob;
     rollout_sample(r, p, &a);
+    rollout_scores_look(r, p, hidden);
     return d->k->sync(d);
 }
 

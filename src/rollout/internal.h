@@ -75,6 +75,8 @@ typedef struct request {
     int32_t reused;     /* prompt tokens that were found in the cache */
     int32_t n_likely;   /* as ares_request.n_likely */
     int32_t handed_out; /* samples that ares_rollout_next gave */
+    void (*look)(void *ctx, int32_t index, int32_t at, int32_t token, const float *logits);
+    void *look_ctx;
     ares_prompt_scores_wanted scores;
     /* as ares_prompt_scores lays them out; NULL: not wanted */
     float *score_log_probs, *score_likely_log_probs;
@@ -255,6 +257,8 @@ void rollout_scores_open(request *q);
 void rollout_scores_plan(ares_rollout *r, request *q, int32_t from, int32_t to);
 /* hidden: of the plan's forward, whose out_rows end with the rows of its scores */
 void rollout_scores_compute(ares_rollout *r, const plan *p, const void *hidden);
+/* Shows the logits of drawn tokens to those who look. hidden [n_out] */
+void rollout_scores_look(ares_rollout *r, const plan *p, const void *hidden);
 
 /* ---------------- scheduler.c */
 /* Room in the columns of the plan's n_out for so many. */

@@ -29,7 +29,7 @@ void rollout_scores_open(request *q)
 
 bool rollout_scores_wanted(const request *q)
 {
-    return q->scores.width || q->scores.n_likely;
+    return q->scores.width || q->scores.n_likely || q->scores.logits;
 }
 
 /*
@@ -59,36 +59,69 @@ static int32_t target_of(const score_row *s)
                              : q->prompt[s->at + 1];
 }
 
-/* How many tokens of the vocabulary are likelier than each row's target, plus one. */
-static void rank(ares_rollout *r, const ares_head_args *a, int32_t *ranks)
+enum { LOGIT_ROWS = 32 };
+
+/* Logits of n rows of hidden states, at most LOGIT_ROWS: [n][vocab] */
+static void make_logits(ares_rollout *r, const float *x, int32_t n, const ares_head_adapter *head,
+                        float *logits)
 {
-    enum { ROWS = 32 };
     ares_device *d = r->model->device;
-    float *logits = ares_malloc((size_t)ROWS * (size_t)a->vocab * sizeof *logits);
-    for (int32_t i = 0; i < a->rows; i += ROWS) {
-        int32_t n = ARES_MIN(ROWS, a->rows - i);
-        ares_linear_args l = { .m = n,
-                               .x = (const float *)a->x + (int64_t)i * a->ldx,
-                               .ldx = a->ldx,
-                               .w = a->w,
-                               .y = logits,
-                               .ldy = a->vocab };
-        d->k->linear(d, &l, 1);
+    int32_t vocab = r->model->cfg.vocab;
+    ares_linear_args l = { .m = n,
+                           .x = x,
+                           .ldx = r->model->cfg.hidden,
+                           .w = ares_model_head(r->model),
+                           .y = logits,
+                           .ldy = vocab };
+    d->k->linear(d, &l, 1);
+    if (!head) return;
+    l.x = head->u;
+    l.ldx = head->b->k;
+    l.w = head->b;
+    l.residual = logits;
+    l.ldr = vocab;
+    d->k->linear(d, &l, 1);
+}
+
+void rollout_scores_look(ares_rollout *r, const plan *p, const void *hidden)
+{
+    float *logits = NULL;
+    for (int32_t i = 0; i < p->n_out; i++) {
+        const sequence *s = p->out_seq[i];
+        const request *q = s->request;
+        if (!q->look || s->state == SEQ_FINISHED) continue;
+        if (!logits) logits = ares_malloc((size_t)r->model->cfg.vocab * sizeof *logits);
+        const float *x = (const float *)hidden + (int64_t)i * r->model->cfg.hidden;
+        ares_head_adapter head;
+        bool adapted = ares_model_adapt_head(r->workspace, q->adapter, x, 1, &head);
+        make_logits(r, x, 1, adapted ? &head : NULL, logits);
+        q->look(q->look_ctx, s->index, s->n, p->token[i], logits);
+    }
+    ares_free(logits);
+}
+
+/* Ranks of the targets, and logits for who looks. ranks NULL: not wanted */
+static void rank_and_show(ares_rollout *r, const score_row *s, const ares_head_args *a,
+                          int32_t *ranks)
+{
+    const request *q = s->request;
+    float *logits = ares_malloc((size_t)LOGIT_ROWS * (size_t)a->vocab * sizeof *logits);
+    for (int32_t i = 0; i < a->rows; i += LOGIT_ROWS) {
+        int32_t n = ARES_MIN(LOGIT_ROWS, a->rows - i);
+        ares_head_adapter head = { 0 };
         if (a->adapter) {
-            int32_t width = (int32_t)a->adapter->b->k;
-            l.x = (const float *)a->adapter->u + (int64_t)i * width;
-            l.ldx = width;
-            l.w = a->adapter->b;
-            l.residual = logits;
-            l.ldr = a->vocab;
-            d->k->linear(d, &l, 1);
+            head = *a->adapter;
+            head.u = (const float *)head.u + (int64_t)i * head.b->k;
         }
+        make_logits(r, (const float *)a->x + (int64_t)i * a->ldx, n, a->adapter ? &head : NULL,
+                    logits);
         for (int32_t j = 0; j < n; j++) {
             const float *z = logits + (int64_t)j * a->vocab;
             int32_t target = a->target[i + j], above = 1;
-            for (int32_t v = 0; v < a->vocab; v++)
+            if (q->scores.logits && s->k == 0) q->look(q->look_ctx, -1, s[i + j].at, -1, z);
+            for (int32_t v = 0; ranks && v < a->vocab; v++)
                 above += z[v] > z[target] || (z[v] == z[target] && v < target);
-            ranks[i + j] = above;
+            if (ranks) ranks[i + j] = above;
         }
     }
     ares_free(logits);
@@ -143,10 +176,9 @@ static void score(ares_rollout *r, const plan *p, int32_t first, int32_t end, co
                          .entropy = stats + n,
                          .lse = stats + 2 * n };
     if (ares_model_adapt_head(r->workspace, q->adapter, x, n, &head)) a.adapter = &head;
-    if (width) {
-        d->k->head(d, &a);
-        if (q->score_ranks) rank(r, &a, ranks);
-    }
+    if (width) d->k->head(d, &a);
+    if (q->score_ranks || (q->scores.logits && s->k == 0))
+        rank_and_show(r, s, &a, q->score_ranks ? ranks : NULL);
     if (q->scores.n_likely && s->k == 0) list_likely(r, s, &a);
     for (int32_t i = 0; i < n && width; i++) {
         int64_t at = (int64_t)s[i].at * width + s[i].k;

@@ -83,13 +83,16 @@ typedef struct tinker_sample {
     const int32_t *stop_ids;
     const char *const *stop_strings;
     int32_t topk_sampled; /* most likely tokens to be told of each position, 0: none */
-    /* log-probs of prompt tokens under the untempered full distribution */
+    /* log-probs of prompt tokens, under the untempered full distribution */
     bool prompt_log_probs;
-    int32_t topk_prompt;
-    int32_t last_n;    /* of these last positions of the prompt alone; position 0 has none */
-    int32_t n_targets; /* targets per position, 0: none */
-    const int32_t
-        *targets; /* [prompt_len - 1][n_targets]: row i is about position i + 1; -1: none */
+    int32_t topk_prompt; /* most likely tokens at each position of the prompt, 0: none */
+    int32_t last_n;      /* the two above: of these last positions; position 0 never has any */
+    /* targets per position, 0: none; row i is about position i + 1; -1: none */
+    int32_t n_targets;
+    const int32_t *targets; /* [prompt_len - 1][n_targets] */
+    /* the answer's cells where they were asked for as CSR; crow NULL: all */
+    int64_t n_cells;
+    const int64_t *crow, *col; /* [prompt_len], [n_cells] */
 } tinker_sample;
 /*
  * Cells without a value: NaN in prompt_log_probs, token TINKER_NO_TOKEN with TINKER_NO_LOG_PROB in
@@ -100,26 +103,22 @@ typedef struct tinker_sample {
 typedef struct tinker_sequence {
     int32_t n; /* tokens, the stop token included */
     const int32_t *tokens;
-    const float *log_probs;     /* [n], in the distribution each was drawn from */
-    const int32_t *topk;        /* [n][topk_sampled] */
-    const float *topk_log_prob; /* [n][topk_sampled] */
-    bool length;                /* max_tokens ended it */
+    const float *log_probs;      /* [n], in the distribution each was drawn from */
+    const int32_t *topk;         /* [n][topk_sampled] */
+    const float *topk_log_probs; /* the same */
+    bool length;                 /* max_tokens ended it */
 } tinker_sequence;
+/* The answer to a tinker_sample `a`. */
 typedef struct tinker_sampled {
-    int32_t n;
-    const tinker_sequence *sequences; /* [n], by sample number */
-    int32_t prompt_len, topk_sampled, topk_prompt, n_targets;
-    const float *prompt_log_probs;     /* [prompt_len]; NULL: not asked for */
-    const int32_t *topk_prompt_tokens; /* [prompt_len][topk_prompt] */
-    const float *topk_prompt_log_probs;
-    const float *target_log_probs; /* [prompt_len - 1][n_targets] */
-    /* the layout of the target tensor that was asked with: CSR where crow is not NULL */
-    int64_t n_cells;
-    const int64_t *crow, *col; /* [prompt_len], [n_cells] */
+    const tinker_sequence *sequences;   /* [a.n], by sample number */
+    const float *prompt_log_probs;      /* [a.prompt_len], where asked for */
+    const int32_t *topk_prompt;         /* [a.prompt_len][a.topk_prompt] */
+    const float *topk_prompt_log_probs; /* the same */
+    const float *target_log_probs;      /* [a.prompt_len - 1][a.n_targets] */
     int32_t cache_hit_tokens;
 } tinker_sampled;
 /* A SampleResponse. */
-void tinker_sample_write(const tinker_sampled *s, ares_str *out);
+void tinker_sample_write(const tinker_sample *asked, const tinker_sampled *s, ares_str *out);
 
 typedef struct tinker_engine {
     void *ctx;
@@ -184,6 +183,8 @@ typedef struct tinker_path {
 bool tinker_path_read(ares_view text, tinker_path *out);
 /* 1 to 128 of A-Z a-z 0-9 . _ -, not . or .. */
 bool tinker_name_ok(ares_view name);
+/* SESSION:train:NUMBER, with nothing that a path of files could take for more than a name */
+bool tinker_model_id_ok(ares_view id);
 
 /* ---------------- the server's state (tinker.c) */
 typedef struct tinker tinker;

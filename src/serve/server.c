@@ -13,6 +13,7 @@
 #include "ares/dist.h"
 
 enum { ROWS = 512, STOP_S = 5, KEPT_BYTES = 1 << 28 };
+static const uint64_t OF_DRAWS = UINT64_MAX; /* the line that all of Tinker's samples wait in */
 static const double bounds[SERVE_BUCKETS - 1] = { 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100 };
 
 /* ------------------------------------------------------------------ watching */
@@ -448,31 +449,45 @@ static void forget_turns(ares_server *s)
     for (int i = 0; i < s->n_turns; i++) {
         const serve_job *j = s->jobs;
         while (j && j->line != s->turns[i].line) j = j->next;
-        if (j) s->turns[kept++] = s->turns[i];
+        if (j || (s->draws && s->turns[i].line == OF_DRAWS)) s->turns[kept++] = s->turns[i];
     }
     s->n_turns = kept;
 }
 
-/* Asks the engine for the next samples of a job; false: it cannot hold them. */
-static bool ask_engine(ares_server *s, serve_job *j, int32_t room)
+static void add_run(ares_server *s, serve_run r)
 {
-    int64_t of_prompt = j->asked.n - j->next_choice % j->asked.n;
-    int32_t n = (int32_t)ARES_MIN(of_prompt, room);
-    ares_request r = serve_job_request(j, j->next_choice, n);
-    int64_t id;
-    if (ares_rollout_add(s->rollout, &r, &id) != ARES_OK) {
-        j->code = serve_refuse(&j->error, &j->arena, SERVE_invalid_value, NULL, "%s",
-                               ares_error_message());
-        return false;
-    }
     if (s->n_runs == s->runs_cap) {
         s->runs_cap = s->runs_cap * 2 + 16;
         s->runs = ares_realloc(s->runs, (size_t)s->runs_cap * sizeof *s->runs);
     }
-    s->runs[s->n_runs++] = (serve_run){ id, j, j->next_choice, n, n };
+    s->runs[s->n_runs++] = r;
+}
+
+/* Asks the engine for the next samples of a job, at most `room`; returns how many. */
+static int32_t ask_for_job(ares_server *s, serve_job *j, int32_t room)
+{
+    int64_t of_prompt = j->asked.n - j->next_choice % j->asked.n, id;
+    int32_t n = (int32_t)ARES_MIN(of_prompt, room);
+    ares_request r = serve_job_request(j, j->next_choice, n);
+    if (ares_rollout_add(s->rollout, &r, &id) != ARES_OK) {
+        j->code = serve_refuse(&j->error, &j->arena, SERVE_invalid_value, NULL, "%s",
+                               ares_error_message());
+        return 0;
+    }
+    add_run(s, (serve_run){ .id = id, .job = j, .first = j->next_choice, .n = n, .left = n });
     j->next_choice += n;
     j->running += n;
-    return true;
+    return n;
+}
+
+static int32_t ask_for_draw(ares_server *s, serve_draw *d, int32_t room)
+{
+    int64_t id, first;
+    int rc;
+    int32_t n = serve_draw_ask(d, room, &id, &first, &rc);
+    if (n) add_run(s, (serve_run){ .id = id, .draw = d, .first = first, .n = n, .left = n });
+    else serve_draw_fail(d, rc);
+    return n;
 }
 
 /*
@@ -485,22 +500,22 @@ static void admit(ares_server *s)
     for (int i = 0; i < s->n_runs; i++) running += s->runs[i].left;
     while (running < s->o.max_num_seqs) {
         serve_job *next = NULL;
-        uint64_t least = UINT64_MAX;
+        serve_draw *draw = serve_draw_next(s);
+        uint64_t least = draw ? turn_of(s, OF_DRAWS)->served : UINT64_MAX, line = OF_DRAWS;
         for (serve_job *j = s->jobs; j; j = j->next) {
             if (j->code != SERVE_NO_ERROR || !j->prepared || j->next_choice == j->n_choices)
                 continue;
             uint64_t served = turn_of(s, j->line)->served;
-            if (served < least) {
-                least = served;
-                next = j;
-            }
+            if (served >= least) continue;
+            least = served;
+            line = j->line;
+            next = j;
         }
-        if (!next) return;
+        if (!next && !draw) return;
         /* several lines wait: each gets a few samples in its turn */
         int32_t room = ARES_MIN(s->o.max_num_seqs - running, s->n_turns > 1 ? 8 : INT32_MAX);
-        int64_t before = next->next_choice;
-        turn_of(s, next->line)->served = ++s->served;
-        if (ask_engine(s, next, room)) running += (int32_t)(next->next_choice - before);
+        turn_of(s, line)->served = ++s->served;
+        running += next ? ask_for_job(s, next, room) : ask_for_draw(s, draw, room);
     }
 }
 
@@ -538,6 +553,7 @@ static void take_finished(ares_server *s)
         serve_run *r = run_of(s, c.request);
         serve_job *j = r->job;
         r->left--;
+        if (r->draw) serve_draw_take(r->draw, r->id, &c);
         if (j) {
             int64_t choice = r->first + c.index - (int32_t)(r->first % j->asked.n);
             if (c.finish == ARES_FINISH_BROKEN && j->code == SERVE_NO_ERROR)
@@ -656,6 +672,7 @@ int ares_server_pump(ares_server *s, double wait_s, bool *worked)
         take_finished(s);
         *worked = true;
     }
+    serve_draws_end(s);
     end_jobs(s);
     publish(s);
     return rest(s);

@@ -66,11 +66,15 @@ typedef struct serve_job {
     uint64_t line; /* whose turn it is: the connection, in training the episode */
 } serve_job;
 
-/* Samples of one prompt that were asked of the engine together. */
+/* One sampling call of Tinker's clients (tinker_draw.c). */
+typedef struct serve_draw serve_draw;
+
+/* Samples of one prompt that were asked of the engine together, for a job or a draw. */
 typedef struct serve_run {
     int64_t id;
-    serve_job *job; /* NULL: nobody waits for it any more */
-    int64_t first;  /* its choices are [first, first + n) of the job */
+    serve_job *job;   /* NULL: it is a draw's, or nobody waits for it any more */
+    serve_draw *draw; /* NULL: it is a job's */
+    int64_t first;    /* its choices are [first, first + n) of the job */
     int32_t n, left;
 } serve_run;
 
@@ -120,6 +124,7 @@ struct ares_server {
 
     /* of the worker alone */
     serve_job *jobs; /* taken over, in order of arrival */
+    serve_draw *draws;
     serve_run *runs;
     int n_runs, runs_cap;
     serve_turn_of *turns;
@@ -165,6 +170,23 @@ int serve_job_answer(serve_job *j);
 void serve_job_free(serve_job *j);
 /* Scores of the prompt of this choice. */
 void serve_job_scores(serve_job *j, int64_t choice, const ares_prompt_scores *s);
+/* ---------------- tinker_draw.c; the first two are tinker_engine's */
+struct tinker_sample;
+struct tinker_sampled;
+int serve_draw_begin(void *ctx, const ares_adapter *adapter, const struct tinker_sample *what,
+                     void (*done)(void *own, int rc, const struct tinker_sampled *result),
+                     void *own);
+void serve_draw_cancel(void *ctx, void *own);
+/* The first that has samples which the engine was not asked for. */
+serve_draw *serve_draw_next(const ares_server *s);
+/* Asks the engine for the next samples, at most `room`; returns how many, 0 with *rc. */
+int32_t serve_draw_ask(serve_draw *d, int32_t room, int64_t *id, int64_t *first, int *rc);
+/* A sample has ended; `id` is that of its request. */
+void serve_draw_take(serve_draw *d, int64_t id, const ares_completion *c);
+/* The engine refused it: whoever asked is told rc, whose message is this thread's. */
+void serve_draw_fail(serve_draw *d, int rc);
+/* Ends samples of draws that were cancelled, and tells whoever asked of draws that are over. */
+void serve_draws_end(ares_server *s);
 /* /tokenize and /detokenize: the whole answer. */
 int serve_job_tokens(serve_job *j);
 #endif

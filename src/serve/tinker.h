@@ -173,7 +173,7 @@ int tinker_loss_check(const tinker_loss *l, const tinker_datum *d, int64_t index
 void tinker_loss_of(const tinker_loss *l, const tinker_loss_inputs *in, double *sum,
                     int64_t *clipped, float *derivative, double *each);
 
-/* ---------------- names (tinker_request.c) */
+/* ---------------- names, and requests in JSON (tinker_request.c) */
 typedef struct tinker_path {
     ares_view model_id; /* "s0123456789ab:train:0" */
     ares_view name;     /* "final" */
@@ -185,6 +185,73 @@ bool tinker_path_read(ares_view text, tinker_path *out);
 bool tinker_name_ok(ares_view name);
 /* SESSION:train:NUMBER, with nothing that a path of files could take for more than a name */
 bool tinker_model_id_ok(ares_view id);
+
+/* X(name, method, path below /api/v1/): * stands for one part of a path */
+#define TINKER_CALLS(X)                                               \
+    X(HEALTHZ, "GET", "healthz")                                      \
+    X(CAPABILITIES, "GET", "get_server_capabilities")                 \
+    X(CONFIG, "POST", "client/config")                                \
+    X(DYNAMIC_CONFIG, "POST", "client/dynamic_config")                \
+    X(CREATE_SESSION, "POST", "create_session")                       \
+    X(HEARTBEAT, "POST", "session_heartbeat")                         \
+    X(FINISH, "POST", "sessions/*/finish")                            \
+    X(CREATE_MODEL, "POST", "create_model")                           \
+    X(INFO, "POST", "get_info")                                       \
+    X(FORWARD, "POST", "forward_backward")                            \
+    X(STEP, "POST", "optim_step")                                     \
+    X(SAVE, "POST", "save_weights")                                   \
+    X(LOAD, "POST", "load_weights")                                   \
+    X(SAVE_EXTERNAL, "POST", "save_weights_external")                 \
+    X(SAVE_FOR_SAMPLER, "POST", "save_weights_for_sampler")           \
+    X(CREATE_SAMPLER, "POST", "create_sampling_session")              \
+    X(SAMPLER, "GET", "samplers/*")                                   \
+    X(SAMPLE, "POST", "asample")                                      \
+    X(FUTURE, "POST", "retrieve_future")                              \
+    X(CANCEL, "POST", "cancel_future")                                \
+    X(TELEMETRY, "POST", "telemetry")                                 \
+    X(WEIGHTS_INFO, "POST", "weights_info")                           \
+    X(RUN, "GET", "training_runs/*")                                  \
+    X(RUNS, "GET", "training_runs")                                   \
+    X(RUN_CHECKPOINTS, "GET", "training_runs/*/checkpoints")          \
+    X(CHECKPOINTS, "GET", "checkpoints")                              \
+    X(DELETE_CHECKPOINT, "DELETE", "training_runs/*/checkpoints/*/*") \
+    X(SESSION, "GET", "sessions/*")                                   \
+    X(UNLOAD, "POST", "unload_model")
+#define TINKER_CALL_ENUM(name, method, path) TINKER_##name,
+typedef enum { TINKER_CALLS(TINKER_CALL_ENUM) TINKER_N_CALLS } tinker_call;
+
+/* Texts that are absent have data NULL, numbers are -1, values NULL. All lies in the arena. */
+typedef struct tinker_request {
+    tinker_call call;
+    ares_view id[3]; /* parts of the path that * stands for */
+    ares_view session_id, model_id, base_model, model_path, path, tinker_path, request_id,
+        sampling_session_id;
+    int64_t seq_id, model_seq_id, sampler_seq_id, ttl_seconds, limit, offset;
+    bool optimizer, overwrite;
+    const ares_json *user_metadata; /* an object */
+    ares_tinker_lora lora;          /* create_model */
+    ares_tinker_adam adam;          /* optim_step */
+    tinker_sample sample;           /* asample, as tinker_sample_check leaves it */
+    bool has_seed;                  /* of lora or sample */
+    const ares_json *prompt, *sampling_params, *targets; /* asample */
+    int64_t num_samples, topk_prompt, topk_sampled, last_n, alt_tokens;
+    bool prompt_log_probs;
+    tinker_forward forward;
+} tinker_request;
+/*
+ * Which call it is; 0, or the status of an error, 404 or 405, whose message is the thread's. id
+ * borrows from the path.
+ */
+int tinker_route(const char *method, ares_view path, tinker_request *out);
+/*
+ * Reads the body of the call that tinker_route found. 0, or a status, 400 or 422; model_id and
+ * seq_id are there where they could be read, seq_id only where it is in its range.
+ */
+int tinker_request_read(ares_arena *arena, ares_view body, ares_view query, tinker_request *out);
+/* What a model of such sizes can sample; fills out->sample but for a seed that is absent. */
+int tinker_sample_check(ares_arena *arena, int32_t vocab, int32_t context, tinker_request *out);
+/* adam_params; ARES_EUSE */
+int tinker_adam_read(const ares_json *object, ares_tinker_adam *out);
 
 /* ---------------- the server's state (tinker.c) */
 typedef struct tinker tinker;

@@ -711,7 +711,7 @@ static void begin_stream(serve_job *j)
 {
     if (j->streams) return;
     serve_call_header(j->call, "x-request-id", j->id);
-    serve_call_begin(j->call, 200, "text/event-stream; charset=utf-8", true);
+    j->lost = !serve_call_begin(j->call, 200, "text/event-stream; charset=utf-8", true);
     j->streams = true;
 }
 

@@ -583,7 +583,7 @@ static void end_jobs(ares_server *s)
 {
     double now = ares_now_s();
     for (serve_job **at = &s->jobs, *j; (j = *at);) {
-        bool gone = serve_call_gone(j->call);
+        bool gone = j->lost || serve_call_gone(j->call);
         if (!gone && j->code == SERVE_NO_ERROR && s->o.request_timeout_s > 0 &&
             now - j->arrived_s > s->o.request_timeout_s)
             j->code = serve_refuse(&j->error, &j->arena, SERVE_request_timeout, NULL,
@@ -740,17 +740,6 @@ static int open_vision(ares_server *s)
 
 static int check_options(const ares_serve_options *o, const ares_model *m)
 {
-    bool loopback = strncmp(o->host, "127.", 4) == 0 || strcmp(o->host, "localhost") == 0 ||
-                    strcmp(o->host, "::1") == 0;
-    if (!loopback && !o->api_key)
-        return ares_fail(ARES_EUSE,
-                         "serve: --host = '%s': others can reach it, and no key is asked for; give "
-                         "--api-key KEY, or leave --host out",
-                         o->host);
-    for (int i = 0; i < o->n_origins; i++)
-        if (strcmp(o->origins[i], "*") == 0 && !o->api_key)
-            return ares_fail(ARES_EUSE, "serve: --allow-origin = '*': every web page could use "
-                                        "the model; give --api-key KEY, or name the origin");
     if (o->max_model_len > m->cfg.max_position)
         return ares_fail(ARES_EUSE,
                          "serve: --max-model-len = %d: the model has %d positions; set at most "

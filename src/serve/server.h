@@ -60,8 +60,9 @@ typedef struct serve_job {
     const ares_adapter *adapter;
     int32_t n_likely; /* recorded per token */
     bool prepared, streams, sees;
-    job_prompt *prompts;                            /* [asked.n_prompts], one for chat */
-    job_choice *choices;                            /* [prompts][n] */
+    bool lost;           /* the client cannot be told: it went, or reads no streams (HTTP/1.0) */
+    job_prompt *prompts; /* [asked.n_prompts], one for chat */
+    job_choice *choices; /* [prompts][n] */
     int64_t n_choices, next_choice, running, ended; /* next_choice: not yet asked of the engine */
     uint64_t line; /* whose turn it is: the connection, in training the episode */
 } serve_job;

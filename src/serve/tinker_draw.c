@@ -57,6 +57,7 @@ static void look(void *ctx, int32_t index, int32_t at, int32_t token, const floa
     const tinker_sample *w = d->what;
     int32_t vocab = d->server->model->cfg.vocab;
     if (index < 0) {
+        if (w->last_n > 0 && at + 1 < w->prompt_len - w->last_n) return;
         tinker_distribution(logits, vocab, 1, -1, 1, -1, d->distribution);
         int64_t row = (int64_t)(at + 1) * w->topk_prompt;
         tinker_top(d->distribution, vocab, w->topk_prompt, d->topk_prompt_tokens + row,
@@ -214,18 +215,17 @@ static void tell(serve_draw *d, int rc)
     tinker_sequence *sequences = ares_calloc((size_t)w->n, sizeof *sequences);
     for (int32_t i = 0; i < w->n; i++) {
         const draw_sequence *s = &d->sequences[i];
-        sequences[i] = (tinker_sequence){ s->n,    s->tokens,        s->log_probs,
-                                          s->topk, s->topk_log_prob, s->length };
+        sequences[i] = (tinker_sequence){ .n = s->n,
+                                          .tokens = s->tokens,
+                                          .log_probs = s->log_probs,
+                                          .topk = s->topk,
+                                          .topk_log_probs = s->topk_log_prob,
+                                          .length = s->length };
     }
-    const tinker_sampled result = { .n = w->n,
-                                    .sequences = sequences,
-                                    .prompt_len = w->prompt_len,
-                                    .topk_sampled = w->topk_sampled,
-                                    .topk_prompt = w->topk_prompt,
-                                    .n_targets = w->n_targets,
+    const tinker_sampled result = { .sequences = sequences,
                                     .prompt_log_probs =
                                         w->prompt_log_probs ? d->prompt_log_probs : NULL,
-                                    .topk_prompt_tokens = d->topk_prompt_tokens,
+                                    .topk_prompt = d->topk_prompt_tokens,
                                     .topk_prompt_log_probs = d->topk_prompt_log_probs,
                                     .target_log_probs = d->target_log_probs,
                                     .cache_hit_tokens = d->cached };

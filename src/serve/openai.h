@@ -59,8 +59,8 @@ void serve_error_write(ares_str *out, const serve_error *e);
 void serve_error_write_words(ares_str *out, const char *type, const char *code, const char *param,
                              const char *message);
 /* context_length_exceeded with the words that clients look for */
-serve_code serve_refuse_length(serve_error *e, ares_arena *arena, int64_t max_model_len,
-                               int64_t prompt_tokens, int64_t max_tokens);
+serve_code serve_refuse_length(serve_error *e, ares_arena *arena, const char *param,
+                               int64_t max_model_len, int64_t prompt_tokens, int64_t max_tokens);
 
 /* ------------------------------------------------------------------ tools (tools.c) */
 typedef enum { SERVE_FORM_NONE, SERVE_FORM_HERMES, SERVE_FORM_LLAMA3_JSON } serve_form;
@@ -183,6 +183,10 @@ typedef struct serve_calls {
 } serve_calls;
 /* Reads the calls of a whole text. n 0: there is none, or one is malformed: all is content. */
 void serve_calls_read(ares_arena *arena, serve_form form, ares_view text, serve_calls *out);
+/* Text of a message's content: a string, or parts of text joined by \n; null is "". */
+ares_view serve_content_text(ares_arena *arena, const ares_json *content);
+/* The end of the JSON value that begins at byte i; 0: the text ends before it does. */
+size_t serve_json_end(ares_view text, size_t i);
 /* Appends part number k of a content: white space cut, joined by \n; an empty part adds nothing. */
 void serve_content_add(ares_str *content, int k, ares_view part);
 
@@ -214,8 +218,9 @@ typedef struct serve_cut_options {
 
 typedef enum {
     SERVE_TOKEN_PLAIN,
-    SERVE_TOKEN_EOS, /* an end token of the model that counts here: the answer ends */
-    SERVE_TOKEN_STOP /* one of stop_token_ids: the answer ends */
+    SERVE_TOKEN_EOS,  /* an end token of the model that counts here: the answer ends */
+    SERVE_TOKEN_STOP, /* one of stop_token_ids: the answer ends */
+    SERVE_TOKEN_LAST  /* there is no room for another: the answer ends at its length */
 } serve_token_kind;
 
 /* [first, end): tokens whose text is out with this piece. Texts live until the next call. */
@@ -267,9 +272,6 @@ const serve_answer *serve_cut_answer(const serve_cut *c); /* lives as long as th
  * Ids of answers that a later request continues. A history is known by a hash (SHA-256) of scope
  * and of the normal form of all messages up to an answer.
  */
-typedef struct serve_history {
-    unsigned char hash[32];
-} serve_history;
 
 /* Appends the normal form of a message, a JSON list: [role, text, calls, name, images]. */
 void serve_message_normal(ares_str *out, const ares_json *message);

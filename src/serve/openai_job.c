@@ -195,8 +195,9 @@ static void check_prompt(serve_job *j, job_prompt *p)
     }
     int64_t wanted = ARES_MAX(q->max_tokens, q->max_tokens == 0 ? 0 : 1);
     if (p->ids.n + wanted > s->o.max_model_len || p->ids.n >= s->o.max_model_len) {
-        j->code =
-            serve_refuse_length(&j->error, &j->arena, s->o.max_model_len, p->ids.n, q->max_tokens);
+        j->code = serve_refuse_length(&j->error, &j->arena,
+                                      q->endpoint == SERVE_COMPLETIONS ? "prompt" : "messages",
+                                      s->o.max_model_len, p->ids.n, q->max_tokens);
         return;
     }
     if (q->has_seed) {

@@ -11,6 +11,7 @@
 #define ARES_SERVE_OPENAI_H
 
 #include "ares/core.h"
+#include "ares/serve.h"
 #include "ares/text.h"
 
 /* ------------------------------------------------------------------ errors (openai_request.c)
@@ -349,38 +350,5 @@ uint64_t serve_seed(int64_t server_seed, const int32_t *ids, int64_t n, double t
                     double top_p, int64_t top_k, int64_t k);
 /* The turn of a sample's key in training; k: requests of the episode with equal ids before. */
 uint64_t serve_turn(const int32_t *ids, int64_t n, int64_t k, int64_t choice);
-
-/* A complete choice of an episode. */
-typedef struct serve_record {
-    const int32_t *prompt, *ids;
-    const float *log_probs; /* [n], at the sampling temperature */
-    int64_t n_prompt, n;
-    int64_t k, index, weights; /* weights: their version */
-    bool train;
-} serve_record;
-typedef struct serve_row {
-    int32_t *prompt, *responses;
-    uint8_t *mask;       /* 1: sampled for this row */
-    float *log_probs;    /* 0 where mask is 0 */
-    int64_t *weights;    /* -1 where mask is 0 */
-    int64_t n_prompt, n; /* n: of responses, mask, log_probs, weights */
-    int *records;        /* [n_records] indices of the records that it holds, in their order */
-    int n_records;
-} serve_row;
-/* The rows of an episode, whatever the order in which its records came; returns how many. */
-int serve_rows(ares_arena *arena, const serve_record *records, int n, serve_row **rows);
-
-/* A line that an agent wrote. */
-typedef enum { SERVE_LINE_CHATTER, SERVE_LINE_REWARD, SERVE_LINE_FAILURE } serve_line_kind;
-typedef struct serve_line {
-    serve_line_kind kind;
-    double reward;
-    bool success;
-    const ares_json *info; /* an object of numbers and truth values; NULL: none */
-    const ares_json *id;   /* with_id: the line's id; NULL: it has none that can be read */
-    const char *why;       /* of a failure */
-} serve_line;
-/* with_id: the process plays several episodes, and a line without an id is chatter. */
-void serve_line_read(ares_arena *arena, ares_view line, bool with_id, serve_line *out);
 
 #endif

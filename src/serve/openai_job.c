@@ -87,18 +87,26 @@ static int encode_seeing(serve_job *j, job_prompt *p, ares_str *text)
     return show(j, &media, p);
 }
 
+/* Where the ids of answers are kept that the request may continue; NULL: nowhere. */
+static serve_session *session_of(serve_job *j)
+{
+    if (j->episode) return j->kept;
+    if (!j->asked.session.len) return NULL;
+    return serve_sessions_open(j->server->sessions, j->asked.session);
+}
+
 /*
  * Continues the ids that the session keeps of the conversation. False: it keeps none, or what
  * follows them cannot be told apart.
  */
-static bool continue_session(serve_job *j, job_prompt *p, ares_str *text)
+static bool continue_session(serve_job *j, serve_session *session, job_prompt *p, ares_str *text)
 {
     ares_server *s = j->server;
     const serve_asked *q = &j->asked;
     const serve_talk talk = { q->messages, q->tools, q->chat_template_kwargs,
                               q->continue_final_message };
     serve_kept kept;
-    int64_t at = serve_session_match(serve_sessions_open(s->sessions, q->session), &talk, &kept);
+    int64_t at = serve_session_match(session, &talk, &kept);
     if (at < 0) return false;
     if (serve_text_after(&j->arena, q->messages, at, render, j, text) &&
         serve_ids_after(s->tokenizer, &kept, ares_str_view(text), s->model->cfg.eos,
@@ -107,6 +115,7 @@ static bool continue_session(serve_job *j, job_prompt *p, ares_str *text)
     ares_error_clear();
     ares_str_clear(text);
     ares_ids_clear(&p->ids);
+    j->encoded_anew = true;
     pthread_mutex_lock(&s->lock);
     s->reencoded++;
     pthread_mutex_unlock(&s->lock);
@@ -118,6 +127,7 @@ static void prepare_chat(serve_job *j)
     ares_server *s = j->server;
     const serve_asked *q = &j->asked;
     job_prompt *p = &j->prompts[0];
+    serve_session *session;
     ares_str text = { 0 };
     if (!s->chat) {
         j->code = serve_refuse(&j->error, &j->arena, SERVE_template_error, "messages", "%s",
@@ -126,7 +136,7 @@ static void prepare_chat(serve_job *j)
     }
     if (s->encoder) {
         if (encode_seeing(j, p, &text) != ARES_OK) refuse(j, SERVE_template_error, "messages");
-    } else if (!q->session.len || !continue_session(j, p, &text)) {
+    } else if (!(session = session_of(j)) || !continue_session(j, session, p, &text)) {
         if (render(j, q->messages, true, &text) != ARES_OK)
             refuse(j, SERVE_template_error, "messages");
         else if (ares_tokenizer_encode(s->tokenizer, ares_str_view(&text), q->add_special_tokens,
@@ -157,9 +167,8 @@ static void prepare_text(serve_job *j, const serve_prompt *asked, job_prompt *p)
     p->text = asked->text;
     serve_kept kept;
     size_t had = 0;
-    if (q->session.len)
-        had = serve_session_match_text(serve_sessions_open(s->sessions, q->session), asked->text,
-                                       &kept);
+    serve_session *session = session_of(j);
+    if (session) had = serve_session_match_text(session, asked->text, &kept);
     for (int64_t i = 0; had && i < kept.n; i++) ares_ids_add(&p->ids, kept.ids[i], 0, 0);
     ares_view rest = { asked->text.data + had, asked->text.len - had };
     if (ares_tokenizer_encode(s->tokenizer, rest, !had && q->add_special_tokens, &p->ids) !=
@@ -200,6 +209,10 @@ static void check_prompt(serve_job *j, job_prompt *p)
                                       s->o.max_model_len, p->ids.n, q->max_tokens);
         return;
     }
+    if (j->episode) {
+        p->k = (uint64_t)s->play->equal(s->play->ctx, j->episode, p->ids.ids, p->ids.n);
+        return;
+    }
     if (q->has_seed) {
         p->seed = q->seed;
         return;
@@ -237,6 +250,64 @@ static void open_choices(serve_job *j)
     }
 }
 
+/* Fields that the run decides, where the request says otherwise: each is named once. */
+static void tell_overridden(ares_server *s, const serve_asked *q, const ares_sampling *run)
+{
+    const struct {
+        const char *name;
+        double asked, used;
+    } words[] = { { "temperature", q->temperature, (double)run->temperature },
+                  { "top_p", q->top_p, (double)run->top_p },
+                  { "top_k", (double)q->top_k, (double)run->top_k },
+                  { "seed", 1, 0 } };
+    for (int i = 0; i < ARES_COUNT(words); i++) {
+        const ares_json *v = ares_json_get(q->body, words[i].name);
+        if (!v || v->type == ARES_JSON_NULL || words[i].asked == words[i].used) continue;
+        pthread_mutex_lock(&s->lock);
+        bool told = ares_map_get(s->ignored, ares_view_of(words[i].name), NULL);
+        ares_map_put(s->ignored, ares_view_of(words[i].name), 1);
+        pthread_mutex_unlock(&s->lock);
+        if (!told)
+            ares_info("serve: '%s' of requests is the run's own while it trains; the request's is "
+                      "not used",
+                      words[i].name);
+    }
+}
+
+void serve_job_enter(serve_job *j)
+{
+    ares_server *s = j->server;
+    const ares_serve_play *play = s->play;
+    serve_asked *q = &j->asked;
+    void *episode = play ? play->episode(play->ctx, serve_call_head(j->call)->key) : NULL;
+    if (!episode) {
+        j->code = serve_refuse(&j->error, &j->arena, SERVE_invalid_api_key, NULL,
+                               "the key is of no episode that is being played; use the key that "
+                               "stands in OPENAI_API_KEY or in the episode's line");
+        return;
+    }
+    if (!play->begun(play->ctx, episode, &j->kept, &j->key, &j->index, &j->line)) {
+        j->code = serve_refuse(&j->error, &j->arena, SERVE_episode_limit, NULL,
+                               "the episode has made as many requests as it may (max_requests)");
+        return;
+    }
+    j->episode = episode;
+    j->adapter = play->adapter;
+    if (q->endpoint & (SERVE_TOKENIZE | SERVE_DETOKENIZE)) return;
+    tell_overridden(s, q, play->sampling);
+    q->temperature = (double)play->sampling->temperature;
+    q->top_p = (double)play->sampling->top_p;
+    q->top_k = play->sampling->top_k;
+    q->has_seed = false;
+    int64_t most = play->sampling->max_new_tokens;
+    q->max_tokens = q->max_tokens < 0 ? most : ARES_MIN(q->max_tokens, most);
+    if (q->logprobs > 0 || q->prompt_logprobs >= 0)
+        j->code = serve_refuse(&j->error, &j->arena, SERVE_unsupported_parameter,
+                               q->logprobs > 0 ? "top_logprobs" : "prompt_logprobs",
+                               "a training run records the drawn tokens' log-probs alone; leave "
+                               "it out");
+}
+
 void serve_job_prepare(serve_job *j)
 {
     const serve_asked *q = &j->asked;
@@ -262,6 +333,7 @@ ares_request serve_job_request(serve_job *j, int64_t choice, int32_t n)
     const serve_asked *q = &j->asked;
     ares_server *s = j->server;
     const job_prompt *p = &j->prompts[choice / q->n];
+    const ares_sampling *run = j->episode ? s->play->sampling : NULL;
     int64_t room = s->o.max_model_len - p->ids.n,
             most = q->max_tokens < 0 ? room : ARES_MAX(q->max_tokens, 1);
     ares_request r = {
@@ -282,6 +354,12 @@ ares_request serve_job_request(serve_job *j, int64_t choice, int32_t n)
         .adapter = j->adapter,
         .n_likely = j->n_likely,
     };
+    if (run) { /* samples of an episode have a key each */
+        r.n = 1;
+        r.first_index = j->index;
+        r.key = j->key;
+        r.turn = serve_turn(p->ids.ids, p->ids.n, (int64_t)p->k, choice % q->n);
+    }
     bool echo = q->echo && q->logprobs >= 0;
     if (choice % q->n == 0 && (q->prompt_logprobs >= 0 || echo) && p->ids.n > 1)
         r.scores = (ares_prompt_scores_wanted){ .width = 1,
@@ -571,7 +649,9 @@ static void write_calls(const serve_job *j, int64_t choice, int first, int end, 
 static void begin_answer(const serve_job *j, const char *object, ares_str *out)
 {
     const ares_server *s = j->server;
-    uint64_t version = j->adapter ? j->adapter->version : 0;
+    uint64_t version = j->episode   ? (uint64_t)s->play->weight_version
+                       : j->adapter ? j->adapter->version
+                                    : 0;
     char print[96];
     snprintf(print, sizeof print, "ares-%s-w%llu", s->o.version, (unsigned long long)version);
     ares_json_begin(out, '{');
@@ -726,6 +806,8 @@ static void reserve(serve_job *j, job_choice *c, int32_t n)
     c->ids = ares_realloc(c->ids, cap * sizeof *c->ids);
     c->log_probs = ares_realloc(c->log_probs, cap * sizeof *c->log_probs);
     c->log_probs_1 = ares_realloc(c->log_probs_1, cap * sizeof *c->log_probs_1);
+    c->entropies = ares_realloc(c->entropies, cap * sizeof *c->entropies);
+    c->entropies_1 = ares_realloc(c->entropies_1, cap * sizeof *c->entropies_1);
     if (!likely) return;
     c->likely_tokens = ares_realloc(c->likely_tokens, likely * sizeof *c->likely_tokens);
     c->likely_log_probs = ares_realloc(c->likely_log_probs, likely * sizeof *c->likely_log_probs);
@@ -758,6 +840,8 @@ bool serve_job_take(serve_job *j, int64_t choice, const ares_completion *got)
         c->ids[i] = id;
         c->log_probs[i] = got->log_probs[i];
         c->log_probs_1[i] = got->log_probs_1[i];
+        c->entropies[i] = got->entropies[i];
+        c->entropies_1[i] = got->entropies_1[i];
         for (int32_t k = 0; k < likely; k++) {
             c->likely_tokens[i * likely + k] = got->likely_tokens[i * likely + k];
             c->likely_log_probs[i * likely + k] = got->likely_log_probs[i * likely + k];
@@ -787,13 +871,14 @@ static void keep(serve_job *j, int64_t choice)
     const job_prompt *p = &j->prompts[choice / q->n];
     const serve_answer *a = serve_cut_answer(c->cut);
     bool text = q->endpoint == SERVE_COMPLETIONS;
-    if (!q->session.len || q->endpoint == SERVE_CHAT_TOKENS || (text && !p->text.data)) return;
+    if (q->endpoint == SERVE_CHAT_TOKENS || (text && !p->text.data)) return;
     if (!text && !a->whole) return;
+    serve_session *session = session_of(j);
+    if (!session) return;
     ares_ids ids = { 0 };
     for (int64_t i = 0; i < p->ids.n; i++) ares_ids_add(&ids, p->ids.ids[i], 0, 0);
     for (int32_t i = 0; i < c->n; i++) ares_ids_add(&ids, c->ids[i], 0, 0);
     const serve_kept kept = { ids.ids, ids.n, (int64_t)p->k, choice % q->n };
-    serve_session *session = serve_sessions_open(s->sessions, q->session);
     if (text) serve_session_keep_text(session, p->text, a->sampled, &kept);
     else {
         char(*names)[SERVE_CALL_ID] =
@@ -819,6 +904,20 @@ void serve_job_close_choice(serve_job *j, int64_t choice)
     c->ended = true;
     serve_cut_finish(c->cut, &rest);
     keep(j, choice);
+    if (j->episode && j->code == SERVE_NO_ERROR && c->n) {
+        const ares_serve_play *play = j->server->play;
+        const job_prompt *p = &j->prompts[choice / j->asked.n];
+        const ares_serve_record record = { .prompt = p->ids.ids,
+                                           .ids = c->ids,
+                                           .log_probs = c->log_probs,
+                                           .n_prompt = p->ids.n,
+                                           .n = c->n,
+                                           .k = (int64_t)p->k,
+                                           .index = choice % j->asked.n,
+                                           .weights = play->weight_version,
+                                           .train = j->asked.train };
+        play->record(play->ctx, j->episode, &record, c->entropies, c->entropies_1);
+    }
     if (!j->asked.stream || j->code != SERVE_NO_ERROR) return;
     begin_stream(j);
     send_piece(j, choice, &rest);
@@ -965,6 +1064,8 @@ void serve_job_free(serve_job *j)
         ares_free(c->ids);
         ares_free(c->log_probs);
         ares_free(c->log_probs_1);
+        ares_free(c->entropies);
+        ares_free(c->entropies_1);
         ares_free(c->likely_tokens);
         ares_free(c->likely_log_probs);
     }

@@ -39,14 +39,14 @@ uint64_t serve_turn(const int32_t *ids, int64_t n, int64_t k, int64_t choice)
 
 /* ------------------------------------------------------------------ rows */
 typedef struct placed {
-    const serve_record *record;
+    const ares_serve_record *record;
     int index; /* in the caller's list */
 } placed;
 
 static int by_prompt(const void *a, const void *b)
 {
     const placed *x = a, *y = b;
-    const serve_record *r = x->record, *s = y->record;
+    const ares_serve_record *r = x->record, *s = y->record;
     if (r->n_prompt != s->n_prompt) return ARES_CMP(r->n_prompt, s->n_prompt);
     for (int64_t i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] != s->prompt[i]) return ARES_CMP(r->prompt[i], s->prompt[i]);
@@ -68,14 +68,15 @@ typedef struct growing {
 } growing;
 
 /* The longest row whose ids all begin the prompt, of equals the first; -1: none. */
-static int row_to_extend(const growing *rows, int n, const placed *order, const serve_record *r)
+static int row_to_extend(const growing *rows, int n, const placed *order,
+                         const ares_serve_record *r)
 {
     int best = -1;
     for (int i = 0; i < n; i++) {
         const growing *row = &rows[i];
         if (row->n_ids > r->n_prompt || (best >= 0 && row->n_ids <= rows[best].n_ids)) continue;
         /* a row's ids are the prompt and the sampled ids of its last record */
-        const serve_record *last = order[row->last].record;
+        const ares_serve_record *last = order[row->last].record;
         if (same_ids(r->prompt + last->n_prompt, last->ids, last->n) &&
             same_ids(r->prompt, last->prompt, last->n_prompt))
             best = i;
@@ -83,13 +84,13 @@ static int row_to_extend(const growing *rows, int n, const placed *order, const 
     return best;
 }
 
-static void fill_row(ares_arena *arena, const growing *from, const serve_record *records,
-                     serve_row *row)
+static void fill_row(ares_arena *arena, const growing *from, const ares_serve_record *records,
+                     ares_serve_row *row)
 {
-    const serve_record *first = &records[from->records[0]];
+    const ares_serve_record *first = &records[from->records[0]];
     int64_t n = from->n_ids - first->n_prompt;
     size_t most = (size_t)n + 1; /* an arena gives no memory of no bytes */
-    *row = (serve_row){
+    *row = (ares_serve_row){
         .prompt = ares_arena_calloc(arena, (size_t)first->n_prompt + 1, sizeof *row->prompt),
         .responses = ares_arena_calloc(arena, most, sizeof *row->responses),
         .mask = ares_arena_calloc(arena, most, sizeof *row->mask),
@@ -103,7 +104,7 @@ static void fill_row(ares_arena *arena, const growing *from, const serve_record 
     for (int64_t i = 0; i < first->n_prompt; i++) row->prompt[i] = first->prompt[i];
     for (int64_t i = 0; i < n; i++) row->weights[i] = -1;
     for (int k = 0; k < from->n_records; k++) {
-        const serve_record *r = &records[from->records[k]];
+        const ares_serve_record *r = &records[from->records[k]];
         int64_t at = r->n_prompt - first->n_prompt; /* of its sampled ids in the response */
         for (int64_t i = 0; i < at; i++) row->responses[i] = r->prompt[first->n_prompt + i];
         for (int64_t i = 0; i < r->n; i++) {
@@ -115,7 +116,8 @@ static void fill_row(ares_arena *arena, const growing *from, const serve_record 
     }
 }
 
-int serve_rows(ares_arena *arena, const serve_record *records, int n, serve_row **rows)
+int ares_serve_rows(ares_arena *arena, const ares_serve_record *records, int n,
+                    ares_serve_row **rows)
 {
     placed *order = ares_arena_calloc(arena, (size_t)n + 1, sizeof *order);
     growing *made = ares_arena_calloc(arena, (size_t)n + 1, sizeof *made);
@@ -124,7 +126,7 @@ int serve_rows(ares_arena *arena, const serve_record *records, int n, serve_row 
         if (records[i].train) order[n_order++] = (placed){ &records[i], i };
     qsort(order, (size_t)n_order, sizeof *order, by_prompt);
     for (int i = 0; i < n_order; i++) {
-        const serve_record *r = order[i].record;
+        const ares_serve_record *r = order[i].record;
         int at = row_to_extend(made, n_rows, order, r);
         if (at < 0) at = n_rows++;
         growing *row = &made[at];
@@ -158,7 +160,7 @@ static bool is_absent(const ares_json *v)
 }
 
 /* NULL, or why the line is no judgement. */
-static const char *read_judgement(ares_arena *arena, const ares_json *o, serve_line *out)
+static const char *read_judgement(ares_arena *arena, const ares_json *o, ares_serve_line *out)
 {
     const ares_json *error = ares_json_get(o, "error"), *reward = ares_json_get(o, "reward"),
                     *success = ares_json_get(o, "success"), *info = ares_json_get(o, "info");
@@ -194,14 +196,14 @@ static const char *read_judgement(ares_arena *arena, const ares_json *o, serve_l
     return NULL;
 }
 
-void serve_line_read(ares_arena *arena, ares_view line, bool with_id, serve_line *out)
+void ares_serve_line_read(ares_arena *arena, ares_view line, bool with_id, ares_serve_line *out)
 {
     const ares_json *o;
-    *out = (serve_line){ .kind = SERVE_LINE_CHATTER };
+    *out = (ares_serve_line){ .kind = ARES_SERVE_LINE_CHATTER };
     if (ares_json_parse(arena, line, "line", &o) != ARES_OK) {
         if (ares_view_starts(line, ARES_VIEW("{\"reward\"")) ||
             ares_view_starts(line, ARES_VIEW("{\"error\""))) {
-            out->kind = SERVE_LINE_FAILURE;
+            out->kind = ARES_SERVE_LINE_FAILURE;
             out->why = ares_arena_printf(arena, "unreadable: %s", ares_error_message());
         }
         ares_error_clear();
@@ -212,5 +214,5 @@ void serve_line_read(ares_arena *arena, ares_view line, bool with_id, serve_line
     if (with_id && is_absent(id)) return;
     if (with_id) out->id = id;
     out->why = read_judgement(arena, o, out);
-    out->kind = out->why ? SERVE_LINE_FAILURE : SERVE_LINE_REWARD;
+    out->kind = out->why ? ARES_SERVE_LINE_FAILURE : ARES_SERVE_LINE_REWARD;
 }

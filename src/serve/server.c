@@ -304,6 +304,7 @@ static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
                                     .n_models = s->n_models,
                                     .vocab_size = s->model->cfg.vocab,
                                     .vision = s->encoder != NULL,
+                                    .training = s->o.rollout != NULL,
                                     .form = s->form,
                                     .session_header = head->session_id };
     *j = (serve_job){ .server = s,
@@ -341,7 +342,7 @@ static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
         return;
     }
     int adapter = j->asked.model - s->o.n_names;
-    j->adapter = adapter < 0 ? s->o.adapter : s->o.adapters[adapter].adapter;
+    if (!s->o.rollout) j->adapter = adapter < 0 ? s->o.adapter : s->o.adapters[adapter].adapter;
     pthread_mutex_lock(&s->lock);
     if (s->queued_last) s->queued_last->next = j;
     else s->queued = j;
@@ -378,6 +379,8 @@ void serve_job_end(serve_job *j, int status)
 {
     ares_server *s = j->server;
     double now = ares_now_s();
+    if (j->episode) s->play->ended(s->play->ctx, j->episode, j->encoded_anew);
+    j->episode = NULL;
     log_job(j, status);
     pthread_mutex_lock(&s->lock);
     count_answer(s, serve_call_head(j->call)->path, status);
@@ -410,8 +413,7 @@ static void abandon(ares_server *s, const serve_job *j)
         r->job = NULL;
         for (int32_t k = 0; k < r->n; k++) {
             const job_choice *c = &j->choices[r->first + k];
-            if (!c->ended)
-                ares_rollout_cut(s->rollout, r->id, (int32_t)((r->first + k) % j->asked.n), c->n);
+            if (!c->ended) ares_rollout_cut(s->rollout, r->id, r->first_index + k, c->n);
         }
     }
 }
@@ -467,14 +469,19 @@ static void add_run(ares_server *s, serve_run r)
 static int32_t ask_for_job(ares_server *s, serve_job *j, int32_t room)
 {
     int64_t of_prompt = j->asked.n - j->next_choice % j->asked.n, id;
-    int32_t n = (int32_t)ARES_MIN(of_prompt, room);
-    ares_request r = serve_job_request(j, j->next_choice, n);
+    ares_request r = serve_job_request(j, j->next_choice, (int32_t)ARES_MIN(of_prompt, room));
+    int32_t n = r.n;
     if (ares_rollout_add(s->rollout, &r, &id) != ARES_OK) {
         j->code = serve_refuse(&j->error, &j->arena, SERVE_invalid_value, NULL, "%s",
                                ares_error_message());
         return 0;
     }
-    add_run(s, (serve_run){ .id = id, .job = j, .first = j->next_choice, .n = n, .left = n });
+    add_run(s, (serve_run){ .id = id,
+                            .job = j,
+                            .first = j->next_choice,
+                            .first_index = r.first_index,
+                            .n = n,
+                            .left = n });
     j->next_choice += n;
     j->running += n;
     return n;
@@ -537,7 +544,7 @@ static void take_tokens(ares_server *s)
             job_choice *c = &j->choices[r->first + k];
             ares_completion now;
             if (c->ended) continue;
-            int32_t index = (int32_t)((r->first + k) % j->asked.n);
+            int32_t index = r->first_index + k;
             ares_rollout_look(s->rollout, r->id, index, &now);
             if (now.n_tokens > c->n && serve_job_take(j, r->first + k, &now))
                 ares_rollout_cut(s->rollout, r->id, index, ARES_MAX(c->n, 0));
@@ -555,7 +562,7 @@ static void take_finished(ares_server *s)
         r->left--;
         if (r->draw) serve_draw_take(r->draw, r->id, &c);
         if (j) {
-            int64_t choice = r->first + c.index - (int32_t)(r->first % j->asked.n);
+            int64_t choice = r->first + c.index - r->first_index;
             if (c.finish == ARES_FINISH_BROKEN && j->code == SERVE_NO_ERROR)
                 j->code = serve_refuse(&j->error, &j->arena, SERVE_internal_error, NULL,
                                        "the model's logits are not finite: its weights, or its "
@@ -573,7 +580,7 @@ static void take_finished(ares_server *s)
             }
         }
         if (r->left) continue;
-        ares_rollout_drop(s->rollout, r->id);
+        if (!s->o.rollout) ares_rollout_drop(s->rollout, r->id);
         *r = s->runs[--s->n_runs];
     }
 }
@@ -655,7 +662,8 @@ int ares_server_pump(ares_server *s, double wait_s, bool *worked)
     }
     for (serve_job *j = s->jobs; j; j = j->next)
         if (!j->prepared) {
-            serve_job_prepare(j);
+            if (s->o.rollout) serve_job_enter(j);
+            if (j->code == SERVE_NO_ERROR) serve_job_prepare(j);
             j->prepared = true;
         }
     for (serve_job **at = &s->jobs, *j; (j = *at);) {
@@ -777,7 +785,8 @@ static int open_all(ares_server *s)
                                            .adapter_rank = rank,
                                            .n_likely = SERVE_MOST_LIKELY,
                                            .serves = true };
-    ARES_TRY(ares_rollout_new(s->model, s->tokenizer, &rollout, &s->rollout));
+    if (o->rollout) s->rollout = o->rollout;
+    else ARES_TRY(ares_rollout_new(s->model, s->tokenizer, &rollout, &s->rollout));
     if (o->request_log && !(s->log = fopen(o->request_log, "ae")))
         return ares_fail(ARES_EIO, "serve: --request-log = '%s': it cannot be written",
                          o->request_log);
@@ -817,6 +826,31 @@ int ares_server_open(const ares_serve_options *o, ares_model *m, const ares_toke
     return ARES_OK;
 }
 
+void ares_server_play(ares_server *s, const ares_serve_play *play)
+{
+    ARES_ASSERT(s->o.rollout && !s->n_runs);
+    s->play = play;
+}
+
+void ares_server_forget(ares_server *s, const void *episode)
+{
+    for (serve_job *j = s->jobs; j; j = j->next)
+        if (j->episode == episode && j->code == SERVE_NO_ERROR)
+            j->code = serve_refuse(&j->error, &j->arena, SERVE_invalid_api_key, NULL,
+                                   "the episode is over");
+    end_jobs(s);
+}
+
+serve_session *ares_serve_session_new(void)
+{
+    return serve_session_new();
+}
+
+void ares_serve_session_free(serve_session *session)
+{
+    serve_session_free(session);
+}
+
 int ares_server_port(const ares_server *s)
 {
     return serve_http_port(s->http);
@@ -836,7 +870,7 @@ void ares_server_close(ares_server *s)
             if (j->call) serve_call_drop(j->call);
             serve_job_free(j);
         }
-    ares_rollout_free(s->rollout);
+    if (!s->o.rollout) ares_rollout_free(s->rollout);
     ares_features_free(s->features);
     ares_prompt_encoder_free(s->encoder);
     ares_chat_free(s->chat);

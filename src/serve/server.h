@@ -38,6 +38,7 @@ typedef struct job_choice {
     int32_t n, cap; /* tokens taken over */
     int32_t *ids;
     float *log_probs, *log_probs_1; /* at the sampling temperature, at 1 */
+    float *entropies, *entropies_1; /* likewise */
     int32_t *likely_tokens;         /* [cap][n_likely] */
     float *likely_log_probs;
     bool begun, ended, told; /* its first chunk is out; it is whole; its last chunk is out */
@@ -60,6 +61,12 @@ typedef struct serve_job {
     const ares_adapter *adapter;
     int32_t n_likely; /* recorded per token */
     bool prepared, streams, sees;
+    /* of a training run: whose request it is, and what the run says of its samples */
+    void *episode;
+    serve_session *kept;
+    ares_rng_key key;
+    int32_t index;
+    bool encoded_anew;
     bool lost;           /* the client cannot be told: it went, or reads no streams (HTTP/1.0) */
     job_prompt *prompts; /* [asked.n_prompts], one for chat */
     job_choice *choices; /* [prompts][n] */
@@ -73,9 +80,10 @@ typedef struct serve_draw serve_draw;
 /* Samples of one prompt that were asked of the engine together, for a job or a draw. */
 typedef struct serve_run {
     int64_t id;
-    serve_job *job;   /* NULL: it is a draw's, or nobody waits for it any more */
-    serve_draw *draw; /* NULL: it is a job's */
-    int64_t first;    /* its choices are [first, first + n) of the job */
+    serve_job *job;      /* NULL: it is a draw's, or nobody waits for it any more */
+    serve_draw *draw;    /* NULL: it is a job's */
+    int64_t first;       /* its choices are [first, first + n) of the job */
+    int32_t first_index; /* of its samples in the engine */
     int32_t n, left;
 } serve_run;
 
@@ -114,6 +122,7 @@ struct ares_server {
     bool shown;       /* features were asked for since the engine was last cleared */
     serve_job *keeps; /* ended jobs whose pictures the features still name */
     ares_rollout *rollout;
+    const ares_serve_play *play; /* of a training run, while a draw is played */
     serve_sessions *sessions;
     ares_map *seen_before; /* requests without a seed, by what they ask: how often */
     const char **models;   /* names of model and adapters */
@@ -155,6 +164,8 @@ struct ares_server {
 void serve_job_end(serve_job *j, int status);
 
 /* ---------------- openai_job.c */
+/* Of a training run: finds the episode, and puts the run's sampling in place of the request's. */
+void serve_job_enter(serve_job *j);
 /* Renders, encodes and checks the prompts; a failure is in j->code and j->error. */
 void serve_job_prepare(serve_job *j);
 /* What the engine is asked for choice number `choice` and those after it, n of them. */

@@ -364,27 +364,28 @@ GOLDEN(serve, serve_turn)
 GOLDEN(serve, serve_rows)
 {
     const ares_json *in = golden_in(g, "records");
-    serve_record *records = ares_arena_calloc(g->arena, (size_t)in->count + 1, sizeof *records);
+    ares_serve_record *records =
+        ares_arena_calloc(g->arena, (size_t)in->count + 1, sizeof *records);
     for (int64_t i = 0; i < in->count; i++) {
         const ares_json *r = &in->items[i], *log_probs = ares_json_get(r, "log_probs"),
                         *train = ares_json_get(r, "train");
         float *numbers = ares_arena_calloc(g->arena, (size_t)log_probs->count + 1, sizeof *numbers);
         for (int64_t k = 0; k < log_probs->count; k++)
             numbers[k] = (float)log_probs->items[k].number;
-        records[i] = (serve_record){ .log_probs = numbers,
-                                     .k = ares_json_get(r, "k")->integer,
-                                     .index = ares_json_get(r, "index")->integer,
-                                     .weights = ares_json_get(r, "weights")->integer,
-                                     .train = !train || train->boolean };
+        records[i] = (ares_serve_record){ .log_probs = numbers,
+                                          .k = ares_json_get(r, "k")->integer,
+                                          .index = ares_json_get(r, "index")->integer,
+                                          .weights = ares_json_get(r, "weights")->integer,
+                                          .train = !train || train->boolean };
         records[i].prompt = ids_of(g, ares_json_get(r, "prompt"), &records[i].n_prompt);
         records[i].ids = ids_of(g, ares_json_get(r, "ids"), &records[i].n);
     }
-    serve_row *rows;
-    int n = serve_rows(g->arena, records, (int)in->count, &rows);
+    ares_serve_row *rows;
+    int n = ares_serve_rows(g->arena, records, (int)in->count, &rows);
     ares_str text = { 0 };
     ares_json_begin(&text, '[');
     for (int i = 0; i < n; i++) {
-        const serve_row *r = &rows[i];
+        const ares_serve_row *r = &rows[i];
         ares_json_begin(&text, '{');
 #define LIST(key, member, count, write)                                \
     ares_json_begin(ares_json_key(&text, key), '[');                   \
@@ -409,10 +410,11 @@ GOLDEN(serve, serve_rows)
 GOLDEN(serve, serve_line)
 {
     static const char *const kinds[] = { "chatter", "reward", "failure" };
-    serve_line line;
-    serve_line_read(g->arena, golden_string(g, "line"), input_flag(g, "with_id", false), &line);
+    ares_serve_line line;
+    ares_serve_line_read(g->arena, golden_string(g, "line"), input_flag(g, "with_id", false),
+                         &line);
     if (!golden_text(g, "kind", ares_view_of(kinds[line.kind]), golden_want(g, "kind"))) return;
-    if (line.kind != SERVE_LINE_REWARD) return;
+    if (line.kind != ARES_SERVE_LINE_REWARD) return;
     const ares_json *info = golden_want(g, "info");
     golden_near(g, "reward", line.reward, golden_want(g, "reward"));
     golden_equal(g, "success", line.success, golden_want(g, "success"));

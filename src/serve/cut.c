@@ -48,7 +48,8 @@ struct serve_cut {
     size_t thought_end;  /* after the first </think>; 0: none so far */
     size_t calls_from;   /* searched for <tool_call> up to here */
     bool in_call, no_one_call;
-    size_t call_at; /* in_call: where the first call begins */
+    size_t call_at;  /* in_call: where the first call begins */
+    size_t one_call; /* where the call ends that ended the answer; 0: none did */
     thought_state thought;
     bool thought_begun;
 
@@ -287,6 +288,7 @@ static bool first_call_is_complete(serve_cut *c, ares_view token)
     serve_calls_read(&arena, c->options.form, (ares_view){ text.data, end }, &calls);
     ares_arena_fini(&arena);
     c->no_one_call = calls.n == 0; /* malformed: no call of this answer will be read */
+    c->one_call = calls.n ? end : 0;
     return calls.n > 0;
 }
 
@@ -436,6 +438,10 @@ void serve_cut_finish(serve_cut *c, serve_piece *piece)
     serve_calls calls = { 0 };
     if (!thinks || c->thought == THOUGHT_UNKNOWN) {
         if (reads) serve_calls_read(&c->arena, c->options.form, text, &calls);
+        /* the rest of the last token may be the beginning of a second call: it does not count */
+        if (!calls.n && c->one_call)
+            serve_calls_read(&c->arena, c->options.form, (ares_view){ text.data, c->one_call },
+                             &calls);
         if (c->thought == THOUGHT_UNKNOWN) c->at_beginning = false; /* no thought: all is content */
         if (calls.n) give_parts(c, &calls, end, read_end);
         else if (c->thought == THOUGHT_UNKNOWN && c->options.reasoning)

@@ -209,6 +209,7 @@ static bool read_framing(http_head *head, http_fault *fault)
 bool http_head_read(char *text, size_t n, http_head *head, http_fault *fault)
 {
     ares_view rest = { text, n }, line, name;
+    bool ended = false;
     *head = (http_head){ 0 };
     for (bool first = true; cut_at(&rest, '\n', &line); first = false) {
         if (line.len == 0 || line.data[line.len - 1] != '\r')
@@ -218,7 +219,8 @@ bool http_head_read(char *text, size_t n, http_head *head, http_fault *fault)
             if (!read_request_line(line, head, fault)) return false;
             continue;
         }
-        if (line.len == 0) break;
+        ended = line.len == 0;
+        if (ended) break;
         /* a line that begins with a space would go on with the one before: refused here, too */
         ares_view value = line;
         if (!cut_at(&value, ':', &name) || name.len == 0)
@@ -232,6 +234,7 @@ bool http_head_read(char *text, size_t n, http_head *head, http_fault *fault)
                 return malformed(fault, "a header holds a control character");
         if (!keep_header(name, value, head, fault)) return false;
     }
+    if (!ended) return malformed(fault, "the head has no end");
     if (head->minor == 0) head->closes = true;
     else if (!head->host.data) return malformed(fault, "HTTP/1.1 needs the header host");
     return read_framing(head, fault);

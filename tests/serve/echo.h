@@ -405,7 +405,7 @@ static inline int take_bytes(client *c, size_t n, ares_str *out)
 /* Value of a header of the last answer; "" where there is none. */
 static inline const char *header(client *c, const char *name)
 {
-    static char value[256];
+    static _Thread_local char value[256];
     char mark[80];
     snprintf(mark, sizeof mark, "\r\n%s: ", name);
     const char *at = c->head.data ? strstr(c->head.data, mark) : NULL;

@@ -57,6 +57,8 @@ TEST(a_fault_says_status_and_code)
         { " / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request" },
         { "GET http://x HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request" },
         { "\r\n", 400, "malformed_request" },
+        { "GET", 400, "malformed_request" },
+        { "GET / HTTP/1.1\r\nHost: x\r\n", 400, "malformed_request" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         char text[128];

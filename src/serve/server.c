@@ -13,6 +13,7 @@
 #include "ares/dist.h"
 
 enum { ROWS = 512, STOP_S = 5, KEPT_BYTES = 1 << 28 };
+static const ares_view of_tinker = { "/api/v1/", 8 }; /* paths */
 static const uint64_t OF_DRAWS = UINT64_MAX; /* the line that all of Tinker's samples wait in */
 static const double bounds[SERVE_BUCKETS - 1] = { 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100 };
 
@@ -178,11 +179,11 @@ static void http_error(void *ctx, ares_view path, int status, const char *type, 
                        const char *message, ares_str *out)
 {
     ares_server *s = ctx;
-    (void)path;
     pthread_mutex_lock(&s->lock);
     count_answer(s, ARES_VIEW("other"), status);
     pthread_mutex_unlock(&s->lock);
-    serve_error_write_words(out, type, code, NULL, message);
+    if (ares_view_starts(path, of_tinker)) tinker_error_body(message, out);
+    else serve_error_write_words(out, type, code, NULL, message);
 }
 
 static void write_model(const ares_server *s, int i, ares_str *out)
@@ -351,12 +352,59 @@ static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* ---------------- Tinker's calls */
+/* tinker_options.answer */
+static void answer_tinker(void *ctx, void *call, int status, const char *type, ares_view body)
+{
+    (void)ctx;
+    serve_call_answer(call, status, type, body);
+    serve_call_drop(call);
+}
+
+static void expire_poll(void *ctx, serve_call *c)
+{
+    ares_server *s = ctx;
+    tinker_expire(s->tinker, c);
+}
+
+/* tinker_options.wake */
+static void wake(void *ctx)
+{
+    ares_server *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->woken = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void ask_tinker(ares_server *s, serve_call *c)
+{
+    const serve_request_head *head = serve_call_head(c);
+    tinker_answer a = { 0 };
+    if (!s->tinker) {
+        a = (tinker_answer){ .status = 404, .content_type = "application/json" };
+        tinker_error_body("this server has no learner: Tinker's API is not served", &a.body);
+    } else {
+        /* before asking: an answer may come, and let go of the call, while it is asked */
+        serve_call_timer(c, TINKER_POLL_S, expire_poll, s);
+        if (!tinker_ask(s->tinker, head, c, &a)) return;
+    }
+    if (a.retry_after) serve_call_header(c, "retry-after", "1");
+    serve_call_answer(c, a.status, a.content_type, ares_str_view(&a.body));
+    serve_call_drop(c);
+    ares_str_fini(&a.body);
+}
+
 /* In the service thread: a request whose body is whole. */
 static void handle(void *ctx, serve_call *c)
 {
     ares_server *s = ctx;
     const serve_request_head *head = serve_call_head(c);
     serve_endpoint endpoint = serve_endpoint_of(head->path);
+    if (ares_view_starts(head->path, of_tinker)) {
+        ask_tinker(s, c);
+        return;
+    }
     bool get = strcmp(head->method, "GET") == 0 || strcmp(head->method, "HEAD") == 0;
     if (get && answer_get(s, c, head->path)) return;
     if (endpoint && strcmp(head->method, "POST") == 0) {
@@ -645,9 +693,28 @@ static void publish(ares_server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+/*
+ * Hands Tinker's samples to the engine, and does its next training call; while answers wait for
+ * their tokens, decoding then gets as long as that call took.
+ */
+static bool work_for_tinker(ares_server *s)
+{
+    if (!s->tinker) return false;
+    int kinds = tinker_waits(s->tinker);
+    double now = ares_now_s();
+    if (s->n_runs && now < s->decode_until_s) kinds &= ~TINKER_TRAINING;
+    bool worked = tinker_work(s->tinker, kinds);
+    if (kinds & TINKER_TRAINING) {
+        double end = ares_now_s();
+        s->decode_until_s = end + (end - now);
+    }
+    return worked;
+}
+
 int ares_server_pump(ares_server *s, double wait_s, bool *worked)
 {
     bool taken = take_jobs(s);
+    taken |= work_for_tinker(s);
     *worked = taken || s->n_runs;
     if (!*worked && wait_s > 0) {
         struct timespec until;
@@ -656,9 +723,11 @@ int ares_server_pump(ares_server *s, double wait_s, bool *worked)
         until.tv_sec += ns / 1000000000;
         until.tv_nsec = ns % 1000000000;
         pthread_mutex_lock(&s->lock);
-        if (!s->queued) pthread_cond_timedwait(&s->wake, &s->lock, &until);
+        if (!s->queued && !s->woken) pthread_cond_timedwait(&s->wake, &s->lock, &until);
+        s->woken = false;
         pthread_mutex_unlock(&s->lock);
         taken = take_jobs(s);
+        (void)work_for_tinker(s);
     }
     for (serve_job *j = s->jobs; j; j = j->next)
         if (!j->prepared) {
@@ -695,15 +764,16 @@ int ares_server_run(ares_server *s)
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
     pthread_mutex_unlock(&s->lock);
+    if (s->tinker) tinker_stop(s->tinker); /* waiting polls are answered 503 */
     /* what is in work is finished, or dropped after STOP_S: nothing of it was told */
     for (double end = ares_now_s() + STOP_S;
          rc == ARES_OK && (s->jobs || s->queued) && ares_now_s() < end;)
         rc = ares_server_pump(s, 0.05, &worked);
+    take_jobs(s);
     for (serve_job *j = s->jobs; j; j = j->next)
         if (j->code == SERVE_NO_ERROR)
             j->code = serve_refuse(&j->error, &j->arena, SERVE_shutting_down, NULL,
                                    "the server is stopping; ask again when it is back");
-    take_jobs(s);
     end_jobs(s);
     return rc;
 }
@@ -768,6 +838,37 @@ static void open_names(ares_server *s)
     for (int i = 0; i < o->n_adapters; i++) s->models[s->n_models++] = o->adapters[i].name;
 }
 
+static int open_tinker(ares_server *s)
+{
+    const ares_serve_options *o = &s->o;
+    if (!o->learner) return ARES_OK;
+    static const char *const local[] = { "127.0.0.1", "localhost", "::1" };
+    bool here = false;
+    for (int i = 0; i < ARES_COUNT(local); i++) here |= strcmp(o->host, local[i]) == 0;
+    s->engine = (tinker_engine){ s, serve_draw_begin, serve_draw_cancel };
+    tinker_options t = { TINKER_DEFAULTS, .names = o->names, .n_names = o->n_names };
+    t.model_dir = ares_arena_copy(&s->arena, o->model_dir, strlen(o->model_dir));
+    t.arch = s->model->cfg.model_type;
+    uint64_t print;
+    ARES_TRY(ares_model_fingerprint(o->model_dir, &print));
+    snprintf(t.fingerprint, sizeof t.fingerprint, "%016llx", (unsigned long long)print);
+    t.vocab = s->model->cfg.vocab;
+    t.context = o->max_model_len;
+    t.local = here;
+    t.state_dir = o->state_dir;
+    t.max_lora_rank = o->max_lora_rank;
+    t.max_models = o->max_models;
+    t.max_queue = o->max_queue;
+    t.session_timeout_s = o->session_timeout_s;
+    t.seed = o->seed;
+    t.learner = o->learner;
+    t.engine = &s->engine;
+    t.wake = wake;
+    t.answer = answer_tinker;
+    t.ctx = s;
+    return tinker_open(&t, &s->tinker);
+}
+
 static int open_all(ares_server *s)
 {
     ares_serve_options *o = &s->o;
@@ -790,6 +891,7 @@ static int open_all(ares_server *s)
     if (o->request_log && !(s->log = fopen(o->request_log, "ae")))
         return ares_fail(ARES_EIO, "serve: --request-log = '%s': it cannot be written",
                          o->request_log);
+    ARES_TRY(open_tinker(s));
     serve_http_options http = { SERVE_HTTP_DEFAULTS, .error = http_error, .handle = handle };
     http.ctx = s;
     http.host = o->host;
@@ -863,6 +965,8 @@ void ares_server_close(ares_server *s)
         serve_http_stop(s->http);
         serve_http_close(s->http, STOP_S);
     }
+    while (s->draws) serve_draw_fail(s->draws, ares_fail(ARES_EINTERRUPTED, "the server stops"));
+    if (s->tinker) tinker_close(s->tinker);
     for (serve_job *lists[] = { s->jobs, s->queued, s->keeps }, **at = lists;
          at < lists + ARES_COUNT(lists); at++)
         for (serve_job *j = *at, *next; j; j = next) {

@@ -12,6 +12,7 @@
 #include "ares/serve.h"
 #include "http.h"
 #include "openai.h"
+#include "tinker.h"
 
 /* Most entries of top_logprobs, and of prompt_logprobs. */
 enum { SERVE_MOST_LIKELY = 20 };
@@ -128,6 +129,9 @@ struct ares_server {
     const char **models;   /* names of model and adapters */
     int n_models;
     serve_http *http;
+    tinker *tinker; /* NULL: not served */
+    tinker_engine engine;
+    double decode_until_s; /* when the next training call may begin, while answers are decoded */
     FILE *log;
     bool ignored_told[64]; /* by place in `ignored_names` */
     ares_map *ignored;     /* fields named in the log already */
@@ -146,7 +150,7 @@ struct ares_server {
     pthread_cond_t wake;
     serve_job *queued, *queued_last;
     int64_t unfinished; /* accepted and not answered */
-    bool stopping;
+    bool stopping, woken;
     ares_map *answered; /* "path status" -> requests */
 #define COUNTER(name, shown, text) int64_t name;
     SERVE_COUNTERS(COUNTER)
@@ -183,11 +187,8 @@ void serve_job_free(serve_job *j);
 /* Scores of the prompt of this choice. */
 void serve_job_scores(serve_job *j, int64_t choice, const ares_prompt_scores *s);
 /* ---------------- tinker_draw.c; the first two are tinker_engine's */
-struct tinker_sample;
-struct tinker_sampled;
-int serve_draw_begin(void *ctx, const ares_adapter *adapter, const struct tinker_sample *what,
-                     void (*done)(void *own, int rc, const struct tinker_sampled *result),
-                     void *own);
+int serve_draw_begin(void *ctx, const ares_adapter *adapter, const tinker_sample *what,
+                     void (*done)(void *own, int rc, const tinker_sampled *result), void *own);
 void serve_draw_cancel(void *ctx, void *own);
 /* The first that has samples which the engine was not asked for. */
 serve_draw *serve_draw_next(const ares_server *s);

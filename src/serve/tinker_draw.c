@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "server.h"
-#include "tinker.h"
 
 /* One sample, as its tokens come. */
 typedef struct draw_sequence {

@@ -166,6 +166,8 @@ int tinker_loss_find(ares_view loss_fn, const tinker_option *options, int n, tin
 int tinker_loss_check(const tinker_loss *l, const tinker_datum *d, int64_t index, int32_t vocab,
                       int32_t context, ares_arena *arena, tinker_loss_inputs *inputs,
                       ares_tinker_datum *datum);
+/* Axes of its targets, and so of its log-probs: 1 or 2. */
+int tinker_loss_axes(const tinker_datum *d);
 /*
  * Adds the losses of positions to *sum, one after the other, and clipped ones to *clipped.
  * derivative [cells], written; each [cells] of losses, written; both may be NULL.
@@ -253,6 +255,35 @@ int tinker_sample_check(ares_arena *arena, int32_t vocab, int32_t context, tinke
 /* adam_params; ARES_EUSE */
 int tinker_adam_read(const ares_json *object, ares_tinker_adam *out);
 
+/* ---------------- checkpoints on disk (tinker_store.c)
+ * STATE_DIR/RUN/weights/NAME and STATE_DIR/RUN/sampler_weights/NAME, RUN being the model's id with
+ * _ for each colon: what ares_tinker_learner.save wrote, and checkpoint.json. A folder appears
+ * whole or not at all. STATE_DIR/tmp is emptied when the server starts.
+ */
+typedef struct tinker_checkpoint {
+    tinker_path path;
+    ares_view base_model, fingerprint, time;
+    ares_tinker_lora lora;
+    int64_t ttl_seconds;    /* -1: none */
+    ares_view metadata;     /* of the checkpoint: an object as JSON */
+    ares_view run_metadata; /* of the model */
+    int64_t size_bytes;     /* of all files, where it was read */
+} tinker_checkpoint;
+/* The folder of a checkpoint, there or not. Returns out->data. */
+const char *tinker_store_dir(ares_str *out, const char *state_dir, const tinker_path *path);
+/* ARES_EUSE: there is none. All of it lies in the arena. */
+int tinker_store_read(ares_arena *arena, const char *state_dir, const tinker_path *path,
+                      tinker_checkpoint *out);
+/*
+ * Adds checkpoint.json to the folder `from`, in which the learner has written, and makes it the
+ * checkpoint, in place of one of that name; durable on return.
+ */
+int tinker_store_commit(const char *state_dir, const char *from, const tinker_checkpoint *c);
+int tinker_store_remove(const char *state_dir, const tinker_path *path);
+/* Checkpoints of a model, weights first, by name; model_id empty: of all. Others are left out. */
+void tinker_store_list(ares_arena *arena, const char *state_dir, ares_view model_id,
+                       tinker_checkpoint **out, int64_t *n);
+
 /* ---------------- the server's state (tinker.c) */
 typedef struct tinker tinker;
 typedef struct tinker_options {
@@ -269,7 +300,7 @@ typedef struct tinker_options {
     uint64_t seed;
     const ares_tinker_learner *learner;
     const tinker_engine *engine;
-    /* from any thread: there is work for the worker */
+    /* from any thread, with the lock held: there is work for the worker; it calls nothing here */
     void (*wake)(void *ctx);
     /*
      * The answer to a call that tinker_ask has kept; from any thread, once for each, without a lock
@@ -293,13 +324,18 @@ typedef struct tinker_answer {
     bool retry_after; /* add the header retry-after: 1 */
 } tinker_answer;
 /*
- * A request whose path begins with /api/v1/. true: *out is the answer. false: `call` is kept; the
- * caller sees to it that tinker_expire(t, call) is called in TINKER_POLL_S, and options.answer gets
- * the answer, maybe before this returns.
+ * A request whose path begins with /api/v1/. true: *out is the answer. false: `call` is kept, being
+ * a long poll; options.answer gets the answer, maybe before this returns, unless tinker_expire
+ * comes first.
  */
 bool tinker_ask(tinker *t, const serve_request_head *head, void *call, tinker_answer *out);
-/* The long poll has waited long enough: answered 408, unless it has been answered. */
+/* A long poll has waited TINKER_POLL_S: answered 408, unless it has been answered. */
 void tinker_expire(tinker *t, void *call);
+/* In the service thread: asks, answers, and lets the call go (tinker_http.c). */
+void tinker_handle(tinker *t, serve_call *c);
+/* For options.answer, where calls are those of http.h. */
+void tinker_answer_call(void *ctx, void *call, int status, const char *content_type,
+                        ares_view body);
 /* An error in the API's form: {"detail": message}. */
 void tinker_error_body(const char *message, ares_str *out);
 

@@ -140,6 +140,14 @@ int tinker_loss_check(const tinker_loss *l, const tinker_datum *d, int64_t index
     return ARES_OK;
 }
 
+int tinker_loss_axes(const tinker_datum *d)
+{
+    int axes = 1;
+    for (int i = 0; i < d->n_inputs; i++)
+        if (ares_view_is(d->inputs[i].name, "target_tokens")) axes = d->inputs[i].axes;
+    return axes;
+}
+
 /* x times a, where 0 of either wins over infinity of the other. */
 static double product(double x, double a)
 {

@@ -1,8 +1,8 @@
 /*
- * HTTP/1.1: connections, what they ask and what is answered; a build without libwebsockets has
- * functions that refuse.
+ * HTTP/1.1: the service thread with its connections, who may ask, and limits of time and number; a
+ * build without libwebsockets has functions that refuse. Answers are made in call.c.
  */
-#include "http.h"
+#include "call.h"
 
 #ifndef ARES_HAVE_WEBSOCKETS
 
@@ -15,7 +15,7 @@ int serve_http_open(const serve_http_options *options, serve_http **out)
                      options->host, options->port);
 }
 
-/* serve_http_open always fails here, so that there is no server, and no call. */
+/* serve_http_open always fails here, so that there is no server. */
 int serve_http_port(const serve_http *h)
 {
     ARES_ASSERT(!h);
@@ -27,6 +27,11 @@ int serve_http_connections(serve_http *h)
     return serve_http_port(h);
 }
 
+void http_wake(serve_http *h)
+{
+    serve_http_port(h);
+}
+
 void serve_http_stop(serve_http *h)
 {
     serve_http_port(h);
@@ -36,71 +41,6 @@ void serve_http_close(serve_http *h, double wait_s)
 {
     (void)wait_s;
     serve_http_port(h);
-}
-
-bool serve_call_gone(serve_call *c)
-{
-    ARES_ASSERT(!c);
-    return true;
-}
-
-const serve_request_head *serve_call_head(const serve_call *c)
-{
-    ARES_ASSERT(!c);
-    return NULL;
-}
-
-void serve_call_set(serve_call *c, void *own)
-{
-    (void)own;
-    serve_call_gone(c);
-}
-
-void *serve_call_own(const serve_call *c)
-{
-    ARES_ASSERT(!c);
-    return NULL;
-}
-
-void serve_call_header(serve_call *c, const char *name, const char *value)
-{
-    (void)name, (void)value;
-    serve_call_gone(c);
-}
-
-bool serve_call_answer(serve_call *c, int status, const char *content_type, ares_view body)
-{
-    (void)status, (void)content_type, (void)body;
-    return !serve_call_gone(c);
-}
-
-bool serve_call_begin(serve_call *c, int status, const char *content_type, bool events)
-{
-    (void)events;
-    return serve_call_answer(c, status, content_type, (ares_view){ "", 0 });
-}
-
-void serve_call_piece(serve_call *c, ares_view bytes)
-{
-    (void)bytes;
-    serve_call_gone(c);
-}
-
-void serve_call_end(serve_call *c)
-{
-    serve_call_gone(c);
-}
-
-void serve_call_drop(serve_call *c)
-{
-    serve_call_gone(c);
-}
-
-void serve_call_timer(serve_call *c, double after_s, void (*fn)(void *ctx, serve_call *c),
-                      void *ctx)
-{
-    (void)after_s, (void)fn, (void)ctx;
-    serve_call_gone(c);
 }
 
 #endif
@@ -126,16 +66,12 @@ void serve_call_timer(serve_call *c, double after_s, void (*fn)(void *ctx, serve
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "http_parse.h"
 
 enum {
     READ_BYTES = 65536,       /* of one read */
@@ -148,38 +84,18 @@ enum {
 static const double linger_s = 3; /* for a client to read the answer of a closed connection */
 static const double most_tick_s = 1, least_tick_s = 0.01;
 
-typedef struct connection connection;
-
-struct serve_call {
+/* The next tick, and whose it is. */
+struct http_clock {
+    lws_sorted_usec_list_t tick;
     serve_http *h;
-    serve_request_head head;
-    ares_str text, body; /* what the views of `head` point into */
-    void *own;
-    bool head_only, old;      /* of the method HEAD; of HTTP/1.0 */
-    const char *allow_origin; /* a text of h, or NULL */
-    connection *conn;         /* of the service thread; NULL: it is over */
-    /* below: under the lock */
-    int holders; /* the connection, the handler, the list of the woken, a timer that runs */
-    bool begun, ended, events;  /* of the answer */
-    bool gone, dropped;         /* the client; the handler */
-    bool cut, flooded;          /* close: without the end of an answer; too much waits */
-    bool closes;                /* the connection ends after the answer */
-    bool woken, has_id, unsent; /* unsent: counted in h->unsent */
-    ares_str headers, out;
-    size_t sent; /* bytes of `out` */
-    serve_call *next_woken;
-    double at_s; /* the timer */
-    void (*fn)(void *ctx, serve_call *c);
-    void *fn_ctx;
-    serve_call *next_timed, **timed; /* timed: what points here; NULL: no timer is set */
 };
 
 /* Of the service thread alone. */
-struct connection {
+struct http_connection {
     serve_http *h;
     struct lws *wsi;
     connection *next, **at;
-    uint64_t number;
+    uint64_t number; /* from 1 */
     enum {
         HEAD,   /* a head is to come, or has come in part */
         BODY,   /* of `call` */
@@ -196,315 +112,6 @@ struct connection {
     http_chunks chunks;
 };
 
-struct serve_http {
-    serve_http_options options; /* texts are copies */
-    int port, spare;            /* spare: a descriptor that gives way when there is no other */
-    uint64_t salt;              /* of the numbers of requests */
-    double tick_s;
-    struct lws_context *context;
-    struct lws_vhost *vhost;
-    pthread_t thread;
-    /* of the service thread */
-    struct lws *listening;
-    connection *connections;
-    uint64_t numbers; /* connections so far */
-    lws_sorted_usec_list_t tick;
-    double next_tick;
-    /* under the lock */
-    pthread_mutex_t lock;
-    pthread_cond_t sent; /* `unsent` has become 0 */
-    int holders;         /* who opened it, and each call */
-    int open, unsent;    /* connections; answers that have begun and not gone out */
-    bool stopping, ending, closed;
-    serve_call *woken, *timed;
-    uint64_t answers;
-};
-
-static void free_server(serve_http *h)
-{
-    pthread_mutex_destroy(&h->lock);
-    pthread_cond_destroy(&h->sent);
-    char **origins = (char **)(uintptr_t)h->options.origins;
-    for (int i = 0; i < h->options.n_origins; i++) ares_free(origins[i]);
-    ares_free(origins);
-    ares_free((char *)(uintptr_t)h->options.host);
-    ares_free((char *)(uintptr_t)h->options.api_key);
-    ares_free(h);
-}
-
-/* ---------------- calls: any thread */
-/* Under the lock. */
-static void unset_timer(serve_call *c)
-{
-    if (!c->timed) return;
-    *c->timed = c->next_timed;
-    if (c->next_timed) c->next_timed->timed = c->timed;
-    c->timed = NULL;
-}
-
-/* One holder less. The last one frees the call, and with the last call of a closed server that. */
-static void let_go(serve_call *c)
-{
-    serve_http *h = c->h;
-    pthread_mutex_lock(&h->lock);
-    bool last = --c->holders == 0, server = last && --h->holders == 0;
-    if (last) unset_timer(c);
-    pthread_mutex_unlock(&h->lock);
-    if (last) {
-        ares_str_fini(&c->text);
-        ares_str_fini(&c->body);
-        ares_str_fini(&c->headers);
-        ares_str_fini(&c->out);
-        ares_free(c);
-    }
-    if (server) free_server(h);
-}
-
-/* Has the service thread look at the call. Under the lock. */
-static void wake(serve_call *c)
-{
-    serve_http *h = c->h;
-    if (c->woken || h->closed) return;
-    if (!h->woken) lws_cancel_service(h->context);
-    c->woken = true;
-    c->holders++;
-    c->next_woken = h->woken;
-    h->woken = c;
-}
-
-/* Under the lock. */
-static void count_unsent(serve_call *c, bool unsent)
-{
-    if (c->unsent == unsent) return;
-    c->unsent = unsent;
-    c->h->unsent += unsent ? 1 : -1;
-    if (c->h->unsent == 0) pthread_cond_broadcast(&c->h->sent);
-}
-
-static const char *reason(int status)
-{
-    static const struct {
-        int status;
-        const char *text;
-    } reasons[] = {
-        { 200, "OK" },
-        { 204, "No Content" },
-        { 400, "Bad Request" },
-        { 401, "Unauthorized" },
-        { 403, "Forbidden" },
-        { 404, "Not Found" },
-        { 405, "Method Not Allowed" },
-        { 408, "Request Timeout" },
-        { 410, "Gone" },
-        { 411, "Length Required" },
-        { 413, "Content Too Large" },
-        { 415, "Unsupported Media Type" },
-        { 417, "Expectation Failed" },
-        { 422, "Unprocessable Content" },
-        { 429, "Too Many Requests" },
-        { 431, "Request Header Fields Too Large" },
-        { 500, "Internal Server Error" },
-        { 503, "Service Unavailable" },
-        { 505, "HTTP Version Not Supported" },
-    };
-    for (int i = 0; i < ARES_COUNT(reasons); i++)
-        if (reasons[i].status == status) return reasons[i].text;
-    return "Other";
-}
-
-static void add_header(ares_str *out, const char *name, const char *value)
-{
-    ares_str_addf(out, "%s: ", name);
-    for (; *value; value++) /* which may not begin a line of its own */
-        ares_str_add_char(out, (unsigned char)*value < ' ' ? ' ' : *value);
-    ares_str_add_z(out, "\r\n");
-}
-
-/* Begins the answer, where none had begun; length -1: in chunks. Under the lock. */
-static bool begin(serve_call *c, int status, const char *type, int64_t length)
-{
-    serve_http *h = c->h;
-    ares_str *out = &c->out;
-    if (c->begun || c->gone || c->dropped) return false;
-    if (h->stopping) c->closes = true;
-    ares_str_addf(out, "HTTP/1.1 %d %s\r\n", status, reason(status));
-    if (type) add_header(out, "content-type", type);
-    if (length < 0) add_header(out, "transfer-encoding", "chunked");
-    else if (status != 204) ares_str_addf(out, "content-length: %lld\r\n", (long long)length);
-    if (c->closes) add_header(out, "connection", "close");
-    if (c->allow_origin) {
-        add_header(out, "access-control-allow-origin", c->allow_origin);
-        add_header(out, "vary", "Origin");
-    }
-    ares_str_add_view(out, ares_str_view(&c->headers));
-    uint64_t id = ares_fnv1a(h->salt, &h->answers, sizeof h->answers);
-    h->answers++;
-    if (!c->has_id) ares_str_addf(out, "x-request-id: req-%016llx\r\n", (unsigned long long)id);
-    ares_str_add_z(out, "\r\n");
-    c->begun = true;
-    count_unsent(c, true);
-    return true;
-}
-
-/* Under the lock. */
-static void end(serve_call *c)
-{
-    c->ended = true;
-    unset_timer(c);
-    wake(c);
-}
-
-bool serve_call_answer(serve_call *c, int status, const char *content_type, ares_view body)
-{
-    serve_http *h = c->h;
-    if (!content_type) body.len = 0;
-    pthread_mutex_lock(&h->lock);
-    bool first = begin(c, status, content_type, (int64_t)body.len);
-    if (first) {
-        if (!c->head_only) ares_str_add_view(&c->out, body);
-        end(c);
-    }
-    pthread_mutex_unlock(&h->lock);
-    return first;
-}
-
-/* An answer of this file's own. */
-static void answer_fault(serve_call *c, http_fault f)
-{
-    const serve_http_options *o = &c->h->options;
-    ares_str json = { 0 };
-    o->error(o->ctx, c->head.path, f.status, f.type, f.code, f.message, &json);
-    serve_call_answer(c, f.status, "application/json", ares_str_view(&json));
-    ares_str_fini(&json);
-}
-
-bool serve_call_begin(serve_call *c, int status, const char *content_type, bool events)
-{
-    serve_http *h = c->h;
-    if (c->old) {
-        answer_fault(c, (http_fault){ 400, "invalid_request_error", "http_version",
-                                      "streams need HTTP/1.1; of a proxy set its version "
-                                      "(nginx: proxy_http_version 1.1)" });
-        return false;
-    }
-    pthread_mutex_lock(&h->lock);
-    if (events && !c->begun) {
-        add_header(&c->headers, "cache-control", "no-cache");
-        add_header(&c->headers, "x-accel-buffering", "no"); /* nginx passes pieces on */
-        if (!content_type) content_type = "text/event-stream; charset=utf-8";
-    }
-    bool first = begin(c, status, content_type, -1);
-    if (first) {
-        c->events = events;
-        if (c->head_only) end(c); /* pieces would follow, and are not sent */
-        else wake(c);
-    }
-    pthread_mutex_unlock(&h->lock);
-    return first;
-}
-
-/* Under the lock. */
-static void add_chunk(serve_call *c, ares_view bytes)
-{
-    ares_str_addf(&c->out, "%zx\r\n", bytes.len);
-    ares_str_add_view(&c->out, bytes);
-    ares_str_add_z(&c->out, "\r\n");
-}
-
-void serve_call_piece(serve_call *c, ares_view bytes)
-{
-    serve_http *h = c->h;
-    pthread_mutex_lock(&h->lock);
-    if (c->begun && !c->ended && !c->gone && !c->flooded && bytes.len) {
-        c->flooded = (int64_t)(c->out.len - c->sent) > h->options.most_waiting_bytes;
-        if (!c->flooded) add_chunk(c, bytes);
-        wake(c);
-    }
-    pthread_mutex_unlock(&h->lock);
-}
-
-void serve_call_end(serve_call *c)
-{
-    serve_http *h = c->h;
-    pthread_mutex_lock(&h->lock);
-    if (c->begun && !c->ended) {
-        ares_str_add_z(&c->out, "0\r\n\r\n");
-        end(c);
-    }
-    pthread_mutex_unlock(&h->lock);
-}
-
-void serve_call_drop(serve_call *c)
-{
-    serve_http *h = c->h;
-    pthread_mutex_lock(&h->lock);
-    bool silent = !c->begun && !c->gone;
-    pthread_mutex_unlock(&h->lock);
-    if (silent)
-        answer_fault(c, (http_fault){ 500, "server_error", "internal_error",
-                                      "the server dropped this request without an answer" });
-    pthread_mutex_lock(&h->lock);
-    c->dropped = true;
-    unset_timer(c);
-    if (!c->ended && !c->gone) {
-        c->cut = true;
-        wake(c);
-    }
-    pthread_mutex_unlock(&h->lock);
-    ares_str_fini(&c->body); /* may be large, and the client slow to read the answer */
-    let_go(c);
-}
-
-void serve_call_header(serve_call *c, const char *name, const char *value)
-{
-    pthread_mutex_lock(&c->h->lock);
-    add_header(&c->headers, name, value);
-    if (strcasecmp(name, "x-request-id") == 0) c->has_id = true;
-    pthread_mutex_unlock(&c->h->lock);
-}
-
-void serve_call_timer(serve_call *c, double after_s, void (*fn)(void *ctx, serve_call *c),
-                      void *ctx)
-{
-    serve_http *h = c->h;
-    pthread_mutex_lock(&h->lock);
-    unset_timer(c);
-    if (!c->ended && !c->dropped && !h->closed) {
-        c->at_s = ares_now_s() + after_s;
-        c->fn = fn;
-        c->fn_ctx = ctx;
-        c->next_timed = h->timed;
-        if (h->timed) h->timed->timed = &c->next_timed;
-        c->timed = &h->timed;
-        h->timed = c;
-        wake(c);
-    }
-    pthread_mutex_unlock(&h->lock);
-}
-
-bool serve_call_gone(serve_call *c)
-{
-    pthread_mutex_lock(&c->h->lock);
-    bool gone = c->gone;
-    pthread_mutex_unlock(&c->h->lock);
-    return gone;
-}
-
-const serve_request_head *serve_call_head(const serve_call *c)
-{
-    return &c->head;
-}
-
-void serve_call_set(serve_call *c, void *own)
-{
-    c->own = own;
-}
-
-void *serve_call_own(const serve_call *c)
-{
-    return c->own;
-}
-
 /* ---------------- connections: the service thread */
 static void kill_connection(connection *k)
 {
@@ -520,9 +127,9 @@ static void part(connection *k, bool gone)
     c->conn = NULL;
     pthread_mutex_lock(&c->h->lock);
     c->gone = gone;
-    count_unsent(c, false);
+    serve_call_count(c, false);
     pthread_mutex_unlock(&c->h->lock);
-    let_go(c);
+    serve_call_let_go(c);
 }
 
 /* The socket is closed. */
@@ -567,7 +174,7 @@ static void refuse(connection *k, bool whole, int status, const char *type, cons
     pthread_mutex_lock(&k->h->lock);
     if (!whole) k->call->closes = true;
     pthread_mutex_unlock(&k->h->lock);
-    answer_fault(k->call, (http_fault){ status, type, code, message });
+    serve_call_fault(k->call, (http_fault){ status, type, code, message });
 }
 
 static void refuse_for(connection *k, http_fault f)
@@ -813,7 +420,7 @@ static void look_at_clock(connection *k, double now)
     pthread_mutex_lock(&h->lock);
     bool waiting = c->sent < c->out.len;
     if (!waiting && c->events && !c->ended && now - k->active >= o->silence_s) {
-        add_chunk(c, ARES_VIEW(": waiting\n\n"));
+        serve_call_chunk(c, ARES_VIEW(": waiting\n\n"));
         lws_callback_on_writable(k->wsi);
     }
     pthread_mutex_unlock(&h->lock);
@@ -833,13 +440,13 @@ static double run_timers(serve_http *h, double now)
         void (*fn)(void *, serve_call *) = c ? c->fn : NULL;
         void *ctx = c ? c->fn_ctx : NULL;
         if (c) {
-            unset_timer(c);
+            serve_call_unset_timer(c);
             c->holders++;
         }
         pthread_mutex_unlock(&h->lock);
         if (!c) return next;
         fn(ctx, c);
-        let_go(c);
+        serve_call_let_go(c);
     }
 }
 
@@ -849,12 +456,13 @@ static void set_tick(serve_http *h, double at)
 {
     double wait = ARES_MAX(at - ares_now_s(), 0);
     h->next_tick = at;
-    lws_sul_schedule(h->context, 0, &h->tick, on_tick, (lws_usec_t)(wait * LWS_USEC_PER_SEC) + 1);
+    lws_sul_schedule(h->context, 0, &h->clock->tick, on_tick,
+                     (lws_usec_t)(wait * LWS_USEC_PER_SEC) + 1);
 }
 
 static void on_tick(lws_sorted_usec_list_t *tick)
 {
-    serve_http *h = lws_container_of(tick, serve_http, tick);
+    serve_http *h = lws_container_of(tick, struct http_clock, tick)->h;
     double now = ares_now_s();
     for (connection *k = h->connections; k; k = k->next) look_at_clock(k, now);
     double next = run_timers(h, now);
@@ -879,7 +487,7 @@ static void on_wake(serve_http *h)
         if (at < h->next_tick) set_tick(h, at);
         if (c->conn && drop) kill_connection(c->conn);
         else if (c->conn && waits) lws_callback_on_writable(c->conn->wsi);
-        let_go(c);
+        serve_call_let_go(c);
     }
     if (!stopping) return;
     if (h->listening) lws_set_timeout(h->listening, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
@@ -1109,6 +717,8 @@ int serve_http_open(const serve_http_options *options, serve_http **out)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&h->sent, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    h->clock = ares_calloc(1, sizeof *h->clock);
+    h->clock->h = h;
     h->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     h->context = new_context(h);
     if (h->context) {
@@ -1129,9 +739,15 @@ int serve_http_open(const serve_http_options *options, serve_http **out)
     if (!h->listening) close(listener);
     h->closed = true;
     if (h->context) lws_context_destroy(h->context);
+    ares_free(h->clock);
     close(h->spare);
-    free_server(h);
+    serve_http_free(h);
     return ares_fail(ARES_EIO, "serve: the system refuses sockets or a thread for them");
+}
+
+void http_wake(serve_http *h)
+{
+    lws_cancel_service(h->context);
 }
 
 int serve_http_port(const serve_http *h)
@@ -1151,7 +767,7 @@ void serve_http_stop(serve_http *h)
 {
     pthread_mutex_lock(&h->lock);
     h->stopping = true;
-    lws_cancel_service(h->context);
+    http_wake(h);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -1167,26 +783,27 @@ void serve_http_close(serve_http *h, double wait_s)
     pthread_mutex_lock(&h->lock);
     while (h->unsent && pthread_cond_timedwait(&h->sent, &h->lock, &until) == 0) {}
     h->ending = true;
-    lws_cancel_service(h->context);
+    http_wake(h);
     pthread_mutex_unlock(&h->lock);
     pthread_join(h->thread, NULL);
     pthread_mutex_lock(&h->lock);
     h->closed = true; /* nobody wakes the thread from now on */
-    while (h->timed) unset_timer(h->timed);
+    while (h->timed) serve_call_unset_timer(h->timed);
     serve_call *c = h->woken;
     h->woken = NULL;
     pthread_mutex_unlock(&h->lock);
-    lws_sul_cancel(&h->tick);
+    lws_sul_cancel(&h->clock->tick);
     lws_context_destroy(h->context); /* closes all sockets: on_event lets the calls go */
     for (serve_call *next; c; c = next) {
         next = c->next_woken;
-        let_go(c);
+        serve_call_let_go(c);
     }
+    ares_free(h->clock);
     close(h->spare);
     pthread_mutex_lock(&h->lock);
     bool last = --h->holders == 0;
     pthread_mutex_unlock(&h->lock);
-    if (last) free_server(h);
+    if (last) serve_http_free(h);
 }
 
 #endif

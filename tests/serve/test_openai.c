@@ -186,7 +186,7 @@ static int token_of_stop(const tokens *t, const serve_cut_options *o, size_t *be
 TEST(a_stop_string_ends_an_answer_at_the_token_that_completes_it)
 {
     static const ares_view stops[] = {
-        { "END", 3 }, { "a", 1 }, { "é<", 3 }, { "\xEF\xBF\xBD", 3 }
+        { "EEN", 3 }, { "a", 1 }, { "é<", 3 }, { "\xEF\xBF\xBD", 3 }
     };
     ares_rng_key root = ares_rng_root(2, ARES_RNG_TEST);
     int stopped = 0;
@@ -269,24 +269,42 @@ TEST(special_tokens_are_read_as_text_but_not_shown)
 {
     static const char *const pieces[] = { "Hm ",          "<|x|>",
                                           "<tool_call>",  "{\"name\": \"f\"}",
-                                          "</tool_call>", "<|im_end|>" },
+                                          "</tool_call>", " ok ",
+                                          "<|im_end|>" },
                              *const llama[] = { "<|python_tag|>",
                                                 "{\"name\": \"f\", \"parameters\": {}}",
                                                 "<|eom_id|>" };
     serve_cut_options o = { .form = SERVE_FORM_HERMES, .skip_special = true };
-    outcome out = play_z(&o, pieces, 6, true);
+    outcome out = play_z(&o, pieces, 7, true);
     CHECK_EQ(out.answer->n_calls, 1);
-    CHECK_VIEW(out.answer->content, "Hm");
+    CHECK_VIEW(out.answer->content, "Hm\nok");
     outcome_fini(&out);
     o.skip_special = false; /* now the client sees <|x|>, but not the end token */
-    out = play_z(&o, pieces, 6, true);
-    CHECK_VIEW(out.answer->content, "Hm <|x|>");
+    out = play_z(&o, pieces, 7, true);
+    CHECK_VIEW(out.answer->content, "Hm <|x|>\nok");
     outcome_fini(&out);
     o = (serve_cut_options){ .form = SERVE_FORM_LLAMA3_JSON, .skip_special = true };
     out = play_z(&o, llama, 3, true);
     CHECK_EQ(out.answer->n_calls, 1);
     CHECK(out.answer->content_is_null);
     outcome_fini(&out);
+}
+
+TEST(a_tag_within_a_thought_holds_nothing_back_once_the_thought_is_over)
+{
+    static const char *const pieces[] = { "a <tool_call>", " b", "</think>", " c", " d" };
+    serve_cut *c = serve_cut_new(&(serve_cut_options){ .form = SERVE_FORM_HERMES });
+    ares_str out = { 0 };
+    serve_piece piece;
+    for (int i = 0; i < ARES_COUNT(pieces); i++) {
+        CHECK(!serve_cut_add(c, ares_view_of(pieces[i]), false, SERVE_TOKEN_PLAIN, &piece));
+        ares_str_add_view(&out, piece.content);
+        if (i < 2) CHECK_STR(out.data, "a");
+    }
+    CHECK_STR(out.data, "a <tool_call> b</think> c d");
+    serve_cut_finish(c, &piece);
+    serve_cut_free(c);
+    ares_str_fini(&out);
 }
 
 TEST(an_answer_that_the_client_saw_whole_may_be_kept)

@@ -225,6 +225,27 @@ TEST(an_end_token_that_the_model_wrote_is_not_written_again)
 }
 
 /* ------------------------------------------------------------------ rows */
+TEST(a_record_extends_the_longest_row_that_begins_its_prompt)
+{
+    ares_arena arena = { 0 };
+    static const int32_t ids[] = { 1, 2, 3, 4, 5 };
+    static const float log_probs[] = { -1, -2 };
+    serve_record records[] = {
+        { .prompt = ids, .n_prompt = 1, .ids = ids + 1, .n = 1 },
+        { .prompt = ids, .n_prompt = 1, .ids = ids + 1, .n = 2, .index = 1 },
+        { .prompt = ids, .n_prompt = 4, .ids = ids + 4, .n = 1 },
+    };
+    serve_row *rows;
+    for (int i = 0; i < ARES_COUNT(records); i++)
+        records[i].log_probs = log_probs, records[i].train = true;
+    if (CHECK_EQ(serve_rows(&arena, records, ARES_COUNT(records), &rows), 2)) {
+        CHECK_EQ(rows[0].n_records, 1);
+        CHECK_EQ(rows[1].n_records, 2);
+        CHECK_EQ(rows[1].n, 4);
+    }
+    ares_arena_fini(&arena);
+}
+
 TEST(every_sampled_token_is_trained_on_in_one_row)
 {
     ares_rng_key root = ares_rng_root(3, ARES_RNG_TEST);

@@ -61,8 +61,8 @@ typedef struct ares_serve_options {
 
 /* ---------------- the endpoint of a training run
  * Users' programs play episodes: a request's key says whose it is, sampling is the run's own, and
- * what was sampled goes back to the run as records (docs/serve.md#agents). Everything here is
- * called by the thread that pumps.
+ * what was sampled goes back to the run as records (docs/serve.md#agents-in-training). Everything
+ * here is called by the thread that pumps.
  */
 /* A complete choice of an episode. */
 typedef struct ares_serve_record {

@@ -230,15 +230,15 @@ TEST(a_record_extends_the_longest_row_that_begins_its_prompt)
     ares_arena arena = { 0 };
     static const int32_t ids[] = { 1, 2, 3, 4, 5 };
     static const float log_probs[] = { -1, -2 };
-    serve_record records[] = {
+    ares_serve_record records[] = {
         { .prompt = ids, .n_prompt = 1, .ids = ids + 1, .n = 1 },
         { .prompt = ids, .n_prompt = 1, .ids = ids + 1, .n = 2, .index = 1 },
         { .prompt = ids, .n_prompt = 4, .ids = ids + 4, .n = 1 },
     };
-    serve_row *rows;
+    ares_serve_row *rows;
     for (int i = 0; i < ARES_COUNT(records); i++)
         records[i].log_probs = log_probs, records[i].train = true;
-    if (CHECK_EQ(serve_rows(&arena, records, ARES_COUNT(records), &rows), 2)) {
+    if (CHECK_EQ(ares_serve_rows(&arena, records, ARES_COUNT(records), &rows), 2)) {
         CHECK_EQ(rows[0].n_records, 1);
         CHECK_EQ(rows[1].n_records, 2);
         CHECK_EQ(rows[1].n, 4);
@@ -253,7 +253,7 @@ TEST(every_sampled_token_is_trained_on_in_one_row)
         ares_arena arena = { 0 };
         ares_rng_key key = ares_rng_sub(root, i, 0);
         enum { N = 12 };
-        serve_record records[N], shuffled[N];
+        ares_serve_record records[N], shuffled[N];
         int64_t sampled = 0, trained = 0, order[N];
         for (int r = 0; r < N; r++) {
             int32_t *ids = ares_arena_calloc(&arena, 64, sizeof *ids), n = 1;
@@ -262,7 +262,7 @@ TEST(every_sampled_token_is_trained_on_in_one_row)
             ids[0] = 1;
             int from = (int)ares_rng_below(key, at, (uint64_t)r + 1);
             if (r && ares_rng_below(key, at + 1, 4)) { /* goes on from another */
-                const serve_record *p = &records[ARES_MIN(from, r - 1)];
+                const ares_serve_record *p = &records[ARES_MIN(from, r - 1)];
                 n = (int32_t)(p->n_prompt + p->n);
                 memcpy(ids, p->prompt, (size_t)n * sizeof *ids);
                 if (n < 40) ids[n++] = (int32_t)ares_rng_below(key, at + 2, 2);
@@ -272,20 +272,21 @@ TEST(every_sampled_token_is_trained_on_in_one_row)
                 ids[n + k] = (int32_t)ares_rng_below(key, at + 4 + (uint64_t)k, 2);
                 log_probs[k] = -(float)(k + 1);
             }
-            records[r] = (serve_record){ .prompt = ids,
-                                         .ids = ids + n,
-                                         .n_prompt = n,
-                                         .n = own,
-                                         .log_probs = log_probs,
-                                         .k = r,
-                                         .train = true };
+            records[r] = (ares_serve_record){ .prompt = ids,
+                                              .ids = ids + n,
+                                              .n_prompt = n,
+                                              .n = own,
+                                              .log_probs = log_probs,
+                                              .k = r,
+                                              .train = true };
             sampled += own;
             order[r] = r;
         }
         ares_rng_shuffle(ares_rng_sub(key, 9, 9), order, N);
         for (int r = 0; r < N; r++) shuffled[r] = records[order[r]];
-        serve_row *rows, *again;
-        int n = serve_rows(&arena, records, N, &rows), m = serve_rows(&arena, shuffled, N, &again);
+        ares_serve_row *rows, *again;
+        int n = ares_serve_rows(&arena, records, N, &rows),
+            m = ares_serve_rows(&arena, shuffled, N, &again);
         CHECK_EQ(m, n);
         for (int r = 0; r < n && n == m; r++) {
             CHECK_EQ(rows[r].n, again[r].n); /* the order of arrival changes nothing */

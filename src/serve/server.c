@@ -353,20 +353,6 @@ static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
 }
 
 /* ---------------- Tinker's calls */
-/* tinker_options.answer */
-static void answer_tinker(void *ctx, void *call, int status, const char *type, ares_view body)
-{
-    (void)ctx;
-    serve_call_answer(call, status, type, body);
-    serve_call_drop(call);
-}
-
-static void expire_poll(void *ctx, serve_call *c)
-{
-    ares_server *s = ctx;
-    tinker_expire(s->tinker, c);
-}
-
 /* tinker_options.wake */
 static void wake(void *ctx)
 {
@@ -379,20 +365,15 @@ static void wake(void *ctx)
 
 static void ask_tinker(ares_server *s, serve_call *c)
 {
-    const serve_request_head *head = serve_call_head(c);
-    tinker_answer a = { 0 };
-    if (!s->tinker) {
-        a = (tinker_answer){ .status = 404, .content_type = "application/json" };
-        tinker_error_body("this server has no learner: Tinker's API is not served", &a.body);
-    } else {
-        /* before asking: an answer may come, and let go of the call, while it is asked */
-        serve_call_timer(c, TINKER_POLL_S, expire_poll, s);
-        if (!tinker_ask(s->tinker, head, c, &a)) return;
+    if (s->tinker) {
+        tinker_handle(s->tinker, c);
+        return;
     }
-    if (a.retry_after) serve_call_header(c, "retry-after", "1");
-    serve_call_answer(c, a.status, a.content_type, ares_str_view(&a.body));
+    ares_str body = { 0 };
+    tinker_error_body("this server has no learner: Tinker's API is not served", &body);
+    answer(c, 404, "application/json", &body);
     serve_call_drop(c);
-    ares_str_fini(&a.body);
+    ares_str_fini(&body);
 }
 
 /* In the service thread: a request whose body is whole. */
@@ -864,7 +845,7 @@ static int open_tinker(ares_server *s)
     t.learner = o->learner;
     t.engine = &s->engine;
     t.wake = wake;
-    t.answer = answer_tinker;
+    t.answer = tinker_answer_call;
     t.ctx = s;
     return tinker_open(&t, &s->tinker);
 }

@@ -440,15 +440,15 @@ static bool is_base64(ares_view text)
 static serve_code read_image(reader *r, int64_t at, const ares_json *part)
 {
     const ares_json *image = ares_json_get(part, "image_url"), *url = ares_json_get(image, "url");
-    if (!is_string(url))
-        return refuse_message(r, SERVE_invalid_type, at,
-                              ": image_url must be {\"url\": \"data:image/png;base64,...\"}");
     if (!r->with->vision)
         return refuse_message(r, SERVE_unsupported_content, at,
                               " holds an image, but this model sees none; send text alone");
     if (r->with->training)
         return refuse_message(r, SERVE_unsupported_content, at,
                               " holds an image; episodes of agents are text alone");
+    if (!is_string(url))
+        return refuse_message(r, SERVE_invalid_type, at,
+                              ": image_url must be {\"url\": \"data:image/png;base64,...\"}");
     int64_t comma = ares_view_find(url->text, ARES_VIEW(","), 0);
     ares_view head = { url->text.data, comma < 0 ? 0 : (size_t)comma }, base = ARES_VIEW(";base64");
     if (!ares_view_starts(head, ARES_VIEW("data:image/")) || head.len < base.len + 11 ||
@@ -469,19 +469,20 @@ static serve_code read_content(reader *r, int64_t at, const ares_json *content, 
                               ".content must be a string or a list of parts");
     for (int64_t i = 0; i < content->count; i++) {
         const ares_json *part = &content->items[i], *type = ares_json_get(part, "type");
-        if (!is_string(type))
+        if (part->type != ARES_JSON_OBJECT)
             return refuse_message(r, SERVE_invalid_type, at,
-                                  ".content: a part is an object with a type, such as "
+                                  ".content: a part is an object such as "
                                   "{\"type\": \"text\", \"text\": \"Hi\"}");
-        if (ares_view_is(type->text, "image_url")) {
+        ares_view of = is_string(type) ? type->text : ARES_VIEW("");
+        if (ares_view_is(of, "image_url")) {
             serve_code code = read_image(r, at, part);
             if (code) return code;
-        } else if (!ares_view_is(type->text, "text")) {
+        } else if (!ares_view_is(of, "text")) {
             return refuse_message(r, SERVE_unsupported_content, at,
                                   ares_arena_printf(r->arena,
                                                     " holds a part of type '%s' (supported: text, "
                                                     "image_url)",
-                                                    shown(r, type->text)));
+                                                    shown(r, of)));
         } else if (!is_string(ares_json_get(part, "text"))) {
             return refuse_message(r, SERVE_invalid_type, at,
                                   ".content: the text of a part must be a string");
@@ -502,8 +503,6 @@ static serve_code read_messages(reader *r, const char *name, const ares_json *v)
                         *calls = ares_json_get(m, "tool_calls");
         if (m->type != ARES_JSON_OBJECT)
             return refuse_message(r, SERVE_invalid_type, i, " must be an object");
-        if (!is_absent(role) && !is_string(role))
-            return refuse_message(r, SERVE_invalid_type, i, ".role must be a string");
         int k = 0;
         while (k < ARES_COUNT(roles) && !(is_string(role) && ares_view_is(role->text, roles[k])))
             k++;

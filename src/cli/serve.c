@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ares/dist.h"
+#include "ares/train.h"
 #include "cli.h"
 
 /* The options of the command, then what they open. */
@@ -21,8 +22,12 @@ typedef struct serve_job {
     ares_serve_adapter adapters[CLI_MAX_EACH];
     int n_adapters;
     ares_adapter *own; /* of a checkpoint or run of an adapter */
+    ares_tinker_learner learner;
+    ares_str path; /* the model's directory, from the root */
     ares_arena arena;
 } serve_job;
+
+enum { MICRO_BATCH_TOKENS = 4096 }; /* of a training call: they change memory, no bit */
 
 /* --adapter NAME=DIR */
 static int open_adapter(serve_job *j, const char *word)
@@ -81,6 +86,11 @@ static int open_all(serve_job *j)
     if (ares_model_adapted(j->model))
         ARES_TRY(ares_adapter_load(j->m, j->dir.data, j->model, &j->own));
     o->adapter = j->own;
+    /* clients of the Tinker API train adapters beside the bare model */
+    if (!j->own && j->d.kind == ARES_DEVICE_CPU) {
+        ARES_TRY(ares_train_tinker_open(j->m, j->dir.data, MICRO_BATCH_TOKENS, &j->learner));
+        o->learner = &j->learner;
+    }
     o->adapters = j->adapters;
     o->n_adapters = j->n_adapters;
     return ARES_OK;
@@ -138,6 +148,14 @@ int ares_cli_serve(int argc, char **argv)
                    "think: what stands before </think> is reasoning_content", .choices = thoughts),
         CLI_OPTION(TEXT, o->request_log, "--request-log", "FILE",
                    "a JSON line per request, without its text", .once = true),
+        CLI_OPTION(TEXT, o->state_dir, "--state-dir", "DIR",
+                   "checkpoints of Tinker's clients; read again at the next start"),
+        CLI_OPTION(I64, o->max_lora_rank, "--max-lora-rank", "N",
+                   "largest rank of their adapters", .least = 1, .most = 1 << 16),
+        CLI_OPTION(I64, o->max_models, "--max-models", "N", "their training clients alive",
+                   .least = 1, .most = 1 << 20),
+        CLI_OPTION(F64, o->session_timeout_s, "--session-timeout", "S",
+                   "seconds without a heartbeat after which their sessions end; 0: never"),
         CLI_OPTION(TEXT, j.device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
         CLI_OPTION(I64, j.threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
                    .most = 1 << 16),
@@ -146,7 +164,8 @@ int ares_cli_serve(int argc, char **argv)
     const cli_command command = {
         .name = "serve",
         .usage = "--model DIR [--adapter NAME=DIR] [options]",
-        .about = "Answers OpenAI's chat and completions over HTTP (docs/serve.md). Prints "
+        .about = "Answers OpenAI's chat and completions, and the Tinker training API, over HTTP "
+                 "(docs/serve.md). Prints "
                  "'listening on http://HOST:PORT' when requests are answered; the first SIGINT or "
                  "SIGTERM ends it.",
         .example =
@@ -168,6 +187,7 @@ int ares_cli_serve(int argc, char **argv)
     }
     ares_server_close(server);
     for (int i = 0; i < j.n_adapters; i++) ares_adapter_free(j.adapters[i].adapter);
+    if (o->learner) ares_train_tinker_close(&j.learner);
     ares_adapter_free(j.own);
     ares_tokenizer_free(j.tokenizer);
     if (j.m) ares_model_free(j.m);

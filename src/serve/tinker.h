@@ -1,7 +1,7 @@
 /*
- * Private to the serve room: the Tinker training API (docs/serve.md#tinker), protocol, state and
- * queue. Nothing here knows a socket or a model: requests come as heads of http.h, training goes to
- * an ares_tinker_learner, sampling to a tinker_engine.
+ * Private to the serve room: the Tinker training API: protocol, state and queue. Nothing here knows
+ * a socket or a model: requests come as heads of http.h, training goes to an ares_tinker_learner,
+ * sampling to a tinker_engine.
  *
  * The service thread calls tinker_ask: it parses, answers at once or queues, and never waits. The
  * worker thread, which owns the model, calls tinker_work.
@@ -146,7 +146,7 @@ void tinker_distribution(const float *logits, int32_t vocab, double temperature,
 void tinker_top(const double *log_probs, int32_t vocab, int32_t k, int32_t *tokens,
                 float *of_tokens);
 
-/* ---------------- losses (tinker_loss.c), docs/serve.md#losses */
+/* ---------------- losses (tinker_loss.c) */
 /* Inputs of a datum, [n][k] each; NULL where absent. */
 typedef struct tinker_loss_inputs {
     int64_t cells; /* n k */

@@ -238,6 +238,11 @@ int learner_end_round(const learner *l, int rc);
 int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
                           bool share_prompts, bool keep, learner_pass *out);
 /*
+ * The forward pass over tokens that the caller has packed: p->packed, in the learner's arena, and
+ * p->targets on the device.
+ */
+int learner_forward_packed(learner *l, learner_pass *p, bool keep);
+/*
  * The hidden states of another model over the rows of a round, one pointer per pass; NULL where a
  * pass has no response token.
  */

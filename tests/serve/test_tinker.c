@@ -868,7 +868,7 @@ TEST(a_cancelled_sample_is_dropped_and_the_engine_is_told)
 
 TEST(a_snapshot_stays_as_it_was_also_when_it_had_to_leave_memory)
 {
-    /* seen to fail: with the newest put away in place of the oldest */
+    /* seen to fail: with the folders left when their session has ended */
     enum { SNAPSHOTS = 11 };
     tinker *t = open_server();
     char s[20], sampler[60];

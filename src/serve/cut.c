@@ -300,6 +300,8 @@ serve_cut *serve_cut_new(const serve_cut_options *options)
     c->stop = ares_calloc((size_t)options->n_stop + 1, sizeof *c->stop);
     for (int k = 0; k < options->n_stop; k++) stop_init(&c->stop[k], options->stop[k]);
     c->answer.stop = -1;
+    ares_str_reserve(&c->text, 64); /* never NULL */
+    ares_str_reserve(&c->shown, 64);
     ares_str_add_view(&c->shown, options->opening);
     for (size_t i = 0; i < options->opening.len;) {
         const char *p = options->opening.data + i;

@@ -386,7 +386,7 @@ static serve_code read_prompt(reader *r, const char *name, const ares_json *v)
     serve_prompt *prompts = ares_arena_calloc(r->arena, (size_t)n, sizeof *prompts);
     for (int64_t i = 0; i < n; i++) {
         const ares_json *one = is_one ? v : &v->items[i];
-        if (one->type != v->items[0].type && !is_one)
+        if (!is_one && one->type != v->items[0].type)
             return serve_refuse(r->error, r->arena, SERVE_invalid_type, name,
                                 "prompt mixes %s and %s; give texts alone or ids alone",
                                 kind_of(&v->items[0]), kind_of(one));

@@ -313,7 +313,7 @@ typedef struct client {
     int pieces;          /* chunks of the last answer */
 } client;
 
-enum { CLOSED = 0, BROKEN = -1, SILENT = -2 }; /* instead of a status */
+enum { CLOSED = 0, BROKEN = -1, SILENT = -2, RESET = -3 }; /* instead of a status */
 
 static inline client dial_slow(int port, int receive_bytes)
 {
@@ -375,12 +375,12 @@ static inline const char *post(ares_str *out, const char *path, const char *extr
     return out->data;
 }
 
-/* Reads more; CLOSED, BROKEN (reset) and SILENT end an answer. */
+/* Reads more. 1, or CLOSED, SILENT, RESET. */
 static inline int fill(client *c)
 {
     char data[65536];
     ssize_t n = recv(c->fd, data, sizeof data, 0);
-    if (n <= 0) return n == 0 ? CLOSED : errno == EAGAIN ? SILENT : CLOSED;
+    if (n <= 0) return n == 0 ? CLOSED : errno == EAGAIN ? SILENT : RESET;
     ares_str_add(&c->in, data, (size_t)n);
     return 1;
 }
@@ -427,7 +427,7 @@ static inline const char *header(client *c, const char *name)
     return value;
 }
 
-/* The next answer: its status, or CLOSED, BROKEN (before its end, or no HTTP), SILENT. */
+/* The next answer: its status, or CLOSED, BROKEN (before its end, or no HTTP), SILENT, RESET. */
 static inline int hear_of(client *c, bool head_only)
 {
     ares_str line = { 0 };

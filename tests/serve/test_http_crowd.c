@@ -213,7 +213,8 @@ TEST(a_connection_beyond_the_limit_is_closed_at_once)
     }
     CHECK_EQ(connections(s), 10);
     for (int i = 0; i < 5; i++) {
-        CHECK_EQ(ask(s, &more, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"), CLOSED);
+        int status = ask(s, &more, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+        CHECK(status == CLOSED || status == RESET); /* the request was never read */
         hang_up(&more);
     }
     for (int i = 0; i < 2000; i++) { /* requests of one connection do not add up */

@@ -87,7 +87,7 @@ static int open_all(serve_job *j)
         ARES_TRY(ares_adapter_load(j->m, j->dir.data, j->model, &j->own));
     o->adapter = j->own;
     /* clients of the Tinker API train adapters beside the bare model */
-    if (!j->own && j->d.kind == ARES_DEVICE_CPU) {
+    if (!j->own && j->d.index < 0) {
         ARES_TRY(ares_train_tinker_open(j->m, j->dir.data, MICRO_BATCH_TOKENS, &j->learner));
         o->learner = &j->learner;
     }

@@ -236,7 +236,7 @@ static void take_head(connection *k, bool more)
     k->chunked = in.chunked;
     k->length = in.length;
     k->chunks = (http_chunks){ 0 };
-    bool whole = !in.chunked && in.length == 0;
+    bool whole = !in.chunked && in.length == 0 && !in.no_length;
     ares_view bearer = http_bearer(in.authorization);
     bool by_header = !bearer.data || (o->api_key && in.api_key.data && !is_key(bearer, o->api_key));
     c->head.key = or_empty(by_header ? in.api_key : bearer);

@@ -298,7 +298,8 @@ bool http_chunks_read(http_chunks *d, ares_view *in, int64_t most, ares_str *bod
             d->state = d->empty ? HTTP_CHUNK_END : HTTP_CHUNK_TRAILER;
             d->empty = 1;
             break;
-        default: ARES_ASSERT(!"a state without bytes");
+        case HTTP_CHUNK_DATA: /* above */
+        case HTTP_CHUNK_END: break;
         }
         /* as soon as it is known, not only where the line ends */
         if (d->state == HTTP_CHUNK_SIZE && d->left > most)

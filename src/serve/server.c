@@ -828,7 +828,10 @@ static int open_tinker(ares_server *s)
     for (int i = 0; i < ARES_COUNT(local); i++) here |= strcmp(o->host, local[i]) == 0;
     s->engine = (tinker_engine){ s, serve_draw_begin, serve_draw_cancel };
     tinker_options t = { TINKER_DEFAULTS, .names = o->names, .n_names = o->n_names };
-    t.model_dir = ares_arena_copy(&s->arena, o->model_dir, strlen(o->model_dir));
+    char *whole = realpath(o->model_dir, NULL); /* clients may stand in another folder */
+    const char *dir = whole ? whole : o->model_dir;
+    t.model_dir = ares_arena_copy(&s->arena, dir, strlen(dir));
+    free(whole);
     t.arch = s->model->cfg.model_type;
     uint64_t print;
     ARES_TRY(ares_model_fingerprint(o->model_dir, &print));

@@ -99,7 +99,7 @@ static void *vanish_all(void *x)
 
 TEST(others_are_served_while_240_clients_vanish)
 {
-    server *s = start(usual);
+    START(s, usual);
     pthread_t vanishing;
     pthread_create(&vanishing, NULL, vanish_all, s);
     for (int i = 0; i < 5; i++) {
@@ -115,7 +115,7 @@ TEST(others_are_served_while_240_clients_vanish)
 
 TEST(two_hundred_connections_are_served_beside_twenty_that_do_not_read)
 {
-    server *s = start(usual);
+    START(s, usual);
     client slow[20];
     ares_str r = { 0 };
     for (int i = 0; i < 20; i++) {
@@ -142,7 +142,7 @@ TEST(a_client_that_leaves_is_noticed_at_once_whatever_it_asked)
         "POST /hold HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         "GET /silent HTTP/1.1\r\nHost: x\r\n\r\n",
     };
-    server *s = start(usual);
+    START(s, usual);
     int gone = 0;
     for (int i = 0; i < ARES_COUNT(requests); i++)
         for (int way = 0; way < 3; way++) {
@@ -173,7 +173,7 @@ TEST(a_client_that_lets_too_much_wait_is_dropped)
 {
     serve_http_options o = usual;
     o.most_waiting_bytes = 4 << 20;
-    server *s = start(o);
+    START(s, o);
     client c = dial_slow(s->port, 4096);
     say(&c, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(wait_for(vanished, s, 1), 1);
@@ -188,7 +188,7 @@ TEST(a_client_that_lets_too_much_wait_is_dropped)
 
 TEST(a_slow_reader_gets_all_of_a_large_answer)
 {
-    server *s = start(usual);
+    START(s, usual);
     client c = dial_slow(s->port, 4096);
     say(&c, "GET /large?6000000 HTTP/1.1\r\nHost: x\r\n\r\n");
     sleep_s(0.2);
@@ -204,7 +204,7 @@ TEST(a_connection_beyond_the_limit_is_closed_at_once)
 {
     serve_http_options o = usual;
     o.max_connections = 10;
-    server *s = start(o);
+    START(s, o);
     client all[10], more;
     for (int i = 0; i < 10; i++) {
         all[i] = dial(s->port);
@@ -213,7 +213,8 @@ TEST(a_connection_beyond_the_limit_is_closed_at_once)
     }
     CHECK_EQ(connections(s), 10);
     for (int i = 0; i < 5; i++) {
-        CHECK_EQ(ask(s, &more, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"), CLOSED);
+        int status = ask(s, &more, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+        CHECK(status == CLOSED || status == RESET); /* the request was never read */
         hang_up(&more);
     }
     for (int i = 0; i < 2000; i++) { /* requests of one connection do not add up */
@@ -230,7 +231,7 @@ TEST(a_connection_beyond_the_limit_is_closed_at_once)
 
 TEST(a_lack_of_descriptors_turns_clients_away_and_costs_nothing)
 {
-    server *s = start(usual);
+    START(s, usual);
     struct rlimit files, fewer;
     client c[3];
     for (int i = 0; i < 3; i++) {
@@ -263,7 +264,7 @@ TEST(what_takes_too_long_is_ended)
     serve_http_options o = usual;
     o.head_timeout_s = o.body_timeout_s = 0.4;
     o.idle_timeout_s = 0.8;
-    server *s = start(o);
+    START(s, o);
     client nothing = dial(s->port), head = dial(s->port), body = dial(s->port),
            chunks = dial(s->port), idle = dial(s->port), held = dial(s->port);
     double start_s = ares_now_s();
@@ -296,7 +297,7 @@ TEST(a_reader_that_takes_nothing_is_dropped)
 {
     serve_http_options o = usual;
     o.stall_timeout_s = 0.3;
-    server *s = start(o);
+    START(s, o);
     client c = dial_slow(s->port, 4096), other = dial(s->port);
     say(&other, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"); /* nothing waits for it */
     say(&c, "GET /large?50000000 HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -310,7 +311,7 @@ TEST(a_silent_stream_gets_comments)
 {
     serve_http_options o = usual;
     o.silence_s = 0.1;
-    server *s = start(o);
+    START(s, o);
     client c = dial(s->port);
     ares_str seen = { 0 };
     say(&c, "GET /silent HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -325,7 +326,7 @@ TEST(a_silent_stream_gets_comments)
 /* ---------------- timers of calls */
 TEST(a_poll_is_answered_when_its_time_has_come)
 {
-    server *s = start(usual);
+    START(s, usual);
     client c = dial(s->port), soon = dial(s->port);
     double before = ares_now_s();
     say(&c, "GET /poll?0.3 HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -356,7 +357,7 @@ TEST_SLOW(four_thousand_polls_wait_side_by_side)
     int64_t needed, limit;
     if (!ares_descriptors_reserve(2 * POLLS + 200, &needed, &limit))
         SKIP("too few open files are allowed");
-    server *s = start(usual);
+    START(s, usual);
     client *c = ares_calloc(POLLS, sizeof *c), other;
     for (int i = 0; i < POLLS; i++) {
         c[i] = dial(s->port);
@@ -379,7 +380,7 @@ TEST_SLOW(four_thousand_polls_wait_side_by_side)
 /* ---------------- the end */
 TEST(a_server_that_stops_takes_no_more_and_finishes_what_it_began)
 {
-    server *s = start(usual);
+    START(s, usual);
     client idle = dial(s->port), busy = dial(s->port), half = dial(s->port), late;
     ares_str r = { 0 };
     say(&idle, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -414,7 +415,7 @@ TEST(a_server_that_stops_takes_no_more_and_finishes_what_it_began)
 
 TEST(a_server_ends_in_time_amid_thirty_streams_and_held_calls)
 {
-    server *s = start(usual);
+    START(s, usual);
     client streams[30], polls[30];
     ares_str r = { 0 };
     for (int i = 0; i < 30; i++) {
@@ -444,7 +445,8 @@ TEST(a_server_ends_in_time_amid_thirty_streams_and_held_calls)
 TEST(servers_come_and_go_side_by_side)
 {
     for (int i = 0; i < 20; i++) {
-        server *a = start(usual), *b = start(usual);
+        START(a, usual);
+        START(b, usual);
         client c;
         CHECK(a->port != b->port);
         CHECK_EQ(ask(b, &c, "GET /late HTTP/1.1\r\nHost: x\r\n\r\n"), 200);
@@ -458,7 +460,7 @@ TEST(servers_come_and_go_side_by_side)
 
 TEST(programs_that_are_started_inherit_no_socket)
 {
-    server *s = start(usual);
+    START(s, usual);
     client c = dial(s->port);
     say(&c, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), 200);

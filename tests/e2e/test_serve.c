@@ -13,16 +13,17 @@
 
 #include "e2e.h"
 #include "served.h"
+#include "vision_runs.h"
 
 enum { MOST_WORDS = 24, CLIENTS = 24 };
 
 /* Starts `ares-train serve` on a free port; words: further options, ended by NULL. */
-static bool start(served *s, const char *const *words)
+static bool start_with(served *s, const char *model, const char *const *words)
 {
     const char *argv[MOST_WORDS] = { test_program(),
                                      "serve",
                                      "--model",
-                                     e2e_model(),
+                                     model,
                                      "--port",
                                      "0",
                                      "--max-num-seqs",
@@ -33,6 +34,11 @@ static bool start(served *s, const char *const *words)
     while (words && *words) argv[n++] = *words++;
     if (!served_start(s, argv)) return false;
     return CHECK(s->port > 0);
+}
+
+static bool start(served *s, const char *const *words)
+{
+    return start_with(s, e2e_model(), words);
 }
 
 /* Ends it as a user does; its exit code. */
@@ -406,4 +412,58 @@ TEST(a_server_that_cannot_start_says_why)
     }
     CHECK_EQ(stop(&s), 0);
     ares_str_fini(&out);
+}
+
+/* A picture as clients send it. */
+static void add_base64(ares_str *out, const ares_str *bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < bytes->len; i += 3) {
+        uint32_t three = 0;
+        size_t n = ARES_MIN(bytes->len - i, 3);
+        for (size_t k = 0; k < 3; k++)
+            three = three << 8 | (k < n ? (unsigned char)bytes->data[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            ares_str_add_char(out, k <= n ? digits[three >> (18 - 6 * k) & 63] : '=');
+    }
+}
+
+TEST(a_picture_within_the_request_is_seen_as_that_of_a_file)
+{
+    served s;
+    ares_arena a = { 0 };
+    ares_str png = { 0 }, body = { 0 }, line = { 0 }, out = { 0 }, told_ids = { 0 };
+    const char *files[] = { vision_noise("x.png", 56, 84, 3), vision_noise("y.png", 84, 56, 4) };
+    if (!start_with(&s, vision_model(), NULL)) return;
+    for (int i = 0; i < 4; i++) { /* twice each: pictures are let go in between */
+        ares_str *all[] = { &png, &body, &line, &out, &told_ids };
+        for (int k = 0; k < ARES_COUNT(all); k++) ares_str_clear(all[k]);
+        CHECK_OK(ares_file_read(files[i % 2], &png));
+        ares_str_addf(&line,
+                      "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"},"
+                      "{\"type\":\"text\",\"text\":\"What?\"}]}],\"images\":[\"%s\"]}\n",
+                      files[i % 2]);
+        ares_str_add_z(&body, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+                              "\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,");
+        add_base64(&body, &png);
+        ares_str_add_z(&body, "\"}},{\"type\":\"text\",\"text\":\"What?\"}]}],\"seed\":2,"
+                              "\"max_tokens\":10,\"return_token_ids\":true}");
+        CHECK_EQ(e2e_program(&told_ids,
+                             "generate --model '%s' --input '%s' --seed 2 --max-new-tokens 10",
+                             vision_model(), e2e_write("line.jsonl", line.data)),
+                 0);
+        CHECK_EQ(ask(s.port, "/v1/chat/completions", body.data, &out), 200);
+        CHECK(same(at(parse(&a, &out), "choices.0.token_ids"),
+                   at(parse(&a, &told_ids), "output_ids")));
+    }
+    CHECK_EQ(ask(s.port, "/v1/chat/completions",
+                 "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
+                 "\"image_url\":{\"url\":\"file:///etc/passwd\"}}]}]}",
+                 &out),
+             400);
+    CHECK_CONTAINS(out.data, "unsupported_content");
+    CHECK_EQ(stop(&s), 0);
+    ares_str *all[] = { &png, &body, &line, &out, &told_ids };
+    for (int k = 0; k < ARES_COUNT(all); k++) ares_str_fini(all[k]);
+    ares_arena_fini(&a);
 }

@@ -26,7 +26,10 @@ static inline const char *served_openenv(void)
     return NULL;
 }
 
-/* argv prints "listening PORT" once it serves. false, and a failed check, where it does not. */
+/*
+ * argv prints a line that begins with "listening " and ends with its port once it serves. false,
+ * and a failed check, where it does not.
+ */
 static inline bool served_start(served *s, const char *const *argv)
 {
     static const char word[] = "listening ";
@@ -37,7 +40,11 @@ static inline bool served_start(served *s, const char *const *argv)
         poll(&(struct pollfd){ .fd = s->child.from, .events = POLLIN }, 1, 1000);
         if (ares_child_receive(&s->child, &out) < 0) break;
     }
-    if (CHECK_CONTAINS(out.data ? out.data : "", word)) s->port = atoi(out.data + strlen(word));
+    if (CHECK_CONTAINS(out.data ? out.data : "", word)) {
+        const char *end = out.data + out.len;
+        while (end > out.data && (end[-1] == '\n' || ares_is_digit(end[-1]))) end--;
+        s->port = atoi(end);
+    }
     ares_str_fini(&out);
     return s->port != 0;
 }

@@ -613,6 +613,9 @@ int ares_adapter_load(const ares_model *m, const char *base_dir, const char *pat
  */
 int ares_adapter_slice(const ares_adapter *whole, const ares_model *slice, ares_adapter **out);
 int ares_adapter_slice_fill(ares_adapter *slice, const ares_adapter *whole, const ares_model *of);
+/* A copy for passes without a backward, which later changes of `a` do not reach; it can be saved.
+ */
+int ares_adapter_copy(const ares_adapter *a, const ares_model *m, ares_adapter **out);
 void ares_adapter_free(ares_adapter *a);
 /*
  * Writes adapter_config.json and adapter_model.safetensors as PEFT does, f32; *sum as

@@ -32,8 +32,40 @@ typedef struct ares_sampling {
     const char *const *stop_strings;
 } ares_sampling;
 
-/* CUT: ended by ares_rollout_cut; a later request may go on from there. */
-typedef enum { ARES_FINISH_STOP, ARES_FINISH_LENGTH, ARES_FINISH_CUT } ares_finish;
+/*
+ * CUT: ended by ares_rollout_cut; a later request may go on from there. BROKEN: its log-probs are
+ * not finite, because the weights or the adapter hold NaN or infinity; only in an engine that
+ * serves.
+ */
+typedef enum {
+    ARES_FINISH_STOP,
+    ARES_FINISH_LENGTH,
+    ARES_FINISH_CUT,
+    ARES_FINISH_BROKEN
+} ares_finish;
+
+/*
+ * What a request wants to know of its own prompt: log-probs, at temperature 1 over the full
+ * vocabulary, of tokens after each of its positions. Row i is about position i + 1; there are
+ * prompt_len - 1 rows. All zero: nothing.
+ */
+typedef struct ares_prompt_scores_wanted {
+    int32_t from;  /* the first row that is wanted */
+    int32_t width; /* tokens per row whose log-probs are wanted */
+    /* [rows][width], -1: none there; NULL, and width 1: the prompt's own next token */
+    const int32_t *targets;
+    int32_t n_likely; /* most likely tokens of each row, at most ARES_LIKELY_MAX */
+    bool logits;      /* `look` is shown each row */
+    bool ranks;       /* of targets: 1 is the most likely; ties: the lower id is before */
+} ares_prompt_scores_wanted;
+/* They lie as wanted, from row 0 on; what is before `from`, and of targets of -1, is 0. */
+typedef struct ares_prompt_scores {
+    int32_t rows, width, n_likely;
+    const float *log_probs;       /* [rows][width] */
+    const int32_t *ranks;         /* [rows][width]; NULL: not wanted */
+    const int32_t *likely_tokens; /* [rows][n_likely], most likely first; -1: fewer are possible */
+    const float *likely_log_probs;
+} ares_prompt_scores;
 
 /*
  * n samples of one prompt. key: of (seed, SAMPLE, step, draw number, attempt); the engine adds the
@@ -64,6 +96,15 @@ typedef struct ares_request {
      * in the cache what the same version of the same adapter has computed.
      */
     const ares_adapter *adapter;
+    int32_t n_likely; /* of each token, so many most likely ones are recorded; options.n_likely */
+    ares_prompt_scores_wanted scores; /* on the CPU; its prompt is then computed whole */
+    /*
+     * Shown, within ares_rollout_step, the logits [vocab], before temperature, that a token was
+     * drawn from: token number `at` of sample `index`; and, where scores.logits says so, those of
+     * row `at` of the prompt, with index and token -1. On the CPU; NULL: nobody looks.
+     */
+    void (*look)(void *ctx, int32_t index, int32_t at, int32_t token, const float *logits);
+    void *look_ctx;
 } ares_request;
 
 /*
@@ -90,6 +131,10 @@ typedef struct ares_completion {
     ARES_ROLLOUT_COLUMNS(ARES_COLUMN)
 #undef ARES_COLUMN
     ares_finish finish;
+    int32_t cached_tokens; /* of the prompt, found in the cache instead of computed */
+    int32_t n_likely;
+    const int32_t *likely_tokens;  /* [n_tokens][n_likely], as request.n_likely asks; -1: no more */
+    const float *likely_log_probs; /* at temperature 1 */
 } ares_completion;
 
 typedef struct ares_rollout_options {
@@ -114,7 +159,13 @@ typedef struct ares_rollout_options {
      * outcome, as in the published AEPO (docs/aepo.md#token-entropy)
      */
     int32_t entropy_top_k;
-    bool most_likely;            /* record the most likely tokens */
+    bool most_likely; /* record the most likely tokens */
+    int32_t n_likely; /* how many likely tokens a request may ask for */
+    /*
+     * The engine of a server: requests have memory of their own, which ares_rollout_drop frees, and
+     * numbers that are not finite end their sample alone. Not for ranks that decode as one.
+     */
+    bool serves;
     int32_t adapter_rank;        /* largest of adapters to come; a larger one takes memory anew */
     const ares_adapter *adapter; /* of ranks that decode as one: the only one that requests name */
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
@@ -164,6 +215,15 @@ int ares_rollout_step(ares_rollout *r, int64_t *active);
  * come in the order (tokens, request, index).
  */
 bool ares_rollout_next(ares_rollout *r, ares_completion *out);
+/* A sample that has not finished, with its tokens so far; they move with the next step. */
+void ares_rollout_look(const ares_rollout *r, int64_t id, int32_t index, ares_completion *out);
+/* Of a request whose prompt is computed: at the latest when its first sample has a token. */
+void ares_rollout_prompt_scores(const ares_rollout *r, int64_t id, ares_prompt_scores *out);
+/*
+ * Of an engine that serves: forgets a request whose samples have all been handed out by
+ * ares_rollout_next, and with it what those point to.
+ */
+void ares_rollout_drop(ares_rollout *r, int64_t id);
 /*
  * Forgets all samples and the cache, because the weights change. The cache's memory is kept, or
  * taken again after training used it; a slice's weights must have been taken before.

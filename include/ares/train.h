@@ -14,6 +14,7 @@
 #include "ares/model.h"
 #include "ares/reward.h"
 #include "ares/rollout.h"
+#include "ares/serve_tinker.h"
 
 /* ---------------- options (docs/design.md#option-names) */
 #define ARES_ACTOR_OPTIONS(X)                                                                     \
@@ -661,6 +662,16 @@ int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks)
 int ares_train_log_probs(ares_model *m, ares_adapter *adapter, ares_workspace *w,
                          ares_features *features, const ares_train_config *cfg, const ares_batch *b,
                          int64_t row, int64_t end, float *log_probs, float *entropies);
+/*
+ * What the server of Tinker's API trains with: adapters beside a frozen model, whose folder is
+ * base_dir, that share one set of buffers (tinker.c). max_token_len: tokens, and log-probs, of a
+ * pass at most, which only a single datum may exceed; it changes memory and speed, no result. The
+ * model stays the caller's, and its device has no allocation of phases (ares_phases_open), because
+ * gradients outlive decoding. Close: after all models and snapshots are freed.
+ */
+int ares_train_tinker_open(ares_model *m, const char *base_dir, int64_t max_token_len,
+                           ares_tinker_learner *out);
+void ares_train_tinker_close(ares_tinker_learner *l);
 /* Copies the tokenizer and generation files of a model directory. (run/checkpoint.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);
 

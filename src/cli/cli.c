@@ -44,6 +44,14 @@ static int read_value(const char *verb, const cli_option *o, const char *value)
         return ares_parse_double(ares_view_of(value), o->into)
                    ? ARES_OK
                    : ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
+    if (o->type == CLI_EACH) {
+        cli_list *list = o->into;
+        if (list->n == CLI_MAX_EACH)
+            return ares_fail(ARES_EUSE, "%s: %s stands more than %d times", verb, o->name,
+                             CLI_MAX_EACH);
+        list->values[list->n++] = value;
+        return ARES_OK;
+    }
     /* choices end with NULL */
     int n = 0;
     while (o->type == CLI_TEXT && o->choices && o->choices[n]) n++;

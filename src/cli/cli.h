@@ -28,6 +28,7 @@
     X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
     X(merge, false, "a model with an adapter added to its weights")                  \
     X(export, false, "a model as one GGUF file, for llama.cpp")                      \
+    X(serve, false, "the model behind HTTP, for OpenAI's clients")                   \
     X(play, false, "act in an environment by hand, and read what a model reads")     \
     X(show, false, "an episode or answer of a run, as the model read and wrote it")  \
     X(sweep, false, "a run for every value of some options, and their figure")       \
@@ -47,8 +48,16 @@ typedef enum {
     CLI_OPTIONAL, /* const char *: "" where no value follows */
     CLI_I64,      /* int64_t */
     CLI_F64,      /* double */
+    CLI_EACH,     /* cli_list: may stand several times */
     CLI_PASSED    /* shown by --help only: the verb reads it among its further words */
 } cli_option_type;
+
+/* The values of an option that may stand several times. */
+enum { CLI_MAX_EACH = 64 };
+typedef struct cli_list {
+    const char *values[CLI_MAX_EACH];
+    int n;
+} cli_list;
 
 typedef struct cli_option {
     const char *name; /* "--top-p" */

@@ -447,6 +447,22 @@ int ares_adapter_slice_fill(ares_adapter *slice, const ares_adapter *whole, cons
     return d->k->sync(d);
 }
 
+int ares_adapter_copy(const ares_adapter *a, const ares_model *m, ares_adapter **out)
+{
+    ares_adapter *copy;
+    ARES_TRY(ares_adapter_slice(a, m, &copy)); /* of a model that is whole: all of it */
+    copy->base = a->base;
+    copy->base_dir = ares_arena_copy(&copy->arena, a->base_dir, strlen(a->base_dir));
+    memcpy(copy->base_print, a->base_print, sizeof copy->base_print);
+    int rc = ares_adapter_slice_fill(copy, a, m);
+    if (rc != ARES_OK) {
+        ares_adapter_free(copy);
+        return rc;
+    }
+    *out = copy;
+    return ARES_OK;
+}
+
 void ares_adapter_free(ares_adapter *a)
 {
     if (!a) return;

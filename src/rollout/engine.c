@@ -71,6 +71,7 @@ static void plan_fini(plan *p)
                     p->start,       p->prefix_len,   p->table,    p->positions_h,
                     p->positions_w, p->feature_rows, p->features, p->adapted };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+    ares_free(p->scores);
 #define FREE(type, name, width) ares_free(p->name);
     PLAN_OUT_COLUMNS(FREE)
 #undef FREE
@@ -110,7 +111,8 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     ares_rollout *r = ares_calloc(1, sizeof *r);
     r->options = *opt;
     r->until = INT64_MAX;
-    r->n_likely = ARES_MAX(opt->entropy_top_k, opt->most_likely);
+    r->n_likely = ARES_MAX(ARES_MAX(opt->entropy_top_k, opt->most_likely), opt->n_likely);
+    ARES_ASSERT(opt->n_likely <= ARES_LIKELY_MAX && !(opt->serves && m->tp));
     r->model = m;
     if (m->tp) r->head_parts = ares_model_head_parts(m);
     r->tokenizer = tokenizer;
@@ -177,12 +179,29 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     return ARES_OK;
 }
 
-/* All requests and samples; their memory is the arena's, but for their texts. */
+/* The texts of its samples, and in an engine that serves all else. */
+static void free_request(request *q)
+{
+    for (int32_t i = 0; i < q->n; i++) ares_str_fini(&q->samples[i].tail);
+    if (q->arena != &q->memory) return;
+    ares_arena_fini(&q->memory);
+    ares_free(q);
+}
+
+static void free_requests(request *q)
+{
+    for (request *next; q; q = next) {
+        next = q->next;
+        free_request(q);
+    }
+}
+
+/* All requests and samples. */
 static void forget(ares_rollout *r)
 {
-    for (request *q = r->first; q; q = q->next)
-        for (int32_t i = 0; i < q->n; i++) ares_str_fini(&q->samples[i].tail);
-    r->first = r->last = NULL;
+    free_requests(r->first);
+    free_requests(r->dropped);
+    r->first = r->last = r->dropped = NULL;
     r->n_requests = r->n_added = r->unfinished = r->held = r->n_finished = r->next_finished = 0;
     r->n_running = 0;
     r->flying = NULL;
@@ -286,6 +305,14 @@ static int check_request(const ares_rollout *r, const ares_request *q)
                          "to %d; raise worker.rollout.cache_tokens to %d",
                          r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
     ARES_ASSERT(!r->peers || !q->adapter || q->adapter == r->options.adapter);
+    ARES_ASSERT(q->n_likely <= r->options.n_likely && q->scores.n_likely <= ARES_LIKELY_MAX);
+    bool scores = q->scores.width || q->scores.n_likely || q->scores.logits || q->look;
+    ARES_ASSERT(!scores ||
+                (!r->peers && q->scores.from >= 0 && (q->scores.targets || q->scores.width <= 1) &&
+                 (!q->scores.logits || q->look)));
+    if (scores && r->ahead)
+        return ares_fail(ARES_EUNSUPPORTED, "rollout: log-probs of prompts are computed on the CPU "
+                                            "alone; ask for none, or set --device cpu");
     return ares_model_check_ids(r->model, q->prompt, prompt_len, q->row_media);
 }
 
@@ -300,11 +327,11 @@ static uint64_t root_of(const ares_adapter *a)
 /* Queues a request that was checked. own: as in request. */
 static void queue_request(ares_rollout *r, const ares_request *asked, int64_t own)
 {
-    ares_arena *a = &r->arena;
     const ares_sampling *s = &asked->sampling;
     int32_t prompt_len = asked->prompt_len, n = asked->n, begun = asked->response_len,
             limit = ARES_MIN(s->max_new_tokens - begun, r->max_len - prompt_len);
-    request *q = ares_arena_calloc(a, 1, sizeof *q);
+    request *q =
+        r->options.serves ? ares_malloc(sizeof *q) : ares_arena_alloc(&r->arena, sizeof *q);
     *q = (request){ .id = r->n_requests++,
                     .own = own,
                     .prompt_len = prompt_len,
@@ -316,7 +343,12 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
                     .sampling = *s,
                     .row_media = asked->row_media,
                     .seen = asked->seen,
-                    .adapter = asked->adapter };
+                    .adapter = asked->adapter,
+                    .n_likely = asked->n_likely,
+                    .scores = asked->scores,
+                    .look = asked->look,
+                    .look_ctx = asked->look_ctx };
+    ares_arena *a = q->arena = r->options.serves ? &q->memory : &r->arena;
     uint64_t root = root_of(asked->adapter);
     if (asked->adapter && ares_workspace_adapt(r->workspace, asked->adapter->rank) && r->ahead)
         rollout_ahead_forget(r);
@@ -362,6 +394,7 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
         for (int32_t t = prompt_len - begun; t < prompt_len; t++)
             ares_decoder_add(&x->decoder, q->prompt[t], &x->tail);
     }
+    if (rollout_scores_wanted(q)) rollout_scores_open(q);
     if (r->last) r->last->next = q;
     else r->first = q;
     r->last = q;
@@ -578,19 +611,33 @@ static void record_token(ares_rollout *r, const plan *p, int32_t i)
     if (o->most_likely) one.most_likely = p->likely_token[(int64_t)i * r->n_likely];
     s->under_way--;
     if (s->state == SEQ_FINISHED) return; /* it ended with the token before */
+    if (r->options.serves && !(isfinite(one.log_probs) && isfinite(one.entropies))) {
+        finish(r, s, ARES_FINISH_BROKEN);
+        return;
+    }
+    ares_arena *a = s->request->arena;
+    int32_t likely = s->request->n_likely;
     if (s->n >= s->cap) { /* columns double: a sample is copied a constant number of times */
         int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->limit);
 #define GROW(type, name, recorded, text)                                  \
     _Static_assert(sizeof(type) == 4, "a column's numbers have 4 bytes"); \
-    if (recorded) s->name = grown(&r->arena, s->name, s->n, cap);
+    if (recorded) s->name = grown(a, s->name, s->n, cap);
         ARES_ROLLOUT_COLUMNS(GROW)
 #undef GROW
+        if (likely) {
+            s->likely_tokens = grown(a, s->likely_tokens, s->n * likely, cap * likely);
+            s->likely_log_probs = grown(a, s->likely_log_probs, s->n * likely, cap * likely);
+        }
         s->cap = cap;
     }
 #define STORE(type, name, recorded, text) \
     if (recorded) s->name[s->n] = one.name;
     ARES_ROLLOUT_COLUMNS(STORE)
 #undef STORE
+    for (int32_t k = 0; k < likely; k++) {
+        s->likely_tokens[s->n * likely + k] = p->likely_token[(int64_t)i * r->n_likely + k];
+        s->likely_log_probs[s->n * likely + k] = p->likely_log_prob[(int64_t)i * r->n_likely + k];
+    }
     s->n++;
     if (s->state == SEQ_NEW) s->state = SEQ_WAITING;
     s->request->sampled = true;
@@ -600,6 +647,22 @@ static void record_token(ares_rollout *r, const plan *p, int32_t i)
     else r->held += sequence_held(r, s);
 }
 
+/* A request by the number that ares_rollout_add gave. */
+static request *request_of(const ares_rollout *r, int64_t id)
+{
+    request *q = r->first;
+    while (q && q->own != id) q = q->next;
+    ARES_ASSERT(q);
+    return q;
+}
+
+/* A sample of it, by its index. */
+static sequence *sample_of(request *q, int32_t index)
+{
+    ARES_ASSERT(index >= q->first_index && index - q->first_index < q->n);
+    return &q->samples[index - q->first_index];
+}
+
 bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
 {
     if (r->peers) { /* own requests that are kept are queued here alone: no step may follow */
@@ -607,10 +670,8 @@ bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
         take_requests(r, ares_str_view(&r->peers->requests), true);
         ares_str_clear(&r->peers->requests);
     }
-    request *q = r->first;
-    while (q && q->own != id) q = q->next;
-    ARES_ASSERT(q && index >= q->first_index && index - q->first_index < q->n && n >= 0);
-    sequence *s = &q->samples[index - q->first_index];
+    ARES_ASSERT(n >= 0);
+    sequence *s = sample_of(request_of(r, id), index);
     if (s->state == SEQ_FINISHED) return false;
     if (n >= s->limit) return true; /* it ends there or before in any case */
     s->limit = n;
@@ -724,10 +785,12 @@ void rollout_sample(ares_rollout *r, const plan *p, const ares_sample_args *a)
     d->k->sample(d, &rest);
 }
 
-/* The plan's forward; *hidden [n_out][hidden]. */
-static int forward(ares_rollout *r, const plan *p, void **hidden)
+/* The plan's forward; *hidden [n_out + n_scores][hidden]. */
+static int forward(ares_rollout *r, plan *p, void **hidden)
 {
     ares_packed packed = rollout_packed(r);
+    rollout_plan_reserve(r, p, p->n_out + p->n_scores);
+    for (int32_t i = 0; i < p->n_scores; i++) p->out_rows[p->n_out + i] = p->scores[i].row;
     packed.rows = packed.seg.rows = p->rows;
     packed.ids = p->ids;
     packed.positions = p->positions;
@@ -737,7 +800,7 @@ static int forward(ares_rollout *r, const plan *p, void **hidden)
     packed.feature_rows = p->feature_rows;
     packed.features = p->features;
     packed.slots = p->slots;
-    packed.n_out = p->n_out;
+    packed.n_out = p->n_out + p->n_scores;
     packed.out_rows = p->out_rows;
     packed.seg.n = p->n_seg;
     packed.seg.start = p->start;
@@ -767,9 +830,11 @@ static int draw(ares_rollout *r, const plan *p, const void *hidden)
         a.log_prob_1 = p->log_prob_1;
         a.entropy_1 = p->entropy_1;
     }
+    if (!r->options.entropy_top_k && !r->options.most_likely && !p->want_likely) a.n_likely = 0;
     a.likely_token = p->likely_token;
     a.likely_log_prob = p->likely_log_prob;
     rollout_sample(r, p, &a);
+    rollout_scores_look(r, p, hidden);
     return d->k->sync(d);
 }
 
@@ -777,12 +842,13 @@ static int draw(ares_rollout *r, const plan *p, const void *hidden)
 static int launch(ares_rollout *r)
 {
     rollout_schedule(r);
-    const plan *p = r->plan;
+    plan *p = r->plan;
     if (!p->rows) return ARES_OK;
     if (r->ahead) ARES_TRY(rollout_ahead_launch(r, p));
     else {
         void *hidden;
         ARES_TRY(forward(r, p, &hidden));
+        rollout_scores_compute(r, p, hidden);
         ARES_TRY(draw(r, p, hidden));
         if (r->model->tp) ARES_TRY(ares_group_sync(r->model->tp)); /* of what the step gathered */
     }
@@ -805,7 +871,7 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     if (r->flying == p) r->flying = NULL;
     if (r->ahead) ARES_TRY(rollout_ahead_collect(r, p));
     /* a log-prob that is not finite comes from such weights: say so instead of sampling on */
-    for (int32_t i = 0; i < p->n_out; i++)
+    for (int32_t i = 0; i < p->n_out && !r->options.serves; i++)
         if (!isfinite(p->log_prob[i]) || !isfinite(p->entropy[i]))
             return ares_fail(ARES_ENUMERIC,
                              "rollout: request %lld, sample %d, token %d: log-prob %g, entropy %g; "
@@ -821,7 +887,28 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     ares_work_done(ARES_WORK_SAMPLED, r->stats.decoded_tokens - before);
     *active = r->unfinished - r->held;
     if (!*active) r->flying = NULL; /* it holds only rows of samples that have ended */
+    if (!r->flying) {
+        free_requests(r->dropped);
+        r->dropped = NULL;
+    }
     return ARES_OK;
+}
+
+static ares_completion completion_of(const sequence *s)
+{
+    const request *q = s->request;
+    ares_completion c = { .request = q->own,
+                          .index = s->index,
+                          .n_tokens = s->n,
+                          .finish = s->finish,
+                          .cached_tokens = q->reused,
+                          .n_likely = q->n_likely,
+                          .likely_tokens = s->likely_tokens,
+                          .likely_log_probs = s->likely_log_probs };
+#define HAND_OUT(type, name, recorded, text) c.name = s->name;
+    ARES_ROLLOUT_COLUMNS(HAND_OUT)
+#undef HAND_OUT
+    return c;
 }
 
 bool ares_rollout_next(ares_rollout *r, ares_completion *out)
@@ -831,13 +918,45 @@ bool ares_rollout_next(ares_rollout *r, ares_completion *out)
         if (r->next_finished == r->n_finished) return false;
         s = r->finished[r->next_finished++];
     } while (s->request->own < 0); /* another rank hands it out */
-    *out = (ares_completion){
-        .request = s->request->own, .index = s->index, .n_tokens = s->n, .finish = s->finish
-    };
-#define HAND_OUT(type, name, recorded, text) out->name = s->name;
-    ARES_ROLLOUT_COLUMNS(HAND_OUT)
-#undef HAND_OUT
+    *out = completion_of(s);
+    s->request->handed_out++;
+    /* a server goes on for ever: the list begins again when all of it is handed out */
+    if (r->options.serves && r->next_finished == r->n_finished)
+        r->next_finished = r->n_finished = 0;
     return true;
+}
+
+void ares_rollout_look(const ares_rollout *r, int64_t id, int32_t index, ares_completion *out)
+{
+    *out = completion_of(sample_of(request_of(r, id), index));
+}
+
+void ares_rollout_prompt_scores(const ares_rollout *r, int64_t id, ares_prompt_scores *out)
+{
+    const request *q = request_of(r, id);
+    *out = (ares_prompt_scores){ .rows = q->prompt_len - 1,
+                                 .width = q->scores.width,
+                                 .n_likely = q->scores.n_likely,
+                                 .log_probs = q->score_log_probs,
+                                 .ranks = q->score_ranks,
+                                 .likely_tokens = q->score_likely_tokens,
+                                 .likely_log_probs = q->score_likely_log_probs };
+}
+
+void ares_rollout_drop(ares_rollout *r, int64_t id)
+{
+    request *q = request_of(r, id), **at = &r->first, *last = NULL;
+    ARES_ASSERT(r->options.serves && q->handed_out == q->n);
+    for (; *at != q; at = &(*at)->next) last = *at;
+    *at = q->next;
+    if (r->last == q) r->last = last;
+    q->next = NULL;
+    if (!r->flying) {
+        free_request(q);
+        return;
+    }
+    q->next = r->dropped; /* a step under way may name its samples */
+    r->dropped = q;
 }
 
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out)

@@ -69,9 +69,20 @@ typedef struct request {
     int32_t parked;                  /* those in SEQ_PARKED */
     int64_t start;                   /* on the clock of ares_rollout_hold */
     ares_sampling sampling;
-    block_list blocks;        /* the prompt's; held while samples wait */
-    int32_t cached;           /* prompt tokens in the cache */
-    bool sampled;             /* the first token of every sample is drawn */
+    block_list blocks;  /* the prompt's; held while samples wait */
+    int32_t cached;     /* prompt tokens in the cache */
+    bool sampled;       /* the first token of every sample is drawn */
+    int32_t reused;     /* prompt tokens that were found in the cache */
+    int32_t n_likely;   /* as ares_request.n_likely */
+    int32_t handed_out; /* samples that ares_rollout_next gave */
+    void (*look)(void *ctx, int32_t index, int32_t at, int32_t token, const float *logits);
+    void *look_ctx;
+    ares_prompt_scores_wanted scores;
+    /* as ares_prompt_scores lays them out; NULL: not wanted */
+    float *score_log_probs, *score_likely_log_probs;
+    int32_t *score_ranks, *score_likely_tokens;
+    ares_arena *arena; /* where all of this lies: memory, or the engine's */
+    ares_arena memory;
     struct sequence *samples; /* [n] */
     struct request *next;     /* in order of arrival */
 } request;
@@ -93,6 +104,8 @@ typedef struct sequence {
 #define COLUMN(type, name, recorded, text) type *name;
     ARES_ROLLOUT_COLUMNS(COLUMN)
 #undef COLUMN
+    int32_t *likely_tokens; /* [cap][request->n_likely] */
+    float *likely_log_probs;
     ares_finish finish;
     block_list blocks;
     int32_t cached; /* tokens of prompt and response in the cache */
@@ -143,8 +156,19 @@ typedef struct plan {
 #define COLUMN(type, name, width) type *name;
     PLAN_OUT_COLUMNS(COLUMN)
 #undef COLUMN
-    bool want_1; /* some temperature is neither 0 nor 1 */
+    bool want_1;      /* some temperature is neither 0 nor 1 */
+    bool want_likely; /* some sample records likely tokens */
+    /*
+     * rows of prompts whose scores are wanted: they stand in out_rows after the n_out that draw
+     */
+    int32_t n_scores, scores_cap;
+    struct score_row *scores; /* [n_scores] */
 } plan;
+/* One token of one row of a prompt: what becomes of the hidden state of row `row` of the forward */
+typedef struct score_row {
+    struct request *request;
+    int32_t row, at, k; /* at, k: the row and the target of the request's scores */
+} score_row;
 
 typedef struct rollout_ahead rollout_ahead;
 typedef struct rollout_peers rollout_peers;
@@ -165,6 +189,7 @@ struct ares_rollout {
     request *first, *last;
     int64_t n_requests, unfinished;
     int64_t n_added;      /* by this rank */
+    request *dropped;     /* to be freed when no step under way names them */
     rollout_peers *peers; /* NULL: this rank decodes alone */
     int64_t until, held;  /* the clock; unfinished samples that it holds */
     sequence **running;   /* [max_seqs], in order of admission */
@@ -227,7 +252,18 @@ int rollout_ahead_launch(ares_rollout *r, const plan *p);
 /* Waits for the plan's tokens, and fills its columns. */
 int rollout_ahead_collect(ares_rollout *r, const plan *p);
 
+/* ---------------- scores.c: scores of prompts */
+bool rollout_scores_wanted(const request *q);
+void rollout_scores_open(request *q);
+void rollout_scores_plan(ares_rollout *r, request *q, int32_t from, int32_t to);
+/* hidden: of the plan's forward, whose out_rows end with the rows of its scores */
+void rollout_scores_compute(ares_rollout *r, const plan *p, const void *hidden);
+/* Shows the logits of drawn tokens to those who look. hidden [n_out] */
+void rollout_scores_look(ares_rollout *r, const plan *p, const void *hidden);
+
 /* ---------------- scheduler.c */
+/* Room in the columns of the plan's n_out for so many. */
+void rollout_plan_reserve(ares_rollout *r, plan *p, int32_t n);
 /*
  * Fills r->plan with the rows of the next forward. It has none only where all remaining samples
  * wait for tokens that are under way.

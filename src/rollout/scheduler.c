@@ -290,18 +290,22 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
     p->adapted[p->n_adapted++] = (ares_adapted){ q->adapter, p->rows };
 }
 
+void rollout_plan_reserve(ares_rollout *r, plan *p, int32_t n)
+{
+    if (n <= p->out_cap) return;
+    p->out_cap = ARES_MAX(n, p->out_cap * 2 + 64);
+#define GROW(type, name, width) \
+    if (width)                  \
+        p->name = ares_realloc(p->name, (size_t)p->out_cap * (size_t)(width) * sizeof *p->name);
+    PLAN_OUT_COLUMNS(GROW)
+#undef GROW
+}
+
 /* The sample's next token is drawn from this row of the forward. */
 static void add_out(ares_rollout *r, int32_t row, sequence *s)
 {
     plan *p = r->plan;
-    if (p->n_out == p->out_cap) {
-        p->out_cap = p->out_cap * 2 + 64;
-#define GROW(type, name, width) \
-    if (width)                  \
-        p->name = ares_realloc(p->name, (size_t)p->out_cap * (size_t)(width) * sizeof *p->name);
-        PLAN_OUT_COLUMNS(GROW)
-#undef GROW
-    }
+    rollout_plan_reserve(r, p, p->n_out + 1);
     const ares_sampling *g = &s->request->sampling;
     p->out_rows[p->n_out] = row;
     p->out_seq[p->n_out] = s;
@@ -311,6 +315,7 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
     p->key[p->n_out] =
         ares_rng_sub(s->key, (uint64_t)(s->request->response_len + s->n + s->under_way), 0);
     if (g->temperature != 0 && g->temperature != 1) p->want_1 = true;
+    if (s->request->n_likely) p->want_likely = true;
     s->under_way++;
     s->out = p->n_out++;
 }
@@ -486,13 +491,17 @@ static void plan_prompts(ares_rollout *r)
 {
     for (request *q = r->first; q && r->plan->rows < r->max_rows; q = q->next) {
         if (q->cached == q->prompt_len || !wanted(r, q)) continue;
-        if (q->cached == 0) find_prefix(r, q);
+        bool begins = q->cached == 0 && !q->sampled;
+        /* what is found in the cache has no hidden states to score */
+        if (q->cached == 0 && (q->sampled || !rollout_scores_wanted(q))) find_prefix(r, q);
+        if (begins) q->reused = q->cached;
         int32_t to = ARES_MIN(q->prompt_len, q->cached + r->max_rows - r->plan->rows);
         int32_t need = blocks_for(to) - q->blocks.n;
         bool alone = r->n_running == 0 && r->plan->rows == 0 && !r->flying;
         if (!alone && rollout_blocks_available(&r->blocks) < need + r->n_running + 1) return;
         if (!grow(r, &q->blocks, to, NULL, q, alone)) return;
         add_rows(r, q, NULL, &q->blocks, q->cached, to);
+        if (!q->sampled && rollout_scores_wanted(q)) rollout_scores_plan(r, q, q->cached, to);
         q->cached = to;
         r->stats.prefill_tokens += to - r->plan->prefix_len[r->plan->n_seg - 1];
         if (to < q->prompt_len) return;
@@ -508,7 +517,8 @@ void rollout_schedule(ares_rollout *r)
     plan *p = r->plan;
     p->rows = p->n_seg = p->n_out = p->n_features = p->n_adapted = 0;
     p->start[0] = 0;
-    p->want_1 = false;
+    p->want_1 = p->want_likely = false;
+    p->n_scores = 0;
     unpark(r);
     bool all_started = start_waiting(r);
     copy_now(r); /* before anybody else takes blocks */

@@ -365,6 +365,14 @@ int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set 
     return ARES_OK;
 }
 
+int learner_forward_packed(learner *l, learner_pass *p, bool keep)
+{
+    void *hidden;
+    ARES_TRY(run_round(l, p, 1, keep, &hidden));
+    p->hidden = hidden;
+    return ARES_OK;
+}
+
 int learner_forward_same_rows(learner *l, const learner_pass *p, int64_t n, void **hidden)
 {
     ares_arena_reset(&l->arena);

@@ -7,6 +7,7 @@
 
 #include "ares/kernels.h"
 #include "ares/model.h"
+#include "ares/serve_tinker.h"
 #include "ares/train.h"
 
 /* What ranks share of the models that they train together, and with whom. (trainer.c) */
@@ -112,6 +113,11 @@ int optim_norm(ares_params *ps, double *norm);
  */
 int optim_step(optim *o, ares_params *ps, ares_world *world, double lr, double max_grad_norm,
                const char *what, double *grad_norm);
+/*
+ * The same by a process alone, with the numbers of the call in place of the configuration's. A
+ * gradient that is not finite is ARES_ENUMERIC. For parameters without a look-up's gradient.
+ */
+int optim_step_given(optim *o, ares_params *ps, const ares_tinker_adam *a, double *grad_norm);
 /*
  * Counts an update that was left out. The reason is the last failure, which is printed as a warning
  * and cleared.
@@ -238,6 +244,11 @@ int learner_end_round(const learner *l, int rc);
 /* The forward passes of a round. sets, out: [n], which may be none. keep: for a backward */
 int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
                           bool share_prompts, bool keep, learner_pass *out);
+/*
+ * The forward pass over tokens that the caller has packed: p->packed, in the learner's arena, and
+ * p->targets on the device.
+ */
+int learner_forward_packed(learner *l, learner_pass *p, bool keep);
 /*
  * The hidden states of another model over the rows of a round, one pointer per pass; NULL where a
  * pass has no response token.

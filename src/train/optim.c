@@ -224,3 +224,20 @@ int optim_step(optim *o, ares_params *ps, ares_world *world, double lr, double m
     }
     return ares_params_sync(ps);
 }
+
+int optim_step_given(optim *o, ares_params *ps, const ares_tinker_adam *a, double *grad_norm)
+{
+    const double betas[] = { a->beta1, a->beta2 };
+    const ares_optim_config cfg = { .betas = { betas, 2 },
+                                    .eps = a->eps,
+                                    .weight_decay = a->weight_decay };
+    optim own = *o;
+    own.cfg = &cfg;
+    ARES_TRY(optim_norm(ps, grad_norm));
+    if (!isfinite(*grad_norm)) return ares_fail(ARES_ENUMERIC, "the gradient is not finite");
+    int rc = optim_step(&own, ps, NULL, a->learning_rate,
+                        a->grad_clip_norm > 0 ? a->grad_clip_norm : (double)INFINITY, "optim_step",
+                        grad_norm);
+    o->updates = own.updates;
+    return rc;
+}

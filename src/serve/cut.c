@@ -16,9 +16,7 @@
 
 const char *const serve_finish_names[] = { "stop", "length", "tool_calls" };
 
-static const ares_view think = { "<think>", 7 }, think_end = { "</think>", 8 },
-                       call_tag = { "<tool_call>", 11 }, call_end = { "</tool_call>", 12 },
-                       python_tag = { "<|python_tag|>", 14 };
+static const ares_view think = { "<think>", 7 };
 
 typedef struct stop_string {
     char *data;
@@ -204,7 +202,7 @@ static size_t before_calls(serve_cut *c, ares_view certain)
     if (c->options.form == SERVE_FORM_HERMES) {
         if (c->calls_from < begin) c->calls_from = begin, c->in_call = false;
         if (!c->in_call && c->calls_from < certain.len) {
-            int64_t tag = find_from(certain, call_tag, &c->calls_from);
+            int64_t tag = find_from(certain, serve_call_tag, &c->calls_from);
             c->in_call = tag >= 0;
             c->call_at = c->in_call ? (size_t)tag : 0;
         }
@@ -212,8 +210,8 @@ static size_t before_calls(serve_cut *c, ares_view certain)
     }
     while (begin < certain.len && is_white((unsigned char)certain.data[begin])) begin++;
     ares_view rest = { certain.data + begin, certain.len - begin };
-    bool may = rest.len == 0 || rest.data[0] == '{' || ares_view_starts(rest, python_tag) ||
-               ares_view_starts(python_tag, rest);
+    bool may = rest.len == 0 || rest.data[0] == '{' || ares_view_starts(rest, serve_python_tag) ||
+               ares_view_starts(serve_python_tag, rest);
     c->in_call = rest.len && may && ares_view_find(rest, ARES_VIEW("{"), 0) >= 0;
     c->call_at = begin;
     return may ? begin : certain.len;
@@ -238,14 +236,14 @@ static bool give_thoughts(serve_cut *c, ares_view certain, size_t end_of_shown, 
         if (starts || c->options.opened) c->thought = THOUGHT_OPEN;
     }
     if (c->thought_end) {
-        give(c, shown_at(c, c->thought_end - think_end.len), true, true, &c->reasoning);
+        give(c, shown_at(c, c->thought_end - serve_think_end.len), true, true, &c->reasoning);
         pass(c, shown_at(c, c->thought_end));
         c->content_from = c->thought_end;
         c->thought = THOUGHT_OVER;
         return true;
     }
     if (c->thought == THOUGHT_OPEN) {
-        size_t held = certain.len - may_begin(certain, think_end);
+        size_t held = certain.len - may_begin(certain, serve_think_end);
         give(c, final ? end_of_shown : shown_at(c, held), final, true, &c->reasoning);
     }
     return false;
@@ -277,8 +275,8 @@ static bool first_call_is_complete(serve_cut *c, ares_view token)
     if (!c->options.one_call || c->no_one_call || !c->in_call) return false;
     size_t end = 0;
     if (c->options.form == SERVE_FORM_HERMES) {
-        int64_t found = ares_view_find(text, call_end, c->call_at + call_tag.len);
-        end = found < 0 ? 0 : (size_t)found + call_end.len;
+        int64_t found = ares_view_find(text, serve_call_end, c->call_at + serve_call_tag.len);
+        end = found < 0 ? 0 : (size_t)found + serve_call_end.len;
     } else if (ares_view_find(token, ARES_VIEW("}"), 0) >= 0) {
         end = serve_json_end(text, (size_t)ares_view_find(text, ARES_VIEW("{"), c->call_at));
     }
@@ -362,8 +360,8 @@ bool serve_cut_add(serve_cut *c, ares_view bytes, bool special, serve_token_kind
     ares_view certain = { c->text.data, c->text.len - held };
     bool reads = c->options.form != SERVE_FORM_NONE;
     if ((reads || c->options.reasoning) && !c->thought_end && certain.len) {
-        int64_t found = find_from(certain, think_end, &c->scanned);
-        if (found >= 0) c->thought_end = (size_t)found + think_end.len;
+        int64_t found = find_from(certain, serve_think_end, &c->scanned);
+        if (found >= 0) c->thought_end = (size_t)found + serve_think_end.len;
     }
     size_t end = reads ? before_calls(c, certain) : certain.len;
     if (give_thoughts(c, certain, 0, false))
@@ -432,8 +430,8 @@ void serve_cut_finish(serve_cut *c, serve_piece *piece)
     ares_view text = { c->text.data, end };
     bool reads = c->options.form != SERVE_FORM_NONE;
     if (!c->thought_end) {
-        int64_t found = ares_view_find(text, think_end, 0);
-        if (found >= 0) c->thought_end = (size_t)found + think_end.len;
+        int64_t found = ares_view_find(text, serve_think_end, 0);
+        if (found >= 0) c->thought_end = (size_t)found + serve_think_end.len;
     }
     bool thinks = !give_thoughts(c, text, shown_end, true);
     a->has_reasoning = c->thought != THOUGHT_UNKNOWN;

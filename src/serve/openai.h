@@ -1,7 +1,7 @@
 /*
  * Private to the serve room: the OpenAI-compatible protocol as functions of texts, JSON and ids. No
- * socket, no engine, no model: what a request asks (openai_request.c), tool calls and thoughts
- * (tools.c), what of an answer is certain and may go out (cut.c), ids that sessions keep
+ * socket, no engine, no model: what a request asks (openai_request.c), tool calls (tools.c),
+ * what of an answer is certain and may go out, thoughts too (cut.c), ids that sessions keep
  * (session.c), records of episodes and lines of agents (records.c).
  *
  * Texts are UTF-8 and may hold NUL. What a function returns through an arena lives in that arena;
@@ -15,8 +15,7 @@
 #include "ares/text.h"
 
 /* ------------------------------------------------------------------ errors (openai_request.c)
- * {"error":{"message","type","param","code"}}. A code has one status and one type, except that of
- * a request which is too large for HTTP, which http.c names itself.
+ * {"error":{"message","type","param","code"}}. A code has one status and one type.
  */
 #define SERVE_ERROR_LIST(X)                                     \
     X(invalid_json, 400, "invalid_request_error")               \
@@ -67,6 +66,8 @@ serve_code serve_refuse_length(serve_error *e, ares_arena *arena, const char *pa
 typedef enum { SERVE_FORM_NONE, SERVE_FORM_HERMES, SERVE_FORM_LLAMA3_JSON } serve_form;
 /* "none", "hermes", "llama3_json" */
 extern const char *const serve_form_names[3];
+/* </think>, <tool_call>, </tool_call>, <|python_tag|> */
+extern const ares_view serve_think_end, serve_call_tag, serve_call_end, serve_python_tag;
 /* The form of calls that a chat template teaches: --tool-parser auto. */
 serve_form serve_form_of(const ares_chat *chat);
 
@@ -191,12 +192,6 @@ size_t serve_json_end(ares_view text, size_t i);
 /* Appends part number k of a content: white space cut, joined by \n; an empty part adds nothing. */
 void serve_content_add(ares_str *content, int k, ares_view part);
 
-/*
- * Thoughts (--reasoning think): reasoning is what stands before the first </think>, content what
- * follows. opened: the prompt's end has opened <think>. False: none, content is the text.
- */
-bool serve_reasoning_split(ares_view text, bool opened, ares_view *reasoning, ares_view *content);
-
 /* call_ and 16 hex digits: a function of prompt, answer and number of the call within it. */
 enum { SERVE_CALL_ID = 22 };
 void serve_call_id(const int32_t *prompt, int64_t n_prompt, const int32_t *ids, int64_t n,
@@ -213,8 +208,12 @@ typedef struct serve_cut_options {
     serve_form form;   /* SERVE_FORM_NONE: calls are not read */
     ares_view opening; /* of a forced call: part of the text that is read */
     bool one_call;     /* the answer ends with the token that completes its first call */
-    bool reasoning;    /* --reasoning think */
-    bool opened;       /* the prompt's end has opened <think> */
+    /*
+     * --reasoning think: what stands before the first </think>, less <think> and white space, is
+     * reasoning; without </think> all of it, if the answer or the prompt's end opened <think>.
+     */
+    bool reasoning;
+    bool opened; /* the prompt's end has opened <think> */
 } serve_cut_options;
 
 typedef enum {
@@ -274,8 +273,11 @@ const serve_answer *serve_cut_answer(const serve_cut *c); /* lives as long as th
  * and of the normal form of all messages up to an answer.
  */
 
-/* Appends the normal form of a message, a JSON list: [role, text, calls, name, images]. */
-void serve_message_normal(ares_str *out, const ares_json *message);
+/*
+ * Appends the normal form of a message, a JSON list: [role, text, calls, name, images]. answer (may
+ * be NULL): goes on with the message, or is one by itself (message NULL), as a client will send it.
+ */
+void serve_message_normal(ares_str *out, const ares_json *message, const serve_answer *answer);
 /* Appends canonical JSON: keys by bytes, no spaces, numbers as %.17g. */
 void serve_json_canonical(ares_str *out, const ares_json *value);
 

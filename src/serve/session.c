@@ -149,11 +149,7 @@ static ares_view string_or_empty(const ares_json *v)
     return v && v->type == ARES_JSON_STRING ? v->text : ARES_VIEW("");
 }
 
-/*
- * message, less what an answer adds to it: the normal form of an answer is that of the message that
- * a client will send back, continued or new (message NULL).
- */
-static void write_normal(ares_str *out, const ares_json *message, const serve_answer *answer)
+void serve_message_normal(ares_str *out, const ares_json *message, const serve_answer *answer)
 {
     ares_arena arena = { 0 };
     ares_str text = { 0 };
@@ -201,11 +197,6 @@ static void write_normal(ares_str *out, const ares_json *message, const serve_an
     ares_arena_fini(&arena);
 }
 
-void serve_message_normal(ares_str *out, const ares_json *message)
-{
-    write_normal(out, message, NULL);
-}
-
 /* ------------------------------------------------------------------ histories */
 typedef struct history {
     unsigned char hash[32];
@@ -234,7 +225,7 @@ static history history_after(history before, const ares_json *message, const ser
 {
     ares_str normal = { 0 };
     sha256 s;
-    write_normal(&normal, message, answer);
+    serve_message_normal(&normal, message, answer);
     sha256_init(&s);
     sha256_add(&s, before.hash, sizeof before.hash);
     sha256_add(&s, normal.data, normal.len);

@@ -1,6 +1,6 @@
 /*
- * Tools and thoughts of a chat: what a template is given, the text that begins a forced call, and
- * the calls and thoughts that an answer holds.
+ * Tools of a chat: what a template is given, the text that begins a forced call, and the calls that
+ * an answer holds.
  *
  * An answer's calls are all read or none: one that is malformed makes the whole answer content, so
  * that a client never gets half of what a model wanted. Arguments are the bytes that were sampled:
@@ -12,16 +12,16 @@
 
 const char *const serve_form_names[] = { "none", "hermes", "llama3_json" };
 
-static const ares_view think = { "<think>", 7 }, think_end = { "</think>", 8 },
-                       call_tag = { "<tool_call>", 11 }, call_end = { "</tool_call>", 12 },
-                       python_tag = { "<|python_tag|>", 14 };
+const ares_view serve_think_end = { "</think>", 8 }, serve_call_tag = { "<tool_call>", 11 },
+                serve_call_end = { "</tool_call>", 12 },
+                serve_python_tag = { "<|python_tag|>", 14 };
 
 serve_form serve_form_of(const ares_chat *chat)
 {
-    if (ares_chat_reads(chat, python_tag)) return SERVE_FORM_LLAMA3_JSON;
+    if (ares_chat_reads(chat, serve_python_tag)) return SERVE_FORM_LLAMA3_JSON;
     if (!ares_chat_reads(chat, ARES_VIEW("tools"))) return SERVE_FORM_HERMES; /* the generic form */
     bool hermes =
-        ares_chat_reads(chat, call_tag) && !ares_chat_reads(chat, ARES_VIEW("<function="));
+        ares_chat_reads(chat, serve_call_tag) && !ares_chat_reads(chat, ARES_VIEW("<function="));
     return hermes ? SERVE_FORM_HERMES : SERVE_FORM_NONE;
 }
 
@@ -382,14 +382,14 @@ static bool read_hermes(ares_arena *arena, ares_view text, size_t at, serve_call
 {
     size_t part = 0;
     for (;;) {
-        int64_t tag = ares_view_find(text, call_tag, at);
+        int64_t tag = ares_view_find(text, serve_call_tag, at);
         if (tag < 0) break;
-        size_t inner = (size_t)tag + call_tag.len;
-        int64_t end = ares_view_find(text, call_end, inner);
+        size_t inner = (size_t)tag + serve_call_tag.len;
+        int64_t end = ares_view_find(text, serve_call_end, inner);
         size_t stop = end < 0 ? text.len : (size_t)end;
         if (!read_tagged(arena, (ares_view){ text.data + inner, stop - inner }, out)) return false;
         add_part(arena, out, part, (size_t)tag);
-        part = at = end < 0 ? text.len : stop + call_end.len;
+        part = at = end < 0 ? text.len : stop + serve_call_end.len;
     }
     add_part(arena, out, part, text.len);
     return true;
@@ -398,7 +398,7 @@ static bool read_hermes(ares_arena *arena, ares_view text, size_t at, serve_call
 static bool read_llama(ares_arena *arena, ares_view text, size_t at, serve_calls *out)
 {
     size_t first = at = skip_white(text, at);
-    if (ares_view_starts(from(text, at), python_tag)) at += python_tag.len;
+    if (ares_view_starts(from(text, at), serve_python_tag)) at += serve_python_tag.len;
     else if (at == text.len || text.data[at] != '{') return false;
     for (;;) {
         const ares_json *o;
@@ -419,8 +419,8 @@ static bool read_llama(ares_arena *arena, ares_view text, size_t at, serve_calls
 
 void serve_calls_read(ares_arena *arena, serve_form form, ares_view text, serve_calls *out)
 {
-    int64_t thought = ares_view_find(text, think_end, 0);
-    size_t at = thought < 0 ? 0 : (size_t)thought + think_end.len;
+    int64_t thought = ares_view_find(text, serve_think_end, 0);
+    size_t at = thought < 0 ? 0 : (size_t)thought + serve_think_end.len;
     *out = (serve_calls){ 0 };
     bool right = form == SERVE_FORM_HERMES        ? read_hermes(arena, text, at, out)
                  : form == SERVE_FORM_LLAMA3_JSON ? read_llama(arena, text, at, out)
@@ -438,24 +438,6 @@ void serve_content_add(ares_str *content, int k, ares_view part)
         trimmed = (ares_view){ part.data, (size_t)(trimmed.data - part.data) + trimmed.len };
     if (content->len) ares_str_add_char(content, '\n');
     ares_str_add_view(content, trimmed);
-}
-
-/* ------------------------------------------------------------------ thoughts, ids */
-bool serve_reasoning_split(ares_view text, bool opened, ares_view *reasoning, ares_view *content)
-{
-    int64_t end = ares_view_find(text, think_end, 0);
-    ares_view before = ares_view_trim(end < 0 ? text : (ares_view){ text.data, (size_t)end });
-    bool starts = ares_view_starts(before, think);
-    *reasoning = (ares_view){ 0 };
-    *content = text;
-    if (end < 0 && !opened && !starts) return false;
-    *reasoning = ares_view_trim(starts ? from(before, think.len) : before);
-    *content = ARES_VIEW("");
-    if (end >= 0) {
-        ares_view after = from(text, (size_t)end + think_end.len);
-        *content = from(after, skip_white(after, 0));
-    }
-    return true;
 }
 
 void serve_call_id(const int32_t *prompt, int64_t n_prompt, const int32_t *ids, int64_t n,

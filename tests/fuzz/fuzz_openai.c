@@ -66,7 +66,7 @@ static void try_request(ares_view body)
             for (int64_t k = 0; k < a.messages->count; k++) {
                 const ares_json *v;
                 ares_str_clear(&normal);
-                serve_message_normal(&normal, &a.messages->items[k]);
+                serve_message_normal(&normal, &a.messages->items[k], NULL);
                 ARES_ASSERT(ares_json_parse(&arena, ares_str_view(&normal), "normal", &v) ==
                             ARES_OK);
             }

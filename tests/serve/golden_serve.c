@@ -105,20 +105,16 @@ GOLDEN(serve, serve_opening)
 
 GOLDEN(serve, serve_reasoning)
 {
-    ares_view reasoning, content, text = golden_string(g, "text");
+    ares_view text = golden_string(g, "text");
     bool opened = input_flag(g, "opened", false);
-    bool has = serve_reasoning_split(text, opened, &reasoning, &content);
-    golden_text(g, "reasoning", has ? reasoning : (ares_view){ 0 }, golden_want(g, "reasoning"));
-    golden_text(g, "content", content, golden_want(g, "content"));
-    /* a stream says the same */
     serve_cut *c = serve_cut_new(&(serve_cut_options){ .reasoning = true, .opened = opened });
     serve_piece piece;
     serve_cut_add(c, text, false, SERVE_TOKEN_PLAIN, &piece);
     serve_cut_finish(c, &piece);
     const serve_answer *a = serve_cut_answer(c);
-    golden_text(g, "reasoning of the cut", a->has_reasoning ? a->reasoning : (ares_view){ 0 },
+    golden_text(g, "reasoning", a->has_reasoning ? a->reasoning : (ares_view){ 0 },
                 golden_want(g, "reasoning"));
-    golden_text(g, "content of the cut", a->content, golden_want(g, "content"));
+    golden_text(g, "content", a->content, golden_want(g, "content"));
     serve_cut_free(c);
 }
 
@@ -192,7 +188,7 @@ GOLDEN(serve, serve_normal)
 {
     ares_str normal = { 0 };
     const ares_json *got;
-    serve_message_normal(&normal, golden_in(g, "message"));
+    serve_message_normal(&normal, golden_in(g, "message"), NULL);
     if (golden_ok(g, ares_json_parse(g->arena, ares_str_view(&normal), "normal", &got)))
         check_json(g, "normal form", got, g->expected);
     ares_str_fini(&normal);

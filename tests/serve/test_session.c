@@ -2,6 +2,7 @@
 #include "openai.h"
 #include "test.h"
 
+#include <dirent.h>
 #include <stdio.h>
 
 static const ares_json *parse(ares_arena *arena, const char *text)
@@ -140,11 +141,14 @@ TEST(sessions_hold_no_more_ids_than_they_may)
 typedef struct renderer {
     ares_chat *chat;
     ares_arena *arena;
+    bool generic;
 } renderer;
 
 static int render(void *ctx, const ares_json *messages, bool last, ares_str *out)
 {
     renderer *r = ctx;
+    serve_for_template how = { .generic = r->generic };
+    messages = serve_messages_for_template(r->arena, messages, NULL, how);
     ares_json generate = { .type = ARES_JSON_BOOL, .boolean = last };
     ares_json_member members[] = { { ARES_VIEW("messages"), messages },
                                    { ARES_VIEW("add_generation_prompt"), &generate } };
@@ -199,6 +203,53 @@ TEST(what_a_template_writes_after_a_kept_answer)
                 "{% endfor %}",
                 talk, 1, NULL);
     CHECK_STR(ares_error_message(), "");
+}
+
+/* After a text and after a call: what is written after the mark ends the text of the answer, too.
+ */
+TEST(what_follows_a_mark_follows_the_answer_in_every_template)
+{
+    static const char folder[] = ARES_SOURCE_DIR "/tests/golden/chat/templates";
+    static const char *const talks[] = {
+        "[" USER("q") "," SAID("Answer") "," USER("r") "]",
+        "[" USER("q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":"
+                      "\"abcdefghi\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+                      "\"arguments\":\"{\\\"x\\\":1}\"}}]},{\"role\":\"tool\","
+                      "\"tool_call_id\":\"abcdefghi\",\"name\":\"f\",\"content\":\"5\"}]"
+    };
+    DIR *dir = opendir(folder);
+    int tried = 0;
+    REQUIRE(dir != NULL);
+    for (struct dirent *file; (file = readdir(dir));) {
+        if (file->d_name[0] == '.') continue;
+        ares_arena arena = { 0 };
+        ares_str path = { 0 }, source = { 0 };
+        renderer r = { .arena = &arena };
+        const ares_json *config = parse(&arena, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}");
+        if (CHECK_OK(ares_file_read(ares_path_join(&path, folder, file->d_name), &source)) &&
+            CHECK_OK(ares_chat_new("t", ares_str_view(&source), config, &r.chat))) {
+            r.generic = !ares_chat_reads(r.chat, ARES_VIEW("tools"));
+            for (int k = 0; k < ARES_COUNT(talks); k++) {
+                const ares_json *messages = parse(&arena, talks[k]);
+                ares_str all = { 0 }, tail = { 0 };
+                if (CHECK_OK(render(&r, messages, true, &all))) {
+                    bool found = serve_text_after(&arena, messages, 1, render, &r, &tail);
+                    CHECK_MSG(found && all.len > tail.len &&
+                                  strcmp(all.data + all.len - tail.len, tail.data) == 0,
+                              "%s, talk %d: '%s'", file->d_name, k, tail.data ? tail.data : "");
+                    tried++;
+                }
+                ares_str_fini(&all);
+                ares_str_fini(&tail);
+            }
+            ares_chat_free(r.chat);
+        }
+        ares_str_fini(&path);
+        ares_str_fini(&source);
+        ares_arena_fini(&arena);
+    }
+    closedir(dir);
+    CHECK(tried >= 40);
 }
 
 TEST(an_end_token_that_the_model_wrote_is_not_written_again)

@@ -275,8 +275,8 @@ static bool first_call_is_complete(serve_cut *c, ares_view token)
     if (!c->options.one_call || c->no_one_call || !c->in_call) return false;
     size_t end = 0;
     if (c->options.form == SERVE_FORM_HERMES) {
-        int64_t found = ares_view_find(text, serve_call_end, c->call_at + serve_call_tag.len);
-        end = found < 0 ? 0 : (size_t)found + serve_call_end.len;
+        int64_t found = ares_view_find(text, serve_call_close, c->call_at + serve_call_tag.len);
+        end = found < 0 ? 0 : (size_t)found + serve_call_close.len;
     } else if (ares_view_find(token, ARES_VIEW("}"), 0) >= 0) {
         end = serve_json_end(text, (size_t)ares_view_find(text, ARES_VIEW("{"), c->call_at));
     }

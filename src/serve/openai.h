@@ -67,7 +67,7 @@ typedef enum { SERVE_FORM_NONE, SERVE_FORM_HERMES, SERVE_FORM_LLAMA3_JSON } serv
 /* "none", "hermes", "llama3_json" */
 extern const char *const serve_form_names[3];
 /* </think>, <tool_call>, </tool_call>, <|python_tag|> */
-extern const ares_view serve_think_end, serve_call_tag, serve_call_end, serve_python_tag;
+extern const ares_view serve_think_end, serve_call_tag, serve_call_close, serve_python_tag;
 /* The form of calls that a chat template teaches: --tool-parser auto. */
 serve_form serve_form_of(const ares_chat *chat);
 

@@ -328,14 +328,19 @@ void serve_job_prepare(serve_job *j)
     if (j->code == SERVE_NO_ERROR) open_choices(j);
 }
 
+/* Most tokens of an answer to this prompt. */
+static int32_t longest(const serve_job *j, const job_prompt *p)
+{
+    int64_t room = j->server->o.max_model_len - p->ids.n, asked = j->asked.max_tokens;
+    return (int32_t)(asked < 0 ? room : ARES_MIN(ARES_MAX(asked, 1), room));
+}
+
 ares_request serve_job_request(serve_job *j, int64_t choice, int32_t n)
 {
     const serve_asked *q = &j->asked;
     ares_server *s = j->server;
     const job_prompt *p = &j->prompts[choice / q->n];
     const ares_sampling *run = j->episode ? s->play->sampling : NULL;
-    int64_t room = s->o.max_model_len - p->ids.n,
-            most = q->max_tokens < 0 ? room : ARES_MAX(q->max_tokens, 1);
     ares_request r = {
         .prompt = p->ids.ids,
         .prompt_len = (int32_t)p->ids.n,
@@ -344,7 +349,7 @@ ares_request serve_job_request(serve_job *j, int64_t choice, int32_t n)
         .sampling = { .temperature = (float)q->temperature,
                       .top_p = (float)q->top_p,
                       .top_k = (int32_t)q->top_k,
-                      .max_new_tokens = (int32_t)ARES_MIN(most, room),
+                      .max_new_tokens = longest(j, p),
                       .ignore_eos = q->ignore_eos,
                       .n_stop_ids = (int32_t)q->n_stop_token_ids,
                       .stop_ids = q->stop_token_ids },
@@ -813,13 +818,15 @@ static void reserve(serve_job *j, job_choice *c, int32_t n)
     c->likely_log_probs = ares_realloc(c->likely_log_probs, likely * sizeof *c->likely_log_probs);
 }
 
-static serve_token_kind kind_of(const serve_job *j, int32_t id)
+/* What the choice's latest token is. */
+static serve_token_kind kind_of(const serve_job *j, const job_prompt *p, const job_choice *c,
+                                int32_t id)
 {
     const serve_asked *q = &j->asked;
     for (int64_t i = 0; i < q->n_stop_token_ids; i++)
         if (q->stop_token_ids[i] == id) return SERVE_TOKEN_STOP;
     if (!q->ignore_eos && ares_model_ends(&j->server->model->cfg, id)) return SERVE_TOKEN_EOS;
-    return SERVE_TOKEN_PLAIN;
+    return c->n == longest(j, p) ? SERVE_TOKEN_LAST : SERVE_TOKEN_PLAIN;
 }
 
 bool serve_job_take(serve_job *j, int64_t choice, const ares_completion *got)
@@ -853,7 +860,7 @@ bool serve_job_take(serve_job *j, int64_t choice, const ares_completion *got)
         }
         serve_piece piece;
         c->ended = serve_cut_add(c->cut, bytes_of(j, id), ares_tokenizer_is_special(t, id),
-                                 kind_of(j, id), &piece);
+                                 kind_of(j, p, c, id), &piece);
         if (!c->ended && j->asked.stream && !serve_piece_is_empty(&piece)) {
             begin_stream(j);
             send_piece(j, choice, &piece);

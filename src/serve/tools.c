@@ -13,7 +13,7 @@
 const char *const serve_form_names[] = { "none", "hermes", "llama3_json" };
 
 const ares_view serve_think_end = { "</think>", 8 }, serve_call_tag = { "<tool_call>", 11 },
-                serve_call_end = { "</tool_call>", 12 },
+                serve_call_close = { "</tool_call>", 12 },
                 serve_python_tag = { "<|python_tag|>", 14 };
 
 serve_form serve_form_of(const ares_chat *chat)
@@ -385,11 +385,11 @@ static bool read_hermes(ares_arena *arena, ares_view text, size_t at, serve_call
         int64_t tag = ares_view_find(text, serve_call_tag, at);
         if (tag < 0) break;
         size_t inner = (size_t)tag + serve_call_tag.len;
-        int64_t end = ares_view_find(text, serve_call_end, inner);
+        int64_t end = ares_view_find(text, serve_call_close, inner);
         size_t stop = end < 0 ? text.len : (size_t)end;
         if (!read_tagged(arena, (ares_view){ text.data + inner, stop - inner }, out)) return false;
         add_part(arena, out, part, (size_t)tag);
-        part = at = end < 0 ? text.len : stop + serve_call_end.len;
+        part = at = end < 0 ? text.len : stop + serve_call_close.len;
     }
     add_part(arena, out, part, text.len);
     return true;

@@ -20,16 +20,10 @@ enum { MOST_WORDS = 24, CLIENTS = 24 };
 /* Starts `ares-train serve` on a free port; words: further options, ended by NULL. */
 static bool start_with(served *s, const char *model, const char *const *words)
 {
-    const char *argv[MOST_WORDS] = { test_program(),
-                                     "serve",
-                                     "--model",
-                                     model,
-                                     "--port",
-                                     "0",
-                                     "--max-num-seqs",
-                                     "8",
-                                     "--served-model-name",
-                                     "tiny" };
+    const char *argv[MOST_WORDS] = {
+        test_program(),        "serve", "--model", model, "--port", "0", "--max-num-seqs", "8",
+        "--served-model-name", "tiny"
+    };
     int n = 10;
     while (words && *words) argv[n++] = *words++;
     if (!served_start(s, argv)) return false;

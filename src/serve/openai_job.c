@@ -8,6 +8,8 @@
 
 #include "server.h"
 
+enum { KEPT_BYTES = 1 << 28 }; /* of features of pictures, which a trim would leave */
+
 /* ------------------------------------------------------------------ prompts */
 /* An object of these members; NULL values are left out. */
 static const ares_json *object_of(ares_arena *a, const ares_json_member *members, int n)
@@ -66,8 +68,12 @@ static int show(serve_job *j, const ares_prompt_media *media, job_prompt *p)
     ares_seen *seen =
         ares_arena_calloc(&j->arena, (size_t)p->row_media->n_places + 1, sizeof *seen);
     j->sees = s->shown = true;
+    /* an adapter may change what the tower makes of a picture */
+    ares_features **of = &s->features[ARES_MAX(j->asked.model - s->o.n_names + 1, 0)];
+    if (!*of)
+        ARES_TRY(ares_features_new(s->model, j->adapter, &s->rules.processor, KEPT_BYTES, of));
     for (int32_t i = 0; i < p->row_media->n_places; i++)
-        ARES_TRY(ares_features_get(s->features, p->row_media->places[i].medium, &seen[i]));
+        ARES_TRY(ares_features_get(*of, p->row_media->places[i].medium, &seen[i]));
     p->seen = seen;
     return ARES_OK;
 }

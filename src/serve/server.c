@@ -12,7 +12,7 @@
 
 #include "ares/dist.h"
 
-enum { ROWS = 512, STOP_S = 5, KEPT_BYTES = 1 << 28 };
+enum { ROWS = 512, STOP_S = 5 };
 static const ares_view of_tinker = { "/api/v1/", 8 }; /* paths */
 static const uint64_t OF_DRAWS = UINT64_MAX; /* the line that all of Tinker's samples wait in */
 static const double bounds[SERVE_BUCKETS - 1] = { 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100 };
@@ -641,20 +641,27 @@ static void end_jobs(ares_server *s)
     forget_turns(s);
 }
 
+static void free_features(ares_server *s)
+{
+    for (int i = 0; s->features && i <= s->o.n_adapters; i++) {
+        ares_features_free(s->features[i]);
+        s->features[i] = NULL;
+    }
+}
+
 /* Pictures are let go when nothing is under way that could name them. */
 static int rest(ares_server *s)
 {
     if (!s->shown || s->jobs || s->n_runs) return ARES_OK;
     ares_rollout_clear(s->rollout);
-    ares_features_free(s->features);
-    s->features = NULL;
+    free_features(s);
     for (serve_job *j = s->keeps, *next; j; j = next) {
         next = j->next;
         serve_job_free(j);
     }
     s->keeps = NULL;
     s->shown = false;
-    return ares_features_new(s->model, &s->rules.processor, KEPT_BYTES, &s->features);
+    return ARES_OK;
 }
 
 static void publish(ares_server *s)
@@ -790,7 +797,7 @@ static int open_vision(ares_server *s)
                                   .max_pixels = ARES_NULL_I64,
                                   .video_fps = 2 };
     ARES_TRY(ares_media_rules_load(&s->model->cfg, s->o.model_dir, &s->rules));
-    ARES_TRY(ares_features_new(s->model, &s->rules.processor, KEPT_BYTES, &s->features));
+    s->features = ares_calloc((size_t)s->o.n_adapters + 1, sizeof *s->features);
     return ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &s->data,
                                                            .tokenizer = s->tokenizer,
                                                            .row_media = &s->rules },
@@ -959,7 +966,8 @@ void ares_server_close(ares_server *s)
             serve_job_free(j);
         }
     if (!s->o.rollout) ares_rollout_free(s->rollout);
-    ares_features_free(s->features);
+    free_features(s);
+    ares_free(s->features);
     ares_prompt_encoder_free(s->encoder);
     ares_chat_free(s->chat);
     ares_free(s->chat_error);

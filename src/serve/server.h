@@ -119,7 +119,7 @@ struct ares_server {
     ares_prompt_encoder *encoder; /* of a vision model, else NULL */
     ares_data_config data;
     ares_media_rules rules;
-    ares_features *features;
+    ares_features **features; /* [1 + n_adapters]: of the model, of each adapter; NULL: not yet */
     bool shown;       /* features were asked for since the engine was last cleared */
     serve_job *keeps; /* ended jobs whose pictures the features still name */
     ares_rollout *rollout;

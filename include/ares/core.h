@@ -468,6 +468,14 @@ typedef enum { ARES_WORK_LIST(ARES_WORK) ARES_WORK_COUNT } ares_work;
 void ares_work_begin(const char *stage);          /* a literal */
 void ares_work_expect(ares_work what, int64_t n); /* so many more are to come */
 void ares_work_done(ares_work what, int64_t n);
+/*
+ * Ranks of one machine count in memory that all of them see, [ares_work_bytes(ranks)] zeros, so
+ * that the line of one tells the sum of those that are in its stage. seen: how many count there;
+ * where that is fewer than all, the line says so. memory NULL: this process counts by itself. To be
+ * called while nothing is counted.
+ */
+size_t ares_work_bytes(int ranks);
+void ares_work_share(void *memory, int ranks, int rank, int seen);
 
 #ifdef __cplusplus
 }

@@ -158,25 +158,49 @@ void ares_say(const char *format, ...)
 static pthread_mutex_t work = PTHREAD_MUTEX_INITIALIZER;
 static const char *stage = "";
 static double stage_began; /* of the clock, in seconds */
-static _Atomic int64_t done_of[ARES_WORK_COUNT], expected_of[ARES_WORK_COUNT];
+
+/* What a process counts. Ranks that share memory have one each, on lines of cache of their own. */
+typedef struct work_counts {
+    _Alignas(128) _Atomic uint64_t stage; /* of the name: counts of two ranks add up in one stage */
+    _Atomic int64_t done[ARES_WORK_COUNT], expected[ARES_WORK_COUNT];
+} work_counts;
+static work_counts alone;
+static work_counts *of_ranks = &alone, *mine = &alone;
+static int ranks_seen = 1, ranks_in_all = 1; /* counts in of_ranks; processes that work */
+
+size_t ares_work_bytes(int ranks)
+{
+    return (size_t)ranks * sizeof(work_counts);
+}
+
+void ares_work_share(void *memory, int ranks, int rank, int seen)
+{
+    pthread_mutex_lock(&work);
+    of_ranks = memory ? memory : &alone;
+    mine = memory ? of_ranks + rank : &alone;
+    ranks_seen = memory ? seen : 1;
+    ranks_in_all = ranks;
+    pthread_mutex_unlock(&work);
+}
 
 void ares_work_begin(const char *name)
 {
     pthread_mutex_lock(&work);
     stage = name;
     stage_began = ares_now_s();
-    for (int i = 0; i < ARES_WORK_COUNT; i++) done_of[i] = expected_of[i] = 0;
+    for (int i = 0; i < ARES_WORK_COUNT; i++) mine->done[i] = mine->expected[i] = 0;
+    mine->stage = ares_fnv1a(ARES_FNV1A, name, strlen(name));
     pthread_mutex_unlock(&work);
 }
 
 void ares_work_expect(ares_work what, int64_t n)
 {
-    atomic_fetch_add_explicit(&expected_of[what], n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&mine->expected[what], n, memory_order_relaxed);
 }
 
 void ares_work_done(ares_work what, int64_t n)
 {
-    atomic_fetch_add_explicit(&done_of[what], n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&mine->done[what], n, memory_order_relaxed);
 }
 
 /* "0:07", "12:30", "1:02:03" */
@@ -203,7 +227,12 @@ static double add_stage(ares_str *out, double now, double *elapsed)
     ares_str_add_z(out, stage);
     *elapsed = now - stage_began;
     for (int i = 0; i < ARES_WORK_COUNT; i++) {
-        long long done = done_of[i], all = expected_of[i];
+        long long done = 0, all = 0;
+        for (int r = 0; r < (of_ranks == &alone ? 1 : ranks_in_all); r++) {
+            if (of_ranks[r].stage != mine->stage) continue; /* it is behind, or ahead */
+            done += of_ranks[r].done[i];
+            all += of_ranks[r].expected[i];
+        }
         if (!done && !all) continue;
         ares_str_add_z(out, before);
         before = ", ";
@@ -218,6 +247,8 @@ static double add_stage(ares_str *out, double now, double *elapsed)
         /* the last micro-batch has begun, not ended */
         if (all && part == 0) part = (double)(done - (i == ARES_WORK_MICRO_BATCHES)) / (double)all;
     }
+    if (ranks_seen < ranks_in_all && *before == ',')
+        ares_str_addf(out, " (on %d of %d ranks)", ranks_seen, ranks_in_all);
     pthread_mutex_unlock(&work);
     return part;
 }

@@ -4,6 +4,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 TEST(metrics_keep_the_order_of_first_mention)
@@ -222,6 +224,39 @@ TEST(progress_logs_what_is_done_every_30_s_where_there_is_no_terminal)
     ares_progress_free(p);
     ares_progress_free(none);
     ares_work_begin("");
+}
+
+/* The other rank is a child process. */
+TEST(progress_tells_the_sum_of_the_ranks_that_are_in_the_same_stage)
+{
+    double now = ares_now_s();
+    size_t bytes = ares_work_bytes(3);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    ares_progress *p = ares_progress_new("step", "line");
+    ares_work_share(memory, 3, 0, 2);
+    ares_work_begin("gen");
+    ares_work_expect(ARES_WORK_ANSWERS, 16);
+    ares_work_done(ARES_WORK_ANSWERS, 4);
+    for (int ahead = 0; ahead < 2; ahead++) {
+        pid_t child = fork();
+        if (child == 0) {
+            ares_work_share(memory, 3, 1, 2);
+            ares_work_begin(ahead ? "score" : "gen");
+            ares_work_expect(ARES_WORK_ANSWERS, 8);
+            ares_work_done(ARES_WORK_ANSWERS, 5);
+            _exit(0);
+        }
+        int status;
+        REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+        CHECK_STR(logged_at(p, now + 40 * (1 + ahead)),
+                  ahead ? "gen: 4 of 16 answers (on 2 of 3 ranks) | 1:20, eta 4:00\n"
+                        : "gen: 9 of 24 answers (on 2 of 3 ranks) | 0:40, eta 1:07\n");
+    }
+    ares_progress_free(p);
+    ares_work_share(NULL, 1, 0, 1);
+    ares_work_begin("");
+    munmap(memory, bytes);
 }
 
 TEST(the_clock_goes_forward_and_memory_is_counted)

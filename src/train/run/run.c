@@ -7,20 +7,73 @@
 #include "report/report.h"
 #include "trainer.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ares/core.h"
 
-/* The console's progress line; NULL on ranks but 0, and where trainer.logger has no console. */
-static ares_progress *open_progress(const ares_train_config *c, const ares_world *world)
+/* The console's line of progress, which tells what the ranks of rank 0's machine count. */
+typedef struct console {
+    ares_progress *progress; /* NULL on ranks but 0, and where trainer.logger has no console */
+    void *counts;            /* NULL: not shared */
+    size_t bytes;
+} console;
+
+/* Maps memory that the ranks of rank 0's machine share, by a file that has no name afterwards. */
+static int share_counts(console *x, ares_world *world)
 {
-    bool console = false;
+    int ranks = ares_world_size(world), rank = ares_world_rank(world), fd = -1;
+    char path[] = "/dev/shm/ares-work-XXXXXX";
+    int64_t seen;
+    if (ranks < 2) return ARES_OK;
+    x->bytes = ares_work_bytes(ranks);
+    if (rank == 0) {
+        fd = mkstemp(path);
+        if (fd < 0) path[0] = 0;
+        else if (ftruncate(fd, (off_t)x->bytes) != 0) close(fd), fd = -1;
+    }
+    ARES_TRY(ares_world_broadcast(world, path, sizeof path, 0));
+    if (rank != 0 && path[0]) fd = open(path, O_RDWR | O_CLOEXEC);
+    void *counts =
+        fd < 0 ? MAP_FAILED : mmap(NULL, x->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    if (counts != MAP_FAILED) x->counts = counts;
+    seen = x->counts != NULL;
+    ARES_TRY(ares_world_sum_i64(world, &seen, 1));
+    if (rank == 0 && path[0]) unlink(path);
+    ares_work_share(x->counts, ranks, rank, (int)seen);
+    return ARES_OK;
+}
+
+static int console_open(console *x, const ares_train_config *c, ares_world *world)
+{
+    bool wanted = false;
     for (int64_t i = 0; i < c->trainer.logger.count; i++)
-        console = console || strcmp(c->trainer.logger.items[i], "console") == 0;
+        wanted = wanted || strcmp(c->trainer.logger.items[i], "console") == 0;
+    *x = (console){ 0 };
+    if (wanted && strcmp(c->trainer.progress, "none") != 0) ARES_TRY(share_counts(x, world));
     ares_work_begin("opening");
-    return console && ares_world_rank(world) == 0 ? ares_progress_new("step", c->trainer.progress)
-                                                  : NULL;
+    if (wanted && ares_world_rank(world) == 0)
+        x->progress = ares_progress_new("step", c->trainer.progress);
+    return ARES_OK;
+}
+
+/* The line ends; counting goes on. */
+static void console_end_line(console *x)
+{
+    ares_progress_free(x->progress);
+    x->progress = NULL;
+}
+
+static void console_close(console *x)
+{
+    console_end_line(x);
+    ares_work_share(NULL, 1, 0, 1);
+    if (x->counts) munmap(x->counts, x->bytes);
 }
 
 /*
@@ -80,11 +133,12 @@ static int train_validate_only(const run_kind *kind, ares_config *cfg, const are
                                ares_world *world, bool own, const char *output)
 {
     rundir dir = { .lock = -1 };
-    ares_progress *progress = open_progress(c, world);
-    int rc = same_files(cfg, c, world);
+    console line;
+    int rc = console_open(&line, c, world);
+    if (rc == ARES_OK) rc = same_files(cfg, c, world);
     if (rc == ARES_OK) rc = rundir_look(&dir, c, own, world);
     if (rc == ARES_OK) rc = validate_checkpoint(kind, cfg, c, world, &dir, output);
-    ares_progress_free(progress);
+    console_close(&line);
     rundir_close(&dir);
     return rc;
 }
@@ -96,8 +150,8 @@ typedef struct run {
     ares_config *config;
     training *training;
     rundir dir;
-    ares_tracker *tracker;   /* rank 0 only */
-    ares_progress *progress; /* NULL: no console */
+    ares_tracker *tracker; /* rank 0 only */
+    console console;
     ares_metrics *metrics;
     int64_t saved;   /* step of the last checkpoint that a run can go on from; -1: none */
     double saved_at; /* when that save began, by rank 0's clock */
@@ -209,9 +263,9 @@ static int log_step(run *r)
     if (!lead(r)) return ARES_OK;
     ares_str line = { 0 };
     one_line(r, &line);
-    if (r->progress && r->training->step > 0)
-        ares_progress_step(r->progress, r->training->step, line.data);
-    else if (r->progress && line.len) ares_say("before training: %s\n", line.data);
+    if (r->console.progress && r->training->step > 0)
+        ares_progress_step(r->console.progress, r->training->step, line.data);
+    else if (r->console.progress && line.len) ares_say("before training: %s\n", line.data);
     ares_str_fini(&line);
     ARES_TRY(ares_tracker_log(r->tracker, r->training->step, r->metrics));
     return r->kind->log_histograms ? r->kind->log_histograms(r->training, r->tracker) : ARES_OK;
@@ -460,7 +514,7 @@ static int train(run *r)
 {
     training *t = r->training;
     r->begun = t->step;
-    if (r->progress) ares_progress_begin(r->progress, t->step, t->total_steps);
+    if (r->console.progress) ares_progress_begin(r->console.progress, t->step, t->total_steps);
     while (!is_over(t)) {
         ares_metrics_clear(r->metrics);
         ARES_TRY(step(r));
@@ -536,7 +590,7 @@ static int validate_again(run *r)
     t->validated_step = step;
     t->validated_score = score;
     one_line(r, &line);
-    if (rc == ARES_OK && r->progress && line.len)
+    if (rc == ARES_OK && r->console.progress && line.len)
         ares_say("before going on from step %lld: %s\n", (long long)t->step, line.data);
     ares_str_fini(&line);
     return rc;
@@ -561,8 +615,7 @@ static int run_all(run *r)
     }
     r->saved_at = ares_now_s();
     ARES_TRY(train(r));
-    ares_progress_free(r->progress);
-    r->progress = NULL;
+    console_end_line(&r->console);
     if (!lead(r)) return ARES_OK;
     ARES_TRY(run_summary(r->dir.path.data));
     const char *stopped = controls_stop(t->controls);
@@ -582,8 +635,8 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
               .metrics = ares_metrics_new(),
               .saved = -1 };
     ares_signal_install(ARES_SIGNAL_ENDS);
-    r.progress = open_progress(c, world);
-    int rc = ares_world_share_error(world, prepare(&r, cfg, c, world));
+    int rc = console_open(&r.console, c, world);
+    if (rc == ARES_OK) rc = ares_world_share_error(world, prepare(&r, cfg, c, world));
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.writing) state_abandon(&r.written);
     if (r.tracker) {
@@ -592,7 +645,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
     }
     if (rc != ARES_OK) ares_log_note(ares_error_message());
     ares_log_keep(NULL);
-    ares_progress_free(r.progress);
+    console_close(&r.console);
     ares_metrics_free(r.metrics);
     if (r.training) kind->close(r.training);
     rundir_close(&r.dir);

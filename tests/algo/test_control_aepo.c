@@ -996,6 +996,38 @@ TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_w
     close_subject(&s);
 }
 
+TEST(how_little_an_easy_prompt_makes_the_model_think_is_compared_with_easy_prompts_alone)
+{
+    /* seen to fail: with the least of all prompts, which is 0 of the hard one */
+    static const char *const words[] = { "algorithm.drop_easy_prompts=true",
+                                         "algorithm.drop_easy_ratio=0.1",
+                                         "worker.rollout.window_size=1",
+                                         "algorithm.alpha_entropy_lr=0" };
+    static const float flat[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, few[8] = { 0, 0, 3, 0, 0, 0, 0, 0 },
+                       busy[8] = { 3, 3, 3, 3, 3, 3, 3, 3 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch kept, easy, hard;
+    ares_view gid;
+    for (int step = 0; step < 2; step++) {
+        one_prompt(&kept, 1, 3, busy, 8);
+        one_prompt(&easy, 5, 4, few, 8);
+        one_prompt(&hard, 6, 0, flat, 8);
+        CHECK_OK(s.c->generated(s.state, &easy));
+        CHECK_OK(s.c->generated(s.state, &hard));
+        CHECK_OK(s.c->generated(s.state, &kept));
+        CHECK_OK(s.c->observe(s.state, &kept, NULL));
+        CHECK_EQ(s.c->dropped(s.state, 0, &gid), step == 1);
+        ares_batch_fini(&kept);
+        ares_batch_fini(&easy);
+        ares_batch_fini(&hard);
+    }
+    if (CHECK(s.c->dropped(s.state, 0, &gid))) CHECK_VIEW(gid, gids[5]);
+    CHECK(!s.c->dropped(s.state, 1, &gid));
+    close_subject(&s);
+}
+
 /* ---------------------------------------------------------------- discarded answers */
 
 /*
@@ -1114,6 +1146,29 @@ TEST(discarded_answers_have_no_part_in_the_deviation_that_ends_a_run)
         close_subject(&s);
     }
     ares_metrics_free(m);
+}
+
+TEST(a_step_without_a_score_is_no_gap_in_a_row_of_low_deviations)
+{
+    static const char *const words[] = { "algorithm.early_stop_rv_window=2" };
+    static const ares_row row = { 0 };
+    /* steps of the base, then low, none, low */
+    static const float scores[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0.01f, 0, 0.01f };
+    subject s = { 0 };
+    ares_batch b;
+    if (!open_subject(&s, "early_stop", words, 1)) return;
+    for (int i = 0; i < ARES_COUNT(scores); i++) {
+        ares_batch_init(&b);
+        ares_batch_begin_group(&b);
+        for (int k = 0; k < 2 && scores[i] > 0; k++)
+            ares_batch_add_row(
+                &b, &(ares_sample){ .row = &row, .index = k, .score = k ? scores[i] : -scores[i] },
+                0);
+        CHECK_OK(s.c->observe(s.state, &b, NULL));
+        CHECK_EQ(s.c->stop(s.state) != NULL, i + 1 == ARES_COUNT(scores));
+        ares_batch_fini(&b);
+    }
+    close_subject(&s);
 }
 
 TEST(a_batch_of_discarded_answers_leaves_the_state_as_it_was)

@@ -462,7 +462,8 @@ TEST(what_an_origin_says_is_merged_into_the_metadata_of_its_rows)
 {
     ares_dataset *d;
     const char *path = test_file("merged.jsonl");
-    static const char text[] = "{\"prompt\":\"1\",\"metadata\":{\"rm_type\":\"a\",\"k\":1}}\n"
+    static const char text[] = "{\"prompt\":\"1\",\"data_source\":\"its own\","
+                               "\"metadata\":{\"rm_type\":\"a\",\"k\":1}}\n"
                                "{\"prompt\":\"2\",\"metadata\":null}\n{\"prompt\":\"3\"}\n";
     REQUIRE_OK(ares_file_write(path, text, sizeof text - 1));
     const ares_row_file from = { .path = path,

@@ -371,4 +371,12 @@ TEST(rows_are_counted_whose_stored_answers_are_cut)
         CHECK_EQ(s.pairs.counts.shortened, cut);
         stored_close(&s);
     }
+    /* what the cut makes equal is told as that alone, and not as without tags, too */
+    REQUIRE_OK(stored_open(&s, &cfg, false, 2,
+                           "{\"q\":\"a\",\"y\":\"7 1\",\"x\":\"7 2\"}\n"
+                           "{\"q\":\"a\",\"y\":\"7\",\"x\":\"8\"}\n"));
+    CHECK_EQ(s.pairs.counts.equal, 1);
+    CHECK_EQ(s.pairs.counts.without_span, 1);
+    CHECK_EQ(s.pairs.counts.pairs, 1);
+    stored_close(&s);
 }

@@ -62,6 +62,13 @@ TEST(two_ranks_play_the_same_episodes)
     train("one", TWO_KINDS "trainer.max_steps=1 trainer.threads=1");
     train("two", TWO_KINDS "trainer.max_steps=1 trainer.threads=1 --ranks 2");
     CHECK(e2e_same_rollouts("one", "two", 1));
+    ares_arena arena = { 0 };
+    int64_t n;
+    const ares_json **rows = e2e_rows(&arena, "one", "rollouts/step_000001.jsonl", &n);
+    for (int64_t r = 0; r < n; r++) /* over both tags */
+        CHECK_EQ(e2e_number(rows[r], "id"),
+                 4 * e2e_number(rows[r], "draw") + e2e_number(rows[r], "sample"));
+    ares_arena_fini(&arena);
     static const char *const names[] = {
         "train/FrozenLake/success",   "train/FrozenLake/num_actions",
         "train/FrozenLake/pass@4",    "train/Ice/num_actions",

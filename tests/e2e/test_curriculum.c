@@ -419,12 +419,13 @@ TEST(an_evaluation_that_makes_no_sense_is_refused)
     }
 }
 
-/* 11 rows make two batches of four. */
+/* 11 rows make two batches of four; all are drawn on, whatever a draw takes. */
 static void epochs(const char *run, const char *more)
 {
     ares_str out = { 0 }, words = { 0 };
     ares_str_addf(&words,
-                  "data.rollout_batch_size=4 worker.actor.global_batch_size=4 trainer.val_freq=3 "
+                  "data.rollout_batch_size=4 data.mini_rollout_batch_size=6 "
+                  "worker.actor.global_batch_size=4 trainer.val_freq=3 "
                   "trainer.save_freq=3 trainer.total_epochs=2 'eval.datasets=[{name: a, path: %s}]'"
                   " %s",
                   rows_of("a", 7), more);

@@ -488,6 +488,13 @@ TEST(a_run_that_saves_models_alone_goes_on_from_its_first_checkpoint_when_it_is_
             "--config '%s' trainer.max_steps=60 trainer.save_model_only=true trainer.save_freq=1",
             words),
         137);
+    /* a validation takes the latest model, and needs no states */
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.val_only=true data.val_files='%s'", words,
+                         e2e_write("val.jsonl", "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n")),
+             0);
+    CHECK_MSG(strstr(out.data, "checkpoints/step_0000") && !strstr(out.data, "rolling"), "%s",
+              out.data);
+    ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=60", words), 0);
     CHECK_CONTAINS(out.data, "checkpoints/rolling_000001, step 1 of 60");
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60", e2e_train_words("whole")), 0);

@@ -504,3 +504,29 @@ TEST(merging_tells_what_the_files_that_it_writes_have_and_copies_all_that_is_no_
     ares_config_free(cfg);
     ares_device_close(&d);
 }
+
+TEST(a_checkpoint_of_an_adapter_has_a_tokenizer_of_its_own_in_either_form)
+{
+    /* seen to fail: with tokenizer.json alone looked for */
+    static const char *const files[] = { "", "tokenizer.json", "vocab.json" };
+    ares_str dir = { 0 }, text = { 0 };
+    char base[600], point[600], path[800];
+    snprintf(base, sizeof base, "%s", test_source("tests/golden/lora/base_qwen2_gqa"));
+    ares_str_addf(&text, "{\"base_model_name_or_path\": \"%s\"}", base);
+    for (int i = 0; i < ARES_COUNT(files); i++) {
+        char name[16];
+        snprintf(name, sizeof name, "point%d", i);
+        snprintf(point, sizeof point, "%s", test_file(name));
+        snprintf(path, sizeof path, "%s/adapter", point);
+        REQUIRE_OK(ares_dir_make(path));
+        snprintf(path, sizeof path, "%s/adapter/adapter_config.json", point);
+        REQUIRE_OK(ares_file_write(path, text.data, text.len));
+        snprintf(path, sizeof path, "%s/adapter/%s", point, files[i]);
+        if (i) REQUIRE_OK(ares_file_write(path, "{}", 2));
+        CHECK_OK(ares_model_find_tokenizer(point, &dir));
+        snprintf(path, sizeof path, "%s/adapter", point);
+        CHECK_STR(dir.data, i ? path : base);
+    }
+    ares_str_fini(&dir);
+    ares_str_fini(&text);
+}

@@ -6,6 +6,7 @@
 
 #include "ares/kernels.h"
 #include "ares/rollout.h"
+#include "ares/text.h"
 #include "internal.h"
 #include "test.h"
 
@@ -348,6 +349,7 @@ TEST(a_sample_ends_where_it_is_cut_and_its_neighbours_do_not_notice)
     CHECK(ares_rollout_cut(r, id, 0, 12)); /* has more */
     CHECK(ares_rollout_cut(r, id, 1, 31)); /* will have more */
     CHECK(ares_rollout_cut(r, id, 2, 70)); /* beyond its end */
+    CHECK(ares_rollout_cut(r, id, 2, 50)); /* where its length ends it in any case */
     CHECK(!ares_rollout_cut(r, id, 0, 5)); /* has finished */
     static const int32_t lengths[] = { 12, 31, 50, 0 };
     int seen = 0;
@@ -367,6 +369,76 @@ TEST(a_sample_ends_where_it_is_cut_and_its_neighbours_do_not_notice)
     CHECK_EQ(active, 0);
     CHECK_EQ(rollout_blocks_available(&r->blocks), r->blocks.total);
     ares_rollout_free(r);
+    close_model();
+}
+
+/* The text of tokens [0, n), and where each begins. */
+static void text_of(const ares_tokenizer *t, const int32_t *ids, int32_t n, ares_str *out,
+                    size_t *begins)
+{
+    ares_decoder d;
+    ares_decoder_init(&d, t, false);
+    ares_str_clear(out);
+    for (int32_t i = 0; i < n; i++) {
+        begins[i] = out->len;
+        ares_decoder_add(&d, ids[i], out);
+    }
+    begins[n] = out->len;
+}
+
+/* Stop strings of the end of a token and the beginning of the next one. */
+TEST(a_stop_string_is_found_over_two_tokens_also_where_an_answer_goes_on)
+{
+    /* seen to fail: with matches looked for in the new token's text alone, and without the text of
+     * the tokens that an answer has already */
+    enum { TOKENS = 40, PROMPT = 9 };
+    if (!open_model()) return;
+    const ares_rollout_options o = {
+        .cache_tokens = 1024, .max_num_seqs = 4, .max_num_batched_tokens = 64, .max_model_len = 128
+    };
+    ares_tokenizer *t = NULL;
+    ares_rollout *r = NULL;
+    ares_str text = { 0 };
+    int32_t ids[PROMPT + TOKENS];
+    size_t begins[TOKENS + 1];
+    int64_t active = 1;
+    int tried = 0;
+    ares_completion c = { 0 };
+    fill(ids, PROMPT, 5);
+    ares_request q = request_of(ids, PROMPT, 1, TOKENS, 4);
+    q.sampling.ignore_eos = true;
+    REQUIRE_OK(ares_tokenizer_load(test_source("tests/golden/tokenizer/qwen2"), &t));
+    REQUIRE_OK(ares_rollout_new(model, t, &o, &r));
+    CHECK_OK(ares_rollout_add(r, &q, NULL));
+    while (active && CHECK_OK(ares_rollout_step(r, &active))) {}
+    REQUIRE(ares_rollout_next(r, &c) && c.n_tokens == TOKENS);
+    memcpy(ids + PROMPT, c.ids, TOKENS * sizeof *ids);
+    text_of(t, ids + PROMPT, TOKENS, &text, begins);
+    for (int at = 4; at < TOKENS - 1 && tried < 5; at += 3) {
+        size_t end = begins[at + 1];
+        if (begins[at] == end || begins[at + 2] == end || end < 1) continue;
+        char stop[3] = { text.data[end - 1], text.data[end], 0 };
+        const char *stops[] = { stop };
+        int64_t found = ares_view_find(ares_str_view(&text), ares_view_of(stop), 0);
+        if (!stop[0] || !stop[1] || found + 1 != (int64_t)end) continue; /* it stands before, too */
+        tried++;
+        for (int begun = 0; begun < 2; begun++) { /* from the prompt; from the token before on */
+            ares_request s = q;
+            s.sampling.n_stop_strings = 1;
+            s.sampling.stop_strings = stops;
+            if (begun) s.prompt_len = PROMPT + at + 1, s.response_len = at + 1;
+            ares_rollout_clear(r);
+            CHECK_OK(ares_rollout_add(r, &s, NULL));
+            for (active = 1; active && CHECK_OK(ares_rollout_step(r, &active));) {}
+            REQUIRE(ares_rollout_next(r, &c));
+            CHECK_EQ(c.n_tokens, begun ? 1 : at + 2);
+            CHECK_EQ(c.finish, ARES_FINISH_STOP);
+        }
+    }
+    CHECK(tried > 1);
+    ares_str_fini(&text);
+    ares_rollout_free(r);
+    ares_tokenizer_free(t);
     close_model();
 }
 

@@ -241,6 +241,7 @@ TEST(the_entropy_term_alone_gives_the_gradient_of_an_update_that_has_no_other)
     CHECK(metric(&o, "actor/grad_norm") > 0);
     CHECK_NEAR(metric(&o, "grad_norm/all/entropy"), metric(&o, "actor/grad_norm"), 0);
     CHECK_NEAR(metric(&o, "grad_norm/all/task"), 0, 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/sample_pct"), 1, 0); /* groups of equal scores count */
     CHECK_NEAR(metric(&o, "grad_norm/all/loss/entropy"), -0.1 * metric(&o, "actor/entropy_loss"),
                1e-15);
     close_trainer(&o);

@@ -245,6 +245,7 @@ typedef struct tinker_request {
  * borrows from the path.
  */
 int tinker_route(const char *method, ares_view path, tinker_request *out);
+const char *tinker_call_path(tinker_call call); /* "optim_step" */
 /*
  * Reads the body of the call that tinker_route found. 0, or a status, 400 or 422; model_id and
  * seq_id are there where they could be read, seq_id only where it is in its range.

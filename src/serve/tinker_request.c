@@ -62,6 +62,11 @@ static const struct {
 #undef CALL
 };
 
+const char *tinker_call_path(tinker_call call)
+{
+    return calls[call].path;
+}
+
 /* What the API has and this server has not: [0] the path, or its beginning; [1] what to do. */
 static const char *const refused[][2] = {
     { "auth/token", "this server takes the API key as it is" },

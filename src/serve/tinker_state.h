@@ -20,7 +20,7 @@
 
 enum {
     RESULTS_BYTES = 64 << 20, /* so many newer ones, and a result is dropped */
-    FUTURE_BYTES = 512,       /* that a result counts besides its own */
+    FUTURE_BYTES = 1024,      /* that a result counts besides its own */
     SNAPSHOTS_IN_MEMORY = 8   /* of a session */
 };
 

@@ -407,7 +407,8 @@ static void train(tinker *t, future *f)
     ares_str out = { 0 };
     void *handle = NULL;
     char *id = ares_strdup(m->id);
-    int64_t datums = f->request.call == TINKER_FORWARD ? f->request.forward.n_data : 0;
+    int64_t datums = f->request.call == TINKER_FORWARD ? f->request.forward.n_data : 0, tokens = 0;
+    for (int64_t i = 0; i < datums; i++) tokens += f->request.forward.data[i].n;
     double began = t->o.now_s();
     int rc = ARES_OK;
     tinker_take_out(&t->training, f);
@@ -436,9 +437,10 @@ static void train(tinker *t, future *f)
             if (rc != ARES_OK) m->failed = ares_strdup(ares_error_message());
         }
     }
-    ares_log(ARES_LOG_DEBUG, "serve: %s seq_id %lld call %d: %lld datums, %.0f ms: %s", id,
-             (long long)f->seq, (int)f->request.call, (long long)datums,
-             1e3 * (t->o.now_s() - began), rc == ARES_OK ? "ok" : ares_error_message());
+    ares_log(ARES_LOG_DEBUG, "serve: %s %s seq_id %lld: %lld datums, %lld tokens, %.0f ms: %s",
+             tinker_call_path(f->request.call), id, (long long)f->seq, (long long)datums,
+             (long long)tokens, 1e3 * (t->o.now_s() - began),
+             rc == ARES_OK ? "ok" : ares_error_message());
     ares_free(id);
     if (rc == ARES_OK) {
         f->result = out;

@@ -4,10 +4,13 @@
  * it likes, and time is what the test says.
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "test.h"
 #include "tinker.h"
@@ -183,7 +186,7 @@ static const ares_tinker_learner learner = { .create = create,
 
 /* ---------------- an engine whose samples end when the test says so */
 
-enum { MOST = 64 };
+enum { MOST = 1024 };
 typedef struct begun {
     void (*done)(void *own, int rc, const tinker_sampled *result);
     void *own;
@@ -197,6 +200,7 @@ static int sample(void *ctx, const ares_adapter *adapter, const tinker_sample *w
                   void (*done)(void *own, int rc, const tinker_sampled *result), void *own)
 {
     (void)ctx;
+    ARES_ASSERT(n_running < MOST);
     running[n_running++] =
         (begun){ done, own, what, adapter ? *(const double *)(const void *)adapter : 0 };
     return ARES_OK;
@@ -1164,6 +1168,63 @@ TEST(a_gradient_that_is_not_finite_is_the_clients_mistake)
     cannot_step = false;
     CHECK_STR(result(t, id, &status),
               "{\"error\":\"the gradient is not finite\",\"category\":\"user\"}");
+    close_server(t);
+}
+
+/* The worker of the test below: as the server's, until it is told to stop. */
+static atomic_bool stops;
+static void *worker(void *own)
+{
+    tinker *t = own;
+    while (!stops) {
+        if (!tinker_work(t, tinker_waits(t))) usleep(100);
+        if (n_running) end_sample(n_running - 1, ARES_OK);
+    }
+    return NULL;
+}
+
+TEST(a_thread_that_asks_and_one_that_works_lose_nothing)
+{
+    enum { SESSIONS = 3, CALLS = 60 };
+    tinker *t = open_server();
+    char s[SESSIONS][20], steps[SESSIONS][CALLS][60], draws[SESSIONS][CALLS][60], sampler[100];
+    int status;
+    pthread_t thread;
+    stops = false;
+    REQUIRE(pthread_create(&thread, NULL, worker, t) == 0);
+    for (int i = 0; i < SESSIONS; i++) {
+        new_session(t, s[i]);
+        ask(t, "create_model",
+            "{\"session_id\":\"%s\",\"model_seq_id\":0,\"base_model\":\"again\","
+            "\"lora_config\":{\"rank\":4}}",
+            s[i]);
+        ask(t, "create_sampling_session",
+            "{\"session_id\":\"%s\",\"sampling_session_seq_id\":0,\"base_model\":\"again\"}", s[i]);
+    }
+    for (int k = 0; k < CALLS; k++)
+        for (int i = 0; i < SESSIONS; i++) {
+            char m[100];
+            snprintf(m, sizeof m, "%s:train:0", s[i]);
+            snprintf(sampler, sizeof sampler, "%s:sample:0", s[i]);
+            snprintf(steps[i][k], sizeof steps[i][k], "%s", ask_step(t, m, k + 1, 0.1));
+            snprintf(draws[i][k], sizeof draws[i][k], "%s",
+                     text_of(ask_sample(t, sampler, k, ""), "request_id"));
+            if (k % 7 == 3) ask(t, "cancel_future", "{\"request_id\":\"%s\"}", draws[i][k]);
+        }
+    for (int i = 0; i < SESSIONS; i++)
+        for (int k = 0; k < CALLS; k++) {
+            char path[100];
+            for (int tries = 0; tries < 20000 && !*result(t, steps[i][k], &status); tries++)
+                usleep(100);
+            CHECK_CONTAINS(result(t, steps[i][k], &status), "grad_norm");
+            for (int tries = 0; tries < 20000 && !*result(t, draws[i][k], &status); tries++)
+                usleep(100);
+            CHECK_EQ(status, 200);
+            snprintf(path, sizeof path, "sessions/%s/finish", s[i]);
+            if (k + 1 == CALLS) ask(t, path, "{}");
+        }
+    stops = true;
+    pthread_join(thread, NULL);
     close_server(t);
 }
 

@@ -32,9 +32,9 @@ static const char *base(void)
     return test_source("tests/golden/lora/base_qwen2_gqa");
 }
 
-static bool open_all(int threads, int64_t max_token_len)
+static bool open_on(const char *name, int threads, int64_t max_token_len)
 {
-    if (!CHECK_OK(ares_device_open("cpu", threads, &device)) ||
+    if (!CHECK_OK(ares_device_open(name, threads, &device)) ||
         !CHECK_OK(ares_model_load(base(), &device, &(ares_model_options){ 0 }, &model)) ||
         !CHECK_OK(ares_train_tinker_open(model, base(), max_token_len, &learn)))
         return false;
@@ -50,6 +50,11 @@ static bool open_all(int threads, int64_t max_token_len)
         };
     }
     return true;
+}
+
+static bool open_all(int threads, int64_t max_token_len)
+{
+    return open_on("cpu", threads, max_token_len);
 }
 
 static void close_all(void)
@@ -413,4 +418,33 @@ TEST(switches_choose_the_layers_and_a_rank_may_exceed_a_side)
         learn.free_model(learn.ctx, m);
     }
     close_all();
+}
+
+TEST_GPU(a_card_trains_as_the_cpu_does_within_rounding)
+{
+    /* seen to fail: with the derivatives left on the host */
+    float of[2][DATA * LONGEST];
+    double norm[2];
+    char dir[400];
+    if (ares_device_open("cuda", 1, &device) != ARES_OK) SKIP(ares_error_message());
+    ares_device_close(&device);
+    for (int card = 0; card < 2; card++) {
+        if (!open_on(card ? "cuda" : "cpu", 1, 1024)) return;
+        void *m = new_model(1);
+        ares_adapter *snapshot = NULL, *again = NULL;
+        train(m, 1);
+        run(m, true, of[card]);
+        norm[card] = step(m);
+        snprintf(dir, sizeof dir, "%s", test_file(card ? "card" : "cpu"));
+        CHECK_OK(learn.save(learn.ctx, m, dir, true));
+        CHECK_OK(learn.snapshot(learn.ctx, m, &snapshot));
+        CHECK_OK(learn.load(learn.ctx, m, dir, true));
+        CHECK_OK(learn.load_snapshot(learn.ctx, dir, &again));
+        learn.free_snapshot(learn.ctx, snapshot);
+        learn.free_snapshot(learn.ctx, again);
+        learn.free_model(learn.ctx, m);
+        close_all();
+    }
+    CHECK_NEAR(norm[0], norm[1], 1e-3 * norm[0]);
+    for (int i = 0; i < 38; i++) CHECK_NEAR(of[0][i], of[1][i], 1e-3);
 }

@@ -31,7 +31,7 @@ enum { EVENTS = 50 };
 typedef struct job {
     struct job *next;
     serve_call *call;
-    enum { LATE, PIECES, STREAM, FLOOD, HOLD } kind;
+    enum { LATE, PIECES, STREAM, FLOOD, CUT, HOLD } kind;
     int made;
 } job;
 
@@ -91,6 +91,11 @@ static inline bool advance(job *j)
     case FLOOD:
         if (j->made == 1) serve_call_begin(c, 200, NULL, true);
         for (int i = 0; i < 16; i++) serve_call_piece(c, (ares_view){ flood, sizeof flood });
+        return false;
+    case CUT: /* dropped without its end when all of it is out */
+        if (j->made > 1) return j->made == 100;
+        serve_call_begin(c, 200, "text/plain", false);
+        serve_call_piece(c, ARES_VIEW("half"));
         return false;
     default: return false;
     }
@@ -191,6 +196,9 @@ static inline void handle(void *ctx, serve_call *c)
     } else if (ares_view_is(path, "/flood")) {
         keep(s, c, FLOOD);
         return;
+    } else if (ares_view_is(path, "/cut-later")) {
+        keep(s, c, CUT);
+        return;
     } else if (ares_view_is(path, "/hold")) {
         keep(s, c, HOLD);
         return;
@@ -208,6 +216,8 @@ static inline void handle(void *ctx, serve_call *c)
         CHECK(!serve_call_answer(c, 200, "text/plain", ARES_VIEW("second")));
         CHECK(!serve_call_begin(c, 200, NULL, true));
         serve_call_timer(c, 0.05, on_timer, s);
+        keep(s, c, HOLD);
+        return;
     } else if (ares_view_is(path, "/named")) {
         CHECK(serve_call_own(c) == NULL);
         serve_call_set(c, s);

@@ -141,6 +141,7 @@ TEST(every_answer_has_a_request_id)
     say(&c, "GET /named HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), 429);
     CHECK_STR(header(&c, "x-request-id"), "chatcmpl-7");
+    CHECK(!strstr(c.head.data, "req-"));                  /* one is enough */
     CHECK_STR(header(&c, "retry-after"), "1  x-evil: 1"); /* no header of its own */
     say(&c, "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), 400);
@@ -159,6 +160,9 @@ TEST(a_call_that_is_dropped_tells_its_client)
     CHECK_CONTAINS(c.body.data, "\"code\":\"internal_error\",\"path\":\"/drop\"");
     say(&c, "GET /cut HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), BROKEN);
+    CHECK_STR(c.body.data, "half");
+    hang_up(&c);
+    CHECK_EQ(ask(s, &c, "GET /cut-later HTTP/1.1\r\nHost: x\r\n\r\n"), BROKEN);
     CHECK_STR(c.body.data, "half");
     hang_up(&c);
     stop(s);

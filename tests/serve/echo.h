@@ -226,7 +226,7 @@ static inline void handle(void *ctx, serve_call *c)
         serve_call_header(c, "retry-after", "1\r\nx-evil: 1");
         serve_call_answer(c, 429, "application/json", ARES_VIEW("{}"));
     } else if (ares_view_is(path, "/nothing")) {
-        serve_call_answer(c, 204, NULL, (ares_view){ 0 });
+        serve_call_answer(c, 204, NULL, ARES_VIEW("not sent"));
     } else if (ares_view_is(path, "/large")) {
         size_t n = (size_t)atoi(h->query.data);
         char *x = ares_malloc(n);

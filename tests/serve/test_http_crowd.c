@@ -7,7 +7,9 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include "call.h"
 #include "echo.h"
 
 static double cpu_s(void)
@@ -257,6 +259,31 @@ TEST(a_lack_of_descriptors_turns_clients_away_and_costs_nothing)
     CHECK_EQ(ask(s, &c[0], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"), 200);
     hang_up(&c[0]);
     stop(s);
+}
+
+/* In a process of its own, because a hard limit does not rise again. */
+TEST(fewer_connections_are_taken_where_fewer_files_are_allowed)
+{
+    for (int allowed = 60; allowed <= 1000; allowed += 940) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            struct rlimit files = { .rlim_cur = 50, .rlim_max = (rlim_t)allowed };
+            setrlimit(RLIMIT_NOFILE, &files);
+            ares_log_set(ARES_LOG_ERROR, 0);
+            server *s = start(usual);
+            if (!s) _exit(0);
+            int most = s->http->options.max_connections;
+            client c;
+            bool right = allowed == 60 ? most == 1 : most > 800 && most < 1000 - 64;
+            right &= ask(s, &c, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n") == 200;
+            getrlimit(RLIMIT_NOFILE, &files);
+            _exit(right && files.rlim_cur == (rlim_t)allowed ? 0 : 1);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK_EQ(status, 0);
+    }
 }
 
 TEST(what_takes_too_long_is_ended)

@@ -289,8 +289,8 @@ TEST(fewer_connections_are_taken_where_fewer_files_are_allowed)
 TEST(what_takes_too_long_is_ended)
 {
     serve_http_options o = usual;
-    o.head_timeout_s = o.body_timeout_s = 0.4;
-    o.idle_timeout_s = 0.8;
+    o.head_timeout_s = o.body_timeout_s = 0.8;
+    o.idle_timeout_s = 1.6;
     START(s, o);
     client nothing = dial(s->port), head = dial(s->port), body = dial(s->port),
            chunks = dial(s->port), idle = dial(s->port), held = dial(s->port);
@@ -302,18 +302,18 @@ TEST(what_takes_too_long_is_ended)
         say(&head, "G");
         say(&body, i ? "{" : "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
         say(&chunks, i ? "1" : "POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-        sleep_s(0.15);
+        sleep_s(0.25);
     }
     CHECK_EQ(hear(&head), 408);
     CHECK_CONTAINS(head.body.data, "\"code\":\"request_timeout\"");
-    CHECK_MSG(ares_now_s() - start_s < 0.7, "%g s", ares_now_s() - start_s);
+    CHECK_MSG(ares_now_s() - start_s < 1.25, "%g s", ares_now_s() - start_s);
     CHECK_EQ(hear(&nothing), CLOSED);
     CHECK_EQ(hear(&body), 408);
     CHECK_EQ(hear(&chunks), 408);
-    CHECK_MSG(ares_now_s() - start_s > 0.6, "%g s", ares_now_s() - start_s);
+    CHECK_MSG(ares_now_s() - start_s >= 1.3, "%g s", ares_now_s() - start_s);
     CHECK_EQ(hear(&body), CLOSED);
     CHECK_EQ(hear(&idle), CLOSED);
-    CHECK_MSG(ares_now_s() - start_s > 0.75, "%g s", ares_now_s() - start_s);
+    CHECK_MSG(ares_now_s() - start_s >= 1.6, "%g s", ares_now_s() - start_s);
     CHECK_EQ(running(s), 1);
     hang_up(&nothing), hang_up(&head), hang_up(&body), hang_up(&chunks), hang_up(&idle);
     hang_up(&held);
@@ -328,8 +328,12 @@ TEST(a_reader_that_takes_nothing_is_dropped)
     client c = dial_slow(s->port, 4096), other = dial(s->port);
     say(&other, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"); /* nothing waits for it */
     say(&c, "GET /large?50000000 HTTP/1.1\r\nHost: x\r\n\r\n");
+    ares_str line = { 0 };
+    CHECK_EQ(until(&c, "\r\n", &line), 1); /* its answer has begun */
+    CHECK_EQ(wait_for(running, s, 1), 1);
     CHECK_EQ(wait_for(connections, s, 1), 1);
     CHECK_EQ(running(s), 1);
+    ares_str_fini(&line);
     hang_up(&c), hang_up(&other);
     stop(s);
 }
@@ -356,14 +360,14 @@ TEST(a_poll_is_answered_when_its_time_has_come)
     START(s, usual);
     client c = dial(s->port), soon = dial(s->port);
     double before = ares_now_s();
-    say(&c, "GET /poll?0.3 HTTP/1.1\r\nHost: x\r\n\r\n");
-    say(&soon, "GET /poll?0.1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    say(&c, "GET /poll?1.2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    say(&soon, "GET /poll?0.2 HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&soon), 408);
     double after = ares_now_s() - before;
-    CHECK_MSG(after >= 0.1 && after < 0.25, "%g s", after);
+    CHECK_MSG(after >= 0.2 && after < 1.1, "%g s", after);
     CHECK_EQ(hear(&c), 408);
     after = ares_now_s() - before;
-    CHECK_MSG(after >= 0.3 && after < 0.6, "%g s", after);
+    CHECK_MSG(after >= 1.2 && after < 3, "%g s", after);
     CHECK_EQ(timers(s), 2); /* those of 100 s were replaced */
     say(&c, "GET /answered HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), 200);
@@ -418,9 +422,9 @@ TEST(a_server_that_stops_takes_no_more_and_finishes_what_it_began)
     say(&half, "GET /heal");
     say(&busy, post(&r, "/v1/chat/completions", "", stream));
     CHECK_EQ(until(&busy, "\r\n\r\n", &busy.head), 1); /* the stream has begun */
-    say(&poll, "GET /poll?0.5 HTTP/1.1\r\nHost: x\r\n\r\n");
+    say(&poll, "GET /poll?1 HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(wait_for(connections, s, 4), 4);
-    sleep_s(0.1);
+    sleep_s(0.3); /* they are read */
     serve_http_stop(s->http);
     serve_http_stop(s->http);
     CHECK_EQ(hear(&idle), CLOSED);
@@ -464,7 +468,7 @@ TEST(a_server_ends_in_time_amid_thirty_streams_and_held_calls)
     double before = ares_now_s();
     serve_http_close(s->http, 0.2);
     double took = ares_now_s() - before;
-    CHECK_MSG(took >= 0.2 && took < 2, "%g s", took);
+    CHECK_MSG(took >= 0.2 && took < 5, "%g s", took);
     for (int i = 0; i < 30; i++) {
         CHECK_EQ(fill(&streams[i]), CLOSED); /* without an end: a client knows */
         CHECK_EQ(hear(&polls[i]), CLOSED);

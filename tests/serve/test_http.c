@@ -272,6 +272,9 @@ TEST(a_refused_requests_body_is_not_the_next_request)
         403);
     CHECK_EQ(hear(&c), CLOSED);
     hang_up(&c);
+    CHECK_EQ(ask(s, &c, "POST /x HTTP/1.1\r\nHost: x\r\nOrigin: http://evil\r\n\r\n"), 403);
+    CHECK_EQ(hear(&c), CLOSED); /* nothing said how long its body is */
+    hang_up(&c);
     ares_str_fini(&r);
     stop(s);
 }
@@ -497,6 +500,15 @@ TEST(pages_ask_only_from_origins_that_are_named)
     CHECK_EQ(hear(&c), 401);
     hang_up(&c);
     stop(s);
+
+    START(with_body, o);
+    CHECK_EQ(ask(with_body, &c,
+                 "OPTIONS /x HTTP/1.1\r\nHost: x\r\nOrigin: http://b.example\r\n"
+                 "Content-Length: 5\r\n\r\n"),
+             204);
+    CHECK_EQ(hear(&c), CLOSED); /* the body is not the next request */
+    hang_up(&c);
+    stop(with_body);
 
     const char *const any[] = { "*" };
     o.origins = any;

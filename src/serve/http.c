@@ -127,6 +127,8 @@ static void part(connection *k, bool gone)
     c->conn = NULL;
     pthread_mutex_lock(&c->h->lock);
     c->gone = gone;
+    ares_str_fini(&c->out); /* the handler may hold the call for long */
+    c->sent = 0;
     serve_call_count(c, false);
     pthread_mutex_unlock(&c->h->lock);
     serve_call_let_go(c);

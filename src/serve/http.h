@@ -3,7 +3,9 @@
  *
  * One thread, the service thread, owns all sockets. It calls `handle` for each request whose body
  * is whole; handle parses and queues, and never waits. An answer may be given from any thread, at
- * once or later, whole or in pieces; what a socket does not take yet waits in the call's buffer.
+ * once or later, whole or in pieces; what a socket does not take yet waits in the call's buffer. A
+ * handler may hold a lock of its own while it calls what is below: nothing here calls back from it,
+ * but for `error`.
  *
  * A call has two owners, the connection and whoever handles it. The handler's hold ends with
  * serve_call_drop; the memory is freed when both have let go. Nothing here knows what a path means.
@@ -48,7 +50,7 @@ typedef struct serve_http_options {
      * The form of errors that http.c answers by itself: appends the JSON of one to `out`. Any
      * thread may call it, and it may call nothing of this header. path is empty where the request
      * cannot be read. status, type, code:
-     *   400 413 414 415 417 431 505  invalid_request_error  malformed_request, body_too_large ...
+     *   400 413 415 417 431 505      invalid_request_error  malformed_request, body_too_large ...
      *   401 authentication_error     invalid_api_key
      *   403 permission_error         origin_not_allowed
      *   408 timeout_error            request_timeout (head or body)

@@ -258,7 +258,6 @@ bool http_chunks_read(http_chunks *d, ares_view *in, int64_t most, ares_str *bod
         case HTTP_CHUNK_SIZE:
             if (digit >= 0) {
                 if (++d->digits > 16) return malformed(fault, "the size of a chunk is too long");
-                if (d->left > most) break; /* said below, and no overflow */
                 d->left = d->left * 16 + digit;
             } else if (d->digits == 0)
                 return malformed(fault, "the size of a chunk is no hexadecimal number");
@@ -301,7 +300,7 @@ bool http_chunks_read(http_chunks *d, ares_view *in, int64_t most, ares_str *bod
         case HTTP_CHUNK_DATA: /* above */
         case HTTP_CHUNK_END: break;
         }
-        /* as soon as it is known, not only where the line ends */
+        /* as soon as it is known, before it overflows */
         if (d->state == HTTP_CHUNK_SIZE && d->left > most)
             return refuse(fault, 413, "body_too_large", "the chunks are too large in all");
     }

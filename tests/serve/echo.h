@@ -31,7 +31,7 @@ enum { EVENTS = 50 };
 typedef struct job {
     struct job *next;
     serve_call *call;
-    enum { LATE, PIECES, STREAM, FLOOD, HOLD } kind;
+    enum { LATE, PIECES, STREAM, FLOOD, CUT, HOLD } kind;
     int made;
 } job;
 
@@ -91,6 +91,11 @@ static inline bool advance(job *j)
     case FLOOD:
         if (j->made == 1) serve_call_begin(c, 200, NULL, true);
         for (int i = 0; i < 16; i++) serve_call_piece(c, (ares_view){ flood, sizeof flood });
+        return false;
+    case CUT: /* dropped without its end when all of it is out */
+        if (j->made > 1) return j->made == 100;
+        serve_call_begin(c, 200, "text/plain", false);
+        serve_call_piece(c, ARES_VIEW("half"));
         return false;
     default: return false;
     }
@@ -191,6 +196,9 @@ static inline void handle(void *ctx, serve_call *c)
     } else if (ares_view_is(path, "/flood")) {
         keep(s, c, FLOOD);
         return;
+    } else if (ares_view_is(path, "/cut-later")) {
+        keep(s, c, CUT);
+        return;
     } else if (ares_view_is(path, "/hold")) {
         keep(s, c, HOLD);
         return;
@@ -202,12 +210,14 @@ static inline void handle(void *ctx, serve_call *c)
         serve_call_timer(c, 100, on_timer, s);
         serve_call_timer(c, atof(h->query.data), on_timer, s); /* replaces the one before */
         return;
-    } else if (ares_view_is(path, "/answered")) { /* its timer may not fire */
+    } else if (ares_view_is(path, "/answered")) { /* a timer may not fire, set before or after */
         serve_call_timer(c, 0.05, on_timer, s);
         serve_call_answer(c, 200, "text/plain", ARES_VIEW("first"));
         CHECK(!serve_call_answer(c, 200, "text/plain", ARES_VIEW("second")));
         CHECK(!serve_call_begin(c, 200, NULL, true));
-        serve_call_timer(c, 0.05, on_timer, s);
+        if (h->query.len) serve_call_timer(c, 0.05, on_timer, s);
+        keep(s, c, HOLD);
+        return;
     } else if (ares_view_is(path, "/named")) {
         CHECK(serve_call_own(c) == NULL);
         serve_call_set(c, s);
@@ -216,7 +226,7 @@ static inline void handle(void *ctx, serve_call *c)
         serve_call_header(c, "retry-after", "1\r\nx-evil: 1");
         serve_call_answer(c, 429, "application/json", ARES_VIEW("{}"));
     } else if (ares_view_is(path, "/nothing")) {
-        serve_call_answer(c, 204, NULL, (ares_view){ 0 });
+        serve_call_answer(c, 204, NULL, ARES_VIEW("not sent"));
     } else if (ares_view_is(path, "/large")) {
         size_t n = (size_t)atoi(h->query.data);
         char *x = ares_malloc(n);

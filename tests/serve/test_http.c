@@ -141,6 +141,7 @@ TEST(every_answer_has_a_request_id)
     say(&c, "GET /named HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), 429);
     CHECK_STR(header(&c, "x-request-id"), "chatcmpl-7");
+    CHECK(!strstr(c.head.data, "req-"));                  /* one is enough */
     CHECK_STR(header(&c, "retry-after"), "1  x-evil: 1"); /* no header of its own */
     say(&c, "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), 400);
@@ -159,6 +160,9 @@ TEST(a_call_that_is_dropped_tells_its_client)
     CHECK_CONTAINS(c.body.data, "\"code\":\"internal_error\",\"path\":\"/drop\"");
     say(&c, "GET /cut HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&c), BROKEN);
+    CHECK_STR(c.body.data, "half");
+    hang_up(&c);
+    CHECK_EQ(ask(s, &c, "GET /cut-later HTTP/1.1\r\nHost: x\r\n\r\n"), BROKEN);
     CHECK_STR(c.body.data, "half");
     hang_up(&c);
     stop(s);
@@ -268,6 +272,9 @@ TEST(a_refused_requests_body_is_not_the_next_request)
         403);
     CHECK_EQ(hear(&c), CLOSED);
     hang_up(&c);
+    CHECK_EQ(ask(s, &c, "POST /x HTTP/1.1\r\nHost: x\r\nOrigin: http://evil\r\n\r\n"), 403);
+    CHECK_EQ(hear(&c), CLOSED); /* nothing said how long its body is */
+    hang_up(&c);
     ares_str_fini(&r);
     stop(s);
 }
@@ -291,7 +298,9 @@ TEST(what_could_be_understood_in_two_ways_is_refused)
         { POST_ "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400 },
         { POST_ "Content-Length: 99999999999\r\n\r\n", 413 },
         { POST_ "Content-Length: 99999999999999999999999\r\n\r\n", 413 },
-        { POST_ "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", 400 },
+        { POST_ "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400 },
+        { POST_ "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400 },
+        { "POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 415 },
         { POST_ "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400 },
         { POST_ "Transfer-Encoding: gzip, chunked\r\n\r\n", 415 },
         { POST_ "Transfer-Encoding: identity\r\n\r\n", 415 },
@@ -491,6 +500,15 @@ TEST(pages_ask_only_from_origins_that_are_named)
     CHECK_EQ(hear(&c), 401);
     hang_up(&c);
     stop(s);
+
+    START(with_body, o);
+    CHECK_EQ(ask(with_body, &c,
+                 "OPTIONS /x HTTP/1.1\r\nHost: x\r\nOrigin: http://b.example\r\n"
+                 "Content-Length: 5\r\n\r\n"),
+             204);
+    CHECK_EQ(hear(&c), CLOSED); /* the body is not the next request */
+    hang_up(&c);
+    stop(with_body);
 
     const char *const any[] = { "*" };
     o.origins = any;

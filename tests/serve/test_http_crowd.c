@@ -7,7 +7,9 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include "call.h"
 #include "echo.h"
 
 static double cpu_s(void)
@@ -190,11 +192,11 @@ TEST(a_slow_reader_gets_all_of_a_large_answer)
 {
     START(s, usual);
     client c = dial_slow(s->port, 4096);
-    say(&c, "GET /large?6000000 HTTP/1.1\r\nHost: x\r\n\r\n");
+    say(&c, "GET /large?30000000 HTTP/1.1\r\nHost: x\r\n\r\n");
     sleep_s(0.2);
     CHECK_EQ(hear(&c), 200);
-    CHECK_EQ(c.body.len, 6000000);
-    CHECK_EQ(strspn(c.body.data, "x"), 6000000);
+    CHECK_EQ(c.body.len, 30000000);
+    CHECK_EQ(strspn(c.body.data, "x"), 30000000);
     hang_up(&c);
     stop(s);
 }
@@ -259,11 +261,39 @@ TEST(a_lack_of_descriptors_turns_clients_away_and_costs_nothing)
     stop(s);
 }
 
+/* In a process of its own, because a hard limit does not rise again. */
+TEST(fewer_connections_are_taken_where_fewer_files_are_allowed)
+{
+    START(whole_limit, usual);
+    CHECK_EQ(whole_limit->http->options.max_connections, 4096);
+    stop(whole_limit);
+    for (int allowed = 60; allowed <= 1000; allowed += 940) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            struct rlimit files = { .rlim_cur = 50, .rlim_max = (rlim_t)allowed };
+            setrlimit(RLIMIT_NOFILE, &files);
+            ares_log_set(ARES_LOG_ERROR, 0);
+            server *s = start(usual);
+            if (!s) _exit(2);
+            int most = s->http->options.max_connections;
+            client c;
+            bool right = allowed == 60 ? most == 1 : most > 800 && most < 1000 - 64;
+            right &= ask(s, &c, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n") == 200;
+            getrlimit(RLIMIT_NOFILE, &files);
+            _exit(right && files.rlim_cur == (rlim_t)allowed ? 0 : 1);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK_EQ(status, 0);
+    }
+}
+
 TEST(what_takes_too_long_is_ended)
 {
     serve_http_options o = usual;
-    o.head_timeout_s = o.body_timeout_s = 0.4;
-    o.idle_timeout_s = 0.8;
+    o.head_timeout_s = o.body_timeout_s = 0.8;
+    o.idle_timeout_s = 1.6;
     START(s, o);
     client nothing = dial(s->port), head = dial(s->port), body = dial(s->port),
            chunks = dial(s->port), idle = dial(s->port), held = dial(s->port);
@@ -275,18 +305,18 @@ TEST(what_takes_too_long_is_ended)
         say(&head, "G");
         say(&body, i ? "{" : "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
         say(&chunks, i ? "1" : "POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-        sleep_s(0.15);
+        sleep_s(0.25);
     }
     CHECK_EQ(hear(&head), 408);
     CHECK_CONTAINS(head.body.data, "\"code\":\"request_timeout\"");
-    CHECK_MSG(ares_now_s() - start_s < 0.7, "%g s", ares_now_s() - start_s);
+    CHECK_MSG(ares_now_s() - start_s < 1.25, "%g s", ares_now_s() - start_s);
     CHECK_EQ(hear(&nothing), CLOSED);
     CHECK_EQ(hear(&body), 408);
     CHECK_EQ(hear(&chunks), 408);
-    CHECK_MSG(ares_now_s() - start_s > 0.6, "%g s", ares_now_s() - start_s);
+    CHECK_MSG(ares_now_s() - start_s >= 1.3, "%g s", ares_now_s() - start_s);
     CHECK_EQ(hear(&body), CLOSED);
     CHECK_EQ(hear(&idle), CLOSED);
-    CHECK_MSG(ares_now_s() - start_s > 0.75, "%g s", ares_now_s() - start_s);
+    CHECK_MSG(ares_now_s() - start_s >= 1.6, "%g s", ares_now_s() - start_s);
     CHECK_EQ(running(s), 1);
     hang_up(&nothing), hang_up(&head), hang_up(&body), hang_up(&chunks), hang_up(&idle);
     hang_up(&held);
@@ -301,8 +331,12 @@ TEST(a_reader_that_takes_nothing_is_dropped)
     client c = dial_slow(s->port, 4096), other = dial(s->port);
     say(&other, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"); /* nothing waits for it */
     say(&c, "GET /large?50000000 HTTP/1.1\r\nHost: x\r\n\r\n");
+    ares_str line = { 0 };
+    CHECK_EQ(until(&c, "\r\n", &line), 1); /* its answer has begun */
+    CHECK_EQ(wait_for(running, s, 1), 1);
     CHECK_EQ(wait_for(connections, s, 1), 1);
     CHECK_EQ(running(s), 1);
+    ares_str_fini(&line);
     hang_up(&c), hang_up(&other);
     stop(s);
 }
@@ -329,18 +363,23 @@ TEST(a_poll_is_answered_when_its_time_has_come)
     START(s, usual);
     client c = dial(s->port), soon = dial(s->port);
     double before = ares_now_s();
-    say(&c, "GET /poll?0.3 HTTP/1.1\r\nHost: x\r\n\r\n");
-    say(&soon, "GET /poll?0.1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    say(&c, "GET /poll?1.2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    say(&soon, "GET /poll?0.2 HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&soon), 408);
     double after = ares_now_s() - before;
-    CHECK_MSG(after >= 0.1 && after < 0.25, "%g s", after);
+    CHECK_MSG(after >= 0.2 && after < 1.1, "%g s", after);
     CHECK_EQ(hear(&c), 408);
     after = ares_now_s() - before;
-    CHECK_MSG(after >= 0.3 && after < 0.6, "%g s", after);
+    CHECK_MSG(after >= 1.2 && after < 3, "%g s", after);
     CHECK_EQ(timers(s), 2); /* those of 100 s were replaced */
-    say(&c, "GET /answered HTTP/1.1\r\nHost: x\r\n\r\n");
-    CHECK_EQ(hear(&c), 200);
-    CHECK_STR(c.body.data, "first");
+    for (int again = 0; again < 2; again++) {
+        say(&c, again ? "GET /answered?again HTTP/1.1\r\nHost: x\r\n\r\n"
+                      : "GET /answered HTTP/1.1\r\nHost: x\r\n\r\n");
+        CHECK_EQ(hear(&c), 200);
+        CHECK_STR(c.body.data, "first");
+    }
+    sleep_s(0.15);
+    CHECK_EQ(timers(s), 2); /* its own did not fire, though its handler holds it */
     say(&c, "GET /poll?0.1 HTTP/1.1\r\nHost: x\r\n\r\n");
     hang_up(&c); /* the handler is told all the same, and can forget the call */
     CHECK_EQ(wait_for(timers, s, 3), 3);
@@ -382,13 +421,17 @@ TEST(a_server_that_stops_takes_no_more_and_finishes_what_it_began)
 {
     START(s, usual);
     client idle = dial(s->port), busy = dial(s->port), half = dial(s->port), late;
+    client poll = dial(s->port);
     ares_str r = { 0 };
     say(&idle, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(hear(&idle), 200);
     say(&half, "GET /heal");
     say(&busy, post(&r, "/v1/chat/completions", "", stream));
     CHECK_EQ(until(&busy, "\r\n\r\n", &busy.head), 1); /* the stream has begun */
-    CHECK_EQ(wait_for(connections, s, 3), 3);
+    say(&poll, "GET /poll?1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    CHECK_EQ(wait_for(connections, s, 4), 4);
+    sleep_s(0.3); /* they are read */
+    serve_http_stop(s->http);
     serve_http_stop(s->http);
     CHECK_EQ(hear(&idle), CLOSED);
     say(&half, "th HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -400,13 +443,15 @@ TEST(a_server_that_stops_takes_no_more_and_finishes_what_it_began)
                               .sin_port = htons((uint16_t)s->port),
                               .sin_addr = { htonl(INADDR_LOOPBACK) } };
     CHECK(connect(late.fd, (struct sockaddr *)(void *)&to, sizeof to) != 0);
+    CHECK_EQ(hear(&poll), 408); /* handlers answer what they hold */
+    CHECK_STR(header(&poll, "connection"), "close");
     double before = ares_now_s();
     serve_http_close(s->http, 20);
     CHECK_MSG(ares_now_s() - before < 10, "%g s", ares_now_s() - before);
     ares_str_clear(&r);
     CHECK_EQ(until(&busy, "data: [DONE]\n\n\r\n0\r\n\r\n", &r), 1);
     CHECK_EQ(fill(&busy), CLOSED);
-    hang_up(&idle), hang_up(&busy), hang_up(&half), hang_up(&late);
+    hang_up(&idle), hang_up(&busy), hang_up(&half), hang_up(&late), hang_up(&poll);
     ares_str_fini(&r);
     stop_worker(s);
     pthread_mutex_destroy(&s->lock);
@@ -429,7 +474,7 @@ TEST(a_server_ends_in_time_amid_thirty_streams_and_held_calls)
     double before = ares_now_s();
     serve_http_close(s->http, 0.2);
     double took = ares_now_s() - before;
-    CHECK_MSG(took >= 0.2 && took < 2, "%g s", took);
+    CHECK_MSG(took >= 0.2 && took < 5, "%g s", took);
     for (int i = 0; i < 30; i++) {
         CHECK_EQ(fill(&streams[i]), CLOSED); /* without an end: a client knows */
         CHECK_EQ(hear(&polls[i]), CLOSED);

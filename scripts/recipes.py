@@ -6,7 +6,7 @@
 Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is
 refused for; -v prints all faults. Every recipe is checked for one machine of eight cards, less
 those that share a model by Megatron's sizes: each process has the whole model, and the rollout's
-tensor_parallel_size is left out. TRL's commands start one process, and slime's smallest have fewer
+tensor_parallel_size is left out, as is the kind of card (npu). TRL's commands start one process, and slime's smallest have fewer
 prompts than cards. TRL's scripts that load a data set in their code get rows and a verifier. What the machine at hand lacks in memory counts for nothing.
 Model, rows and reward functions are stand-ins. The word @verb is the verb.
 """
@@ -132,7 +132,8 @@ def faults(program, name, words):
         if "reward_funcs" not in words:
             words["worker.reward.rewards"] = "[{name: math_verify}]"
     sees = "vl" in name.lower() or "geo3k" in name
-    machine = ("rollout.tensor_model_parallel_size", "rollout.tensor_parallel_size")
+    machine = ("rollout.tensor_model_parallel_size", "rollout.tensor_parallel_size",
+               "trainer.device")
     words = {word: value for word, value in words.items() if not word.endswith(machine)}
     verb = [words.pop("@verb")] if "@verb" in words else []
     line = ["%s=%s" % (word, "model_vl" if value == "model" and sees else value)

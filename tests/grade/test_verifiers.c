@@ -47,6 +47,35 @@ static double text_score(const char *name, const char *response, const char *tru
     return judge(name, &in, NULL, NULL);
 }
 
+/* ---------------------------------------------------------------- several right answers */
+TEST(a_list_of_texts_has_several_answers_where_math_takes_any_of_them)
+{
+    static const char *const any[] = { "any_of=true", NULL };
+    static const struct {
+        const char *response, *truth;
+        double score; /* NAN: refused */
+    } all[] = {
+        { "\\boxed{2}", "[\"1\",\"2\",\"3\"]", 1 },
+        { "\\boxed{4}", "[\"1\",\"2\",\"3\"]", 0 },
+        { "\\boxed{0.5}", "[\"\\\\boxed{\\\\frac{1}{2}}\"]", 1 },
+        { "\\boxed{2}", "[\"1\",2]", NAN },
+        { "\\boxed{2}", "[]", NAN },
+        { "\\boxed{2}", "{\"a\":\"2\"}", NAN },
+    };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        ares_verify_in in = { .response = ares_view_of(all[i].response),
+                              .ground_truth = ares_view_of(all[i].truth),
+                              .structured = true,
+                              .stopped = true,
+                              .response_tokens = -1 };
+        double score = judge("math", &in, NULL, any);
+        CHECK_MSG(isnan(all[i].score) ? isnan(score) : score == all[i].score, "%d: %g", i, score);
+        if (isnan(all[i].score)) CHECK_CONTAINS(ares_error_message(), "is no list of texts");
+        CHECK(isnan(judge("math", &in, NULL, NULL))); /* as before, where nobody asks for it */
+        CHECK_CONTAINS(ares_error_message(), "is a list or an object");
+    }
+}
+
 /* ---------------------------------------------------------------- format */
 TEST(think_tags_open_once_and_close)
 {

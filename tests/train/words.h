@@ -935,6 +935,9 @@ static const meaning meanings[] = {
     { "eval_prompt_data=[aime,a.jsonl]",
       "eval.datasets=[{\"name\":\"aime\",\"path\":\"a.jsonl\"}]" },
 
+    { "reward_key=score", "" },
+    { "rollout_function_path=slime.rollout.fully_async_rollout.generate_rollout_fully_async", "" },
+
     /* RLinf's critic and scores */
     { "algorithm.value_cliprange=0.4", C "cliprange_value=0.4" },
     { "algorithm.critic_warmup_steps=2", "trainer.critic_warmup=2" },

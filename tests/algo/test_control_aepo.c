@@ -1211,7 +1211,7 @@ TEST(an_answer_without_a_token_counts_as_one_without_entropy)
 {
     static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2",
                                          "algorithm.entropy_threshold_ema=0" };
-    static const float h[6] = { 2, 2, 2, 2, 2, 2 };
+    static const float h[6] = { 2, 2, 0.25F, 0.25F, 2, 2 };
     name_rows();
     subject s = { 0 };
     if (!open_subject(&s, "aepo", words, 3)) return;
@@ -1224,6 +1224,8 @@ TEST(an_answer_without_a_token_counts_as_one_without_entropy)
         double tau = NAN, count = 0;
         CHECK(ares_metrics_get(m, "aepo/tau", &tau));
         CHECK_NEAR(tau, 0, 0); /* the median of 0, 0, 0, 2 */
+        /* above the median, not the mean, of the first step: of its 22 windows 4 are low */
+        CHECK_EQ(b.samples[3].hwe_count, 22);
         CHECK(ares_metrics_get(m, "reward/medium/count", &count));
         CHECK_EQ(count, 4);
     }

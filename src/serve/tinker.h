@@ -353,6 +353,6 @@ int tinker_waits(tinker *t);
 bool tinker_work(tinker *t, int kinds);
 /* Answers waiting polls with 503, as all requests from now on. */
 void tinker_stop(tinker *t);
-/* After tinker_stop, by the worker, when the engine has called done for all samples. */
+/* By the worker, when the engine has called done for all samples. Stops first. */
 void tinker_close(tinker *t);
 #endif

@@ -39,7 +39,6 @@ int tinker_open(const tinker_options *o, tinker **out)
     *out = t;
     if (rc == ARES_OK) return ARES_OK;
     *out = NULL;
-    tinker_stop(t);
     tinker_close(t);
     return ares_fail_in(rc, "serve: --state-dir %s", o->state_dir);
 }
@@ -562,8 +561,9 @@ void tinker_close(tinker *t)
 {
     ares_str tmp = { 0 };
     if (!t) return;
+    tinker_stop(t);
     pthread_mutex_lock(&t->lock);
-    ARES_ASSERT(t->stopping && !t->running.first);
+    ARES_ASSERT(!t->running.first);
     tinker_end_sessions(t, true);
     free_dead(t);
     tinker_unlock(t);

@@ -1155,6 +1155,20 @@ TEST(a_server_that_stops_answers_503_to_polls_and_to_everything_after)
     CHECK_EQ(living, 0);
 }
 
+TEST(a_server_that_could_not_begin_is_closed_all_the_same)
+{
+    /* seen to fail: where closing wanted to be stopped before */
+    tinker *t = open_server();
+    tinker_close(t); /* as where the port is taken */
+    tinker_options o = defaults;
+    CHECK_OK(ares_file_write(test_file("file"), "", 0));
+    o.names = names;
+    o.model_dir = o.arch = "x";
+    o.state_dir = test_file("file");
+    CHECK_FAIL(tinker_open(&o, &t), ARES_EIO, "serve: --state-dir");
+    CHECK(t == NULL);
+}
+
 TEST(a_gradient_that_is_not_finite_is_the_clients_mistake)
 {
     tinker *t = open_server();

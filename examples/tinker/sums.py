@@ -19,6 +19,11 @@ RANK, LEARN_STEPS, RL_STEPS, QUESTIONS, ANSWERS = 16, 8, 4, 4, 8
 LEARNING_RATE = 1e-3
 
 
+def now(x):
+    """Newer versions of the SDK return a future where older ones return the thing itself."""
+    return x.result() if hasattr(x, "result") else x
+
+
 def question(rng):
     a, b = rng.randint(10, 49), rng.randint(10, 49)
     return f"{a} + {b} =", a + b
@@ -83,14 +88,14 @@ def main():
     rng = random.Random(1)
     service = tinker.ServiceClient()
     model = service.get_server_capabilities().supported_models[0].model_name
-    client = service.create_lora_training_client(base_model=model, rank=RANK)
+    client = now(service.create_lora_training_client(base_model=model, rank=RANK))
     tokenizer = client.get_tokenizer()
     for i in range(LEARN_STEPS):
         data = [example(tokenizer, *question(rng)) for _ in range(32)]
         tokens = sum(sum(d.loss_fn_inputs["weights"].data) for d in data)
         print(f"example step {i + 1}  loss {step(client, data, 'cross_entropy') / tokens:.3f}")
     for i in range(RL_STEPS):
-        sampler = client.save_weights_and_get_sampling_client()
+        sampler = now(client.save_weights_and_get_sampling_client())
         data, reward = rewarded(tokenizer, sampler, rng)
         if data:
             step(client, data, "importance_sampling")

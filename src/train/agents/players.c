@@ -446,7 +446,7 @@ static void listen_to(players *p, player *q)
     if (q->child.pid != pid) return;
     char why[400], text[450];
     ares_child_describe_end(&q->child, why, sizeof why);
-    snprintf(text, sizeof text, "the program %s before its line", why);
+    snprintf(text, sizeof text, "before its line the program %s", why);
     spoil(p, q, text);
 }
 

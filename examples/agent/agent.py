@@ -27,7 +27,7 @@ def play(task):
     calls = 0
     for _ in range(2):
         answer = client.chat.completions.create(
-            model="policy", messages=messages, tools=TOOLS, max_tokens=48).choices[0].message
+            model="policy", messages=messages, tools=TOOLS, max_tokens=96).choices[0].message
         messages.append(answer.model_dump(exclude_none=True))
         if not answer.tool_calls:
             break

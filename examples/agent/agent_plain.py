@@ -12,7 +12,7 @@ TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type":
 
 def ask(messages):
     """The message that the policy answers with."""
-    body = {"model": "policy", "messages": messages, "tools": TOOLS, "max_tokens": 48}
+    body = {"model": "policy", "messages": messages, "tools": TOOLS, "max_tokens": 96}
     request = urllib.request.Request(
         os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
         {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"],

@@ -470,7 +470,7 @@ static bool request_begun(void *ctx, void *episode, double arrived_s, struct ser
     played *x = episode;
     player *q = x->at;
     if (x->requests == q->program->max_requests) return false;
-    if (x->requests++ == 0 && !x->first) {
+    if (x->requests++ == 0 && !x->first && q->program->per_process == 1) {
         /* what it wrote until now may belong to the episode before */
         for (int i = 0; i < READS && ares_child_receive(&q->child, &q->in) > 0; i++) {}
         q->early = q->in.len;

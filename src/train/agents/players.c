@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "ares/child.h"
+#include "ares/core_child.h"
 #include "ares/serve.h"
 
 enum {

@@ -2,8 +2,8 @@
  * core: users' programs with variables of their own (core.h has the rest of what there is about
  * them).
  */
-#ifndef ARES_CHILD_H
-#define ARES_CHILD_H
+#ifndef ARES_CORE_CHILD_H
+#define ARES_CORE_CHILD_H
 
 #include "ares/core.h"
 

@@ -151,6 +151,10 @@ TEST_SLOW(a_program_that_makes_trouble_fails_its_episodes_and_not_the_run)
     check_trouble("exit", "", "exit code 0");
     check_trouble("silent", "", "had asked for nothing");
     check_trouble("stream", "", "exit code 0");
+}
+
+TEST_SLOW(a_program_that_lies_floods_or_hangs_fails_its_episodes_and_not_the_run)
+{
     check_trouble("nan", "", "unreadable");
     check_trouble("text", "", "reward is no number");
     check_trouble("error", "", "no idea");
@@ -225,7 +229,14 @@ TEST(what_programs_that_play_cannot_have_is_refused_before_the_run)
     refused(more, "holds no row");
     refused("curriculum.over_sampling_batch_size=4", "cannot be cut");
     refused("curriculum.partial_rollout=true", "cannot be cut");
+    refused("worker.rollout.tensor_parallel_size=2", "have no endpoint");
+    /* a model without a chat template */
     ares_str out = { 0 };
+    CHECK_EQ(test_shell(NULL, "cp -r '%s' '%s' && sed -i 's/\"chat_template\"/\"other\"/' '%s'",
+                        e2e_model(), test_file("bare"), test_file("bare/tokenizer_config.json")),
+             0);
+    snprintf(more, sizeof more, "worker.actor.model.model_path='%s'", test_file("bare"));
+    refused(more, "need a chat template");
     CHECK_EQ(e2e_program(&out,
                          "--config '%s' --check env.enable_think=false "
                          "env.definitions.A.max_actions=3",

@@ -688,7 +688,9 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
 
 int agents_serve(ares_trainer *t)
 {
-    return has_type(t->agents, true) && !t->run.device.counting ? players_open(t, &t->agents->players) : ARES_OK;
+    return has_type(t->agents, true) && !t->run.device.counting
+               ? players_open(t, &t->agents->players)
+               : ARES_OK;
 }
 
 /* ---------------- over all ranks */

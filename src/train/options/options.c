@@ -205,6 +205,25 @@ static void warn_unread(ares_config *cfg, const char *path)
                  path);
 }
 
+/* Requests of programs are rendered by the model's chat template. */
+static void check_template(ares_config *cfg, const ares_train_config *c)
+{
+    ares_str dir = { 0 };
+    ares_chat *chat = NULL;
+    bool found =
+        c->actor.tokenizer_path ||
+        (c->actor.model_path && ares_model_find_tokenizer(c->actor.model_path, &dir) == ARES_OK);
+    if (found && ares_chat_load(c->actor.tokenizer_path ? c->actor.tokenizer_path : dir.data, NULL,
+                                &chat) != ARES_OK)
+        ares_config_fault(cfg, "worker.actor.model.model_path",
+                          "requests of a program of a type 'agent' need a chat template: %s; name "
+                          "a file in data.override_chat_template",
+                          ares_error_message());
+    ares_error_clear(); /* a fault of the model is told where it is loaded */
+    ares_chat_free(chat);
+    ares_str_fini(&dir);
+}
+
 /* The options of env.train or env.val; path: which of the two. */
 static void check_side(ares_config *cfg, const ares_agent_side_config *s, const char *path,
                        tag_kinds *kinds)
@@ -297,6 +316,7 @@ static void agents_check(ares_config *cfg, const ares_train_config *c)
             continue;
         warn_unread(cfg, option);
     }
+    if (kinds.played && !c->data.override_chat_template) check_template(cfg, c);
     if (kinds.played && c->rollout.tensor_parallel_size > 1)
         ares_config_fault(cfg, "worker.rollout.tensor_parallel_size",
                           "%lld ranks that decode as one have no endpoint for programs of a type "

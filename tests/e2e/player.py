@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 mode = sys.argv[1] if len(sys.argv) > 1 else "good"
 last = None  # key of the episode before
@@ -60,6 +61,13 @@ def play(line):
             if e.code != 401:
                 return {"error": "yesterday's key: %d" % e.code}
     last = key
+    if mode in ("at_once", "in_turn"):  # two equal questions and two others, and both choices of one
+        asked = [[{"role": "user", "content": text}] for text in ("same", "same", "one", "other")]
+        threads = 4 if mode == "at_once" else 1
+        with ThreadPoolExecutor(threads) as pool:
+            answers = list(pool.map(lambda m: ask(base, key, m, n=1 + (m[0]["content"] == "one")), asked))
+        said = [c["message"]["content"] for a in answers for c in a["choices"]]
+        return {"reward": sum(len(text) for text in said) % 7}
     task = episode["task"]["q"] if episode["task"] else "seed"
     messages = [{"role": "user", "content": "%s %d" % (task, episode["seed"])}]
     signs = 0

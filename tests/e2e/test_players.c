@@ -70,6 +70,16 @@ TEST_SLOW(programs_that_play_get_the_same_bits_whatever_the_threads_and_processe
     CHECK(e2e_same_runs("a", "c", 2));
 }
 
+TEST_SLOW(requests_at_once_get_the_bits_of_requests_in_turn)
+{
+    play("in_turn", "in_turn", "trainer.save_freq=1");
+    CHECK_EQ(e2e_metric("in_turn", 1, "train/A/requests"), 4);
+    CHECK_EQ(e2e_metric("in_turn", 1, "train/A/rows"), 5);
+    check_exact("in_turn", 1);
+    play("at_once", "at_once", "trainer.save_freq=1 worker.rollout.max_num_seqs=5");
+    CHECK(e2e_same_runs("in_turn", "at_once", 2));
+}
+
 TEST_SLOW(a_run_of_programs_that_play_resumes_as_if_it_had_never_stopped)
 {
     play("whole", "good", "trainer.save_freq=1");

@@ -212,6 +212,23 @@ TEST(a_run_whose_programs_all_fail_ends_and_says_why)
     ares_str_fini(&out);
 }
 
+TEST(the_examples_agent_plays)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out,
+                         "--config examples/agent/config.yaml worker.actor.model.model_path='%s' "
+                         "trainer.run_dir='%s' trainer.max_steps=1 env.train.groups=2 "
+                         "env.train.group_size=2 worker.actor.global_batch_size=4 "
+                         "'env.val.tags=[]'",
+                         e2e_model(), test_file("example")),
+             0);
+    CHECK_EQ(e2e_metric("example", 1, "train/Calc/failed"), 0);
+    CHECK_EQ(e2e_metric("example", 1, "train/Calc/requests"), 1); /* it has not learnt to call */
+    CHECK_EQ(e2e_metric("example", 1, "train/Calc/info/calls"), 0);
+    CHECK(e2e_metric("example", 1, "exact/rollout_train_max_abs") == 0);
+    ares_str_fini(&out);
+}
+
 #define TASKS "env.definitions.A.options.tasks="
 TEST(an_episode_gets_the_task_of_its_seed)
 {

@@ -59,6 +59,21 @@ typedef struct ares_env_outcome {
     ares_env_info info[ARES_ENV_INFO];
 } ares_env_outcome;
 
+/*
+ * A program that plays by itself: it asks the run's endpoint for answers of the policy, and says at
+ * the end of an episode how it went (docs/serve.md#agents).
+ */
+typedef struct ares_env_program {
+    char *const *argv;              /* the program and its words, then NULL */
+    int64_t processes, per_process; /* alive at once; episodes that one plays at once */
+    double timeout_s;       /* of an episode's own time, while none of its requests is open */
+    double start_timeout_s; /* added for the first episode of a process */
+    int64_t max_requests;   /* of an episode */
+    int64_t memory_bytes;   /* of address space; 0: no limit */
+    const ares_view *tasks; /* [n_tasks] JSON texts; an episode gets (seed mod n_tasks) */
+    int64_t n_tasks;
+} ares_env_program;
+
 typedef struct ares_env_type {
     const char *name, *doc;
     ares_option_table *options; /* NULL: none */
@@ -73,6 +88,11 @@ typedef struct ares_env_type {
     /* What all environments of a definition share, read only (data); NULL: nothing. */
     int (*load)(const void *options, void **shared);
     void (*unload)(void *shared);
+    /*
+     * The program that plays episodes of this type by itself: these then have no state to show, and
+     * no function below is there. NULL: the trainer writes the conversation.
+     */
+    const ares_env_program *(*program)(const void *shared);
     /* Makes and frees an environment; options and shared outlive it. */
     int (*open)(const void *options, const void *shared, void **env);
     void (*close)(void *env);

@@ -46,6 +46,7 @@ typedef struct ares_serve_options {
     const char *reasoning;   /* none, think */
     const char *request_log; /* a JSON line per request; NULL: none */
     const char *version;     /* of the program */
+    const ares_chat *chat;   /* in place of the tokenizer's chat template; NULL: that one */
     /* ---------------- the Tinker training API; learner NULL: it is not served */
     const ares_tinker_learner *learner;
     const char *state_dir;
@@ -61,7 +62,7 @@ typedef struct ares_serve_options {
 
 /* ---------------- the endpoint of a training run
  * Users' programs play episodes: a request's key says whose it is, sampling is the run's own, and
- * what was sampled goes back to the run as records (docs/serve.md#agents-in-training). Everything
+ * what was sampled goes back to the run as records (docs/serve.md#agents). Everything
  * here is called by the thread that pumps.
  */
 /* A complete choice of an episode. */
@@ -71,6 +72,7 @@ typedef struct ares_serve_record {
     int64_t n_prompt, n;
     int64_t k, index, weights; /* weights: their version */
     bool train;
+    bool by_length; /* it was ended by its length */
 } ares_serve_record;
 typedef struct ares_serve_row {
     int32_t *prompt, *responses;
@@ -81,6 +83,8 @@ typedef struct ares_serve_row {
     int *records;        /* [n_records] indices of the records that it holds, in their order */
     int n_records;
 } ares_serve_row;
+/* The order in which rows are made of records: of prompt length, prompt, k and index. */
+int ares_serve_record_cmp(const ares_serve_record *a, const ares_serve_record *b);
 /* The rows of an episode, whatever the order in which its records came; returns how many. */
 int ares_serve_rows(ares_arena *arena, const ares_serve_record *records, int n,
                     ares_serve_row **rows);
@@ -112,12 +116,13 @@ typedef struct ares_serve_play {
     /* The episode of a key that is being played; NULL: there is none, the request is 401. */
     void *(*episode)(void *ctx, ares_view key);
     /*
-     * A request of the episode is taken: its own time stands still until `ended` was called as
-     * often. false: it has asked max_requests times, the request is 403. *session: where its
-     * answers are kept; *key, *index: of its samples (ares_request); *line: a number of its own
+     * A request of the episode is taken, which came at arrived_s (ares_now_s): its own time stands
+     * still from then on until `ended` was called as often. false: it has asked max_requests times,
+     * the request is 403. *session: where its answers are kept; *key, *index: of its samples
+     * (ares_request); *line: a number of its own
      */
-    bool (*begun)(void *ctx, void *episode, struct serve_session **session, ares_rng_key *key,
-                  int32_t *index, uint64_t *line);
+    bool (*begun)(void *ctx, void *episode, double arrived_s, struct serve_session **session,
+                  ares_rng_key *key, int32_t *index, uint64_t *line);
     void (*ended)(void *ctx, void *episode, bool encoded_anew);
     /*
      * A complete choice. entropies, entropies_1 [r->n]: at the sampling temperature and at 1. All
@@ -137,6 +142,8 @@ typedef struct ares_server ares_server;
 int ares_server_open(const ares_serve_options *o, ares_model *m, const ares_tokenizer *tokenizer,
                      ares_server **out);
 int ares_server_port(const ares_server *s);
+/* Of a run: a descriptor that can be read once a request is queued; for poll alone. */
+int ares_server_event(const ares_server *s);
 /*
  * One round: takes what is queued, makes a step of decoding where samples are under way, and
  * answers. Waits up to wait_s where there is nothing to do. *worked: there was something.
@@ -144,9 +151,10 @@ int ares_server_port(const ares_server *s);
 int ares_server_pump(ares_server *s, double wait_s, bool *worked);
 /*
  * Of a run: from now on requests are those of episodes of this play; NULL: no episode is being
- * played. Requests of an episode that has ended are cut by ares_server_forget, and leave no record.
+ * played, and what the engine still samples is ended. ares_server_forget ends the requests of an
+ * episode that is over: they leave no record. Neither is called from functions of the play.
  */
-void ares_server_play(ares_server *s, const ares_serve_play *play);
+int ares_server_play(ares_server *s, const ares_serve_play *play);
 void ares_server_forget(ares_server *s, const void *episode);
 /* What an episode keeps of its answers (begun). */
 struct serve_session *ares_serve_session_new(void);

@@ -64,6 +64,12 @@ static int open_all(job *j, char **words)
     if (ares_config_fault_count(j->cfg)) return ares_config_finish(j->cfg);
     ARES_TRY(ares_env_define(j->cfg, j->tag, &j->d));
     ARES_TRY(ares_config_finish(j->cfg));
+    if (j->d.type->program)
+        return ares_fail(ARES_EUSE,
+                         "play: --env = '%s': its program plays by itself, so there is no state to "
+                         "act in; train with trainer.max_steps=1 and read its episodes with "
+                         "ares-train show RUN_DIR",
+                         j->tag);
     const ares_agents_config *a = &j->c.agents;
     j->format = ares_env_format_default();
     j->format.think = a->enable_think && !j->no_think;

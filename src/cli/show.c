@@ -444,12 +444,15 @@ static void note_turn(job *j, const rollouts_episode *e, int64_t turn, ares_view
         if (i) ares_str_add_z(&note, " || ");
         add_line(&note, actions->items[i].text);
     }
-    if (!actions->count) ares_str_add_z(&note, "no action");
-    ares_str_addf(&note, "; %g executed; reward ", rollouts_number(t, "executed", 0));
-    add_value(&note, t, "reward");
-    if (rollouts_number(t, "penalty", 0) != 0)
-        ares_str_addf(&note, ", penalty %g", rollouts_number(t, "penalty", 0));
-    ares_str_addf(&note, "; %g tokens", rollouts_number(t, "n_tokens", 0));
+    if (!ares_json_get(t, "k")) { /* else it is a request of a program that plays by itself */
+        if (!actions->count) ares_str_add_z(&note, "no action");
+        ares_str_addf(&note, "; %g executed; reward ", rollouts_number(t, "executed", 0));
+        add_value(&note, t, "reward");
+        if (rollouts_number(t, "penalty", 0) != 0)
+            ares_str_addf(&note, ", penalty %g", rollouts_number(t, "penalty", 0));
+        ares_str_add_z(&note, "; ");
+    }
+    ares_str_addf(&note, "%g tokens", rollouts_number(t, "n_tokens", 0));
     add_members(&note, ares_json_get(t, "info"), "; ");
     ares_str_add_char(&note, ']');
     if (sampled.len) {

@@ -1,5 +1,5 @@
 /* Users' programs: starting, pipes that do not block, how one ended. */
-#include "ares/core.h"
+#include "ares/core_child.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -71,16 +71,25 @@ static void start_watcher(void)
 }
 
 /* ---------------- starting and stopping */
+/* Whether a variable of the environment is our mark, or has a new value among `more`. */
+static bool is_replaced(const char *variable, const char *const *more)
+{
+    if (strncmp(variable, MARK, strlen(MARK)) == 0) return true;
+    for (; more && *more; more++) {
+        size_t name = strcspn(*more, "=") + 1;
+        if (strncmp(variable, *more, name) == 0) return true;
+    }
+    return false;
+}
+
 /* Starts a program whose stdin, stdout and stderr are these descriptors; returns 0 or an errno. */
-static int spawn(pid_t *pid, char *const *argv, int in, int out, int err)
+static int spawn(pid_t *pid, char *const *argv, const char *const *more, const int ends[3])
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t defaults, none;
     posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, in, 0);
-    posix_spawn_file_actions_adddup2(&files, out, 1);
-    posix_spawn_file_actions_adddup2(&files, err, 2);
+    for (int i = 0; i < 3; i++) posix_spawn_file_actions_adddup2(&files, ends[i], i);
     posix_spawnattr_init(&attributes);
     sigemptyset(&defaults);
     sigemptyset(&none);
@@ -90,14 +99,16 @@ static int spawn(pid_t *pid, char *const *argv, int in, int out, int err)
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
                                               POSIX_SPAWN_SETSIGMASK);
-    /* the child gets this process's environment with the mark */
+    /* the child gets this process's environment with the mark and `more` */
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    size_t n = 0, k = 0;
+    size_t n = 0, k = 0, added = 0;
     pthread_once(&once, start_watcher);
     while (environ[n]) n++;
-    char **environment = ares_calloc(n + 2, sizeof *environment);
+    while (more && more[added]) added++;
+    char **environment = ares_calloc(n + added + 2, sizeof *environment);
     for (size_t i = 0; i < n; i++)
-        if (strncmp(environ[i], MARK, strlen(MARK)) != 0) environment[k++] = environ[i];
+        if (!is_replaced(environ[i], more)) environment[k++] = environ[i];
+    for (size_t i = 0; i < added; i++) environment[k++] = (char *)(uintptr_t)more[i];
     environment[k] = mark;
     int failed = posix_spawnp(pid, argv[0], &files, &attributes, argv, environment);
     ares_free(environment); /* the list alone: its words belong to this process */
@@ -107,6 +118,12 @@ static int spawn(pid_t *pid, char *const *argv, int in, int out, int err)
 }
 
 int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes)
+{
+    return ares_child_start_with(c, argv, NULL, memory_bytes);
+}
+
+int ares_child_start_with(ares_child *c, char *const *argv, const char *const *more,
+                          int64_t memory_bytes)
 {
     int ends[3][2]; /* its input, output, stderr */
     pid_t pid;
@@ -119,7 +136,7 @@ int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes)
         for (int k = 0; k < 2 * i; k++) close(ends[k / 2][k % 2]);
         return ARES_ECHILD;
     }
-    int failed = spawn(&pid, argv, ends[0][0], ends[1][1], ends[2][1]);
+    int failed = spawn(&pid, argv, more, (int[3]){ ends[0][0], ends[1][1], ends[2][1] });
     close(ends[0][0]);
     close(ends[1][1]);
     close(ends[2][1]);

@@ -500,10 +500,8 @@ typedef struct command {
 } command;
 
 /* ---------------- opening */
-/* Whether the program can be run, before anything starts. */
-static void check(const void *options, ares_config *cfg, const char *path)
+void foreign_check_program(const char *program, ares_config *cfg, const char *path)
 {
-    const char *program = ((const command_options *)options)->command.items[0];
     const char *folders = getenv("PATH"), *end;
     char where[300];
     ares_str file = { 0 };
@@ -519,6 +517,11 @@ static void check(const void *options, ares_config *cfg, const char *path)
     if (found) return;
     snprintf(where, sizeof where, "%s.command", path);
     ares_config_fault(cfg, where, "there is no program '%s' that can be run", program);
+}
+
+static void check(const void *options, ares_config *cfg, const char *path)
+{
+    foreign_check_program(((const command_options *)options)->command.items[0], cfg, path);
 }
 
 static int load(const void *options, void **shared)

@@ -175,7 +175,7 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
 #define TYPE_LIST(X) \
     X(sokoban)       \
     X(frozen_lake)   \
-    X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube) X(command) X(openenv)
+    X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube) X(command) X(openenv) X(agent)
 
 #define DECLARE(name) extern const ares_env_type ares_env_type_##name;
 #define ENTRY(name) &ares_env_type_##name,

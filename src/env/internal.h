@@ -184,6 +184,8 @@ bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out);
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out);
 /* The beginning of a text for a message: printable ASCII, "?" for other bytes. Returns out. */
 const char *foreign_quote(ares_view text, char out[160]);
+/* A fault of <path>.command where there is no such program, before anything starts. */
+void foreign_check_program(const char *program, ares_config *cfg, const char *path);
 
 /*
  * A program that answers lines with lines, for one environment or for several at once (command.c).

@@ -208,7 +208,8 @@ static void check_prompt(serve_job *j, job_prompt *p)
                                "the prompt is empty; a model needs one token to start from");
         return;
     }
-    int64_t wanted = ARES_MAX(q->max_tokens, q->max_tokens == 0 ? 0 : 1);
+    /* of an episode, an answer is cut to the room */
+    int64_t wanted = j->episode ? 1 : ARES_MAX(q->max_tokens, q->max_tokens == 0 ? 0 : 1);
     if (p->ids.n + wanted > s->o.max_model_len || p->ids.n >= s->o.max_model_len) {
         j->code = serve_refuse_length(&j->error, &j->arena,
                                       q->endpoint == SERVE_COMPLETIONS ? "prompt" : "messages",
@@ -280,6 +281,26 @@ static void tell_overridden(ares_server *s, const serve_asked *q, const ares_sam
     }
 }
 
+/* What ends the run's answers ends those of its episodes, too. */
+static void take_stops(serve_job *j, const ares_sampling *run)
+{
+    serve_asked *q = &j->asked;
+    size_t n = (size_t)q->n_stop_token_ids, more = (size_t)run->n_stop_ids;
+    int32_t *ids = ares_arena_calloc(&j->arena, n + more + 1, sizeof *ids);
+    if (n) memcpy(ids, q->stop_token_ids, n * sizeof *ids);
+    if (more) memcpy(ids + n, run->stop_ids, more * sizeof *ids);
+    q->stop_token_ids = ids;
+    q->n_stop_token_ids += run->n_stop_ids;
+    ares_view *stop =
+        ares_arena_calloc(&j->arena, (size_t)(q->n_stop + run->n_stop_strings) + 1, sizeof *stop);
+    for (int i = 0; i < q->n_stop; i++) stop[i] = q->stop[i];
+    for (int i = 0; i < run->n_stop_strings; i++)
+        stop[q->n_stop + i] = ares_view_of(run->stop_strings[i]);
+    q->stop = stop;
+    q->n_stop += run->n_stop_strings;
+    q->ignore_eos = q->ignore_eos || run->ignore_eos;
+}
+
 void serve_job_enter(serve_job *j)
 {
     ares_server *s = j->server;
@@ -292,7 +313,7 @@ void serve_job_enter(serve_job *j)
                                "stands in OPENAI_API_KEY or in the episode's line");
         return;
     }
-    if (!play->begun(play->ctx, episode, &j->kept, &j->key, &j->index, &j->line)) {
+    if (!play->begun(play->ctx, episode, j->arrived_s, &j->kept, &j->key, &j->index, &j->line)) {
         j->code = serve_refuse(&j->error, &j->arena, SERVE_episode_limit, NULL,
                                "the episode has made as many requests as it may (max_requests)");
         return;
@@ -305,6 +326,7 @@ void serve_job_enter(serve_job *j)
     q->top_p = (double)play->sampling->top_p;
     q->top_k = play->sampling->top_k;
     q->has_seed = false;
+    take_stops(j, play->sampling);
     int64_t most = play->sampling->max_new_tokens;
     q->max_tokens = q->max_tokens < 0 ? most : ARES_MIN(q->max_tokens, most);
     if (q->logprobs > 0 || q->prompt_logprobs >= 0)
@@ -928,7 +950,9 @@ void serve_job_close_choice(serve_job *j, int64_t choice)
                                            .k = (int64_t)p->k,
                                            .index = choice % j->asked.n,
                                            .weights = play->weight_version,
-                                           .train = j->asked.train };
+                                           .train = j->asked.train,
+                                           .by_length = serve_cut_answer(c->cut)->finish ==
+                                                        SERVE_FINISH_LENGTH };
         play->record(play->ctx, j->episode, &record, c->entropies, c->entropies_1);
     }
     if (!j->asked.stream || j->code != SERVE_NO_ERROR) return;

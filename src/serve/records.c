@@ -43,16 +43,20 @@ typedef struct placed {
     int index; /* in the caller's list */
 } placed;
 
-static int by_prompt(const void *a, const void *b)
+int ares_serve_record_cmp(const ares_serve_record *r, const ares_serve_record *s)
 {
-    const placed *x = a, *y = b;
-    const ares_serve_record *r = x->record, *s = y->record;
     if (r->n_prompt != s->n_prompt) return ARES_CMP(r->n_prompt, s->n_prompt);
     for (int64_t i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] != s->prompt[i]) return ARES_CMP(r->prompt[i], s->prompt[i]);
     if (r->k != s->k) return ARES_CMP(r->k, s->k);
-    if (r->index != s->index) return ARES_CMP(r->index, s->index);
-    return ARES_CMP(x->index, y->index);
+    return ARES_CMP(r->index, s->index);
+}
+
+static int by_prompt(const void *a, const void *b)
+{
+    const placed *x = a, *y = b;
+    int order = ares_serve_record_cmp(x->record, y->record);
+    return order ? order : ARES_CMP(x->index, y->index);
 }
 
 static bool same_ids(const int32_t *a, const int32_t *b, int64_t n)

@@ -5,10 +5,13 @@
  */
 #include "server.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ares/dist.h"
 
@@ -350,6 +353,7 @@ static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
     s->queued_last = j;
     pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->lock);
+    if (s->event >= 0) eventfd_write(s->event, 1);
 }
 
 /* ---------------- Tinker's calls */
@@ -450,6 +454,8 @@ static void abandon(ares_server *s, const serve_job *j)
 /* Takes over what was queued. */
 static bool take_jobs(ares_server *s)
 {
+    eventfd_t told;
+    if (s->event >= 0) eventfd_read(s->event, &told); /* before: what comes now is told again */
     pthread_mutex_lock(&s->lock);
     serve_job *j = s->queued;
     s->queued = s->queued_last = NULL;
@@ -770,10 +776,14 @@ int ares_server_run(ares_server *s)
 static int open_chat(ares_server *s)
 {
     const ares_serve_options *o = &s->o;
-    if (!ares_tokenizer_chat_template(s->tokenizer, NULL).data) {
+    if (o->chat) s->chat = o->chat;
+    else if (!ares_tokenizer_chat_template(s->tokenizer, NULL).data) {
         s->chat_error = ares_strdup("the model has no chat template: put chat_template.jinja into "
                                     "its directory, or ask /v1/completions");
-    } else ARES_TRY(ares_chat_load(o->tokenizer_dir, NULL, &s->chat));
+    } else {
+        ARES_TRY(ares_chat_load(o->tokenizer_dir, NULL, &s->own_chat));
+        s->chat = s->own_chat;
+    }
     bool automatic = strcmp(o->tool_parser, "auto") == 0;
     if (s->chat && automatic) s->form = serve_form_of(s->chat);
     for (int i = 0; i < ARES_COUNT(serve_form_names) && !automatic; i++)
@@ -789,7 +799,7 @@ static int open_chat(ares_server *s)
 
 static int open_vision(ares_server *s)
 {
-    if (!s->model->cfg.vision.depth) return ARES_OK;
+    if (!s->model->cfg.vision.depth || s->o.rollout) return ARES_OK; /* episodes are text alone */
     s->data = (ares_data_config){ .prompt_key = "prompt",
                                   .image_key = "images",
                                   .video_key = "videos",
@@ -879,6 +889,8 @@ static int open_all(ares_server *s)
                                            .serves = true };
     if (o->rollout) s->rollout = o->rollout;
     else ARES_TRY(ares_rollout_new(s->model, s->tokenizer, &rollout, &s->rollout));
+    if (o->rollout && (s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+        return ares_fail(ARES_EIO, "serve: eventfd: %s", strerror(errno));
     if (o->request_log && !(s->log = fopen(o->request_log, "ae")))
         return ares_fail(ARES_EIO, "serve: --request-log = '%s': it cannot be written",
                          o->request_log);
@@ -899,7 +911,7 @@ int ares_server_open(const ares_serve_options *o, ares_model *m, const ares_toke
 {
     ares_server *s = ares_calloc(1, sizeof *s);
     pthread_condattr_t clock;
-    *s = (ares_server){ .o = *o, .model = m, .tokenizer = tokenizer };
+    *s = (ares_server){ .o = *o, .model = m, .tokenizer = tokenizer, .event = -1 };
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -919,10 +931,22 @@ int ares_server_open(const ares_serve_options *o, ares_model *m, const ares_toke
     return ARES_OK;
 }
 
-void ares_server_play(ares_server *s, const ares_serve_play *play)
+int ares_server_play(ares_server *s, const ares_serve_play *play)
 {
-    ARES_ASSERT(s->o.rollout && !s->n_runs);
+    bool worked;
+    for (serve_job *j = s->jobs; j; j = j->next)
+        if (j->code == SERVE_NO_ERROR)
+            j->code = serve_refuse(&j->error, &j->arena, SERVE_invalid_api_key, NULL,
+                                   "the episode is over");
+    end_jobs(s);
+    while (s->n_runs) ARES_TRY(ares_server_pump(s, 0, &worked));
     s->play = play;
+    return ARES_OK;
+}
+
+int ares_server_event(const ares_server *s)
+{
+    return s->event;
 }
 
 void ares_server_forget(ares_server *s, const void *episode)
@@ -969,7 +993,8 @@ void ares_server_close(ares_server *s)
     free_features(s);
     ares_free(s->features);
     ares_prompt_encoder_free(s->encoder);
-    ares_chat_free(s->chat);
+    if (s->event >= 0) close(s->event);
+    ares_chat_free(s->own_chat);
     ares_free(s->chat_error);
     serve_sessions_free(s->sessions);
     ares_map_free(s->seen_before);

@@ -112,7 +112,8 @@ struct ares_server {
     ares_arena arena; /* strings of o */
     ares_model *model;
     const ares_tokenizer *tokenizer;
-    ares_chat *chat; /* NULL: the model has no chat template */
+    const ares_chat *chat; /* NULL: the model has no chat template */
+    ares_chat *own_chat;   /* NULL: it is the caller's */
     char *chat_error;
     bool generic_tools;
     serve_form form;
@@ -128,6 +129,7 @@ struct ares_server {
     ares_map *seen_before; /* requests without a seed, by what they ask: how often */
     const char **models;   /* names of model and adapters */
     int n_models;
+    int event; /* of a training run: an eventfd that tells of queued requests; -1: none */
     serve_http *http;
     tinker *tinker; /* NULL: not served */
     tinker_engine engine;

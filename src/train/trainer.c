@@ -751,7 +751,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
                              ares_group_size(t->run.groups.all)));
     }
     ARES_TRY(open_roles(t, weights));
-    return trainer_open_rollout(t, ares_group_size(t->run.groups.all));
+    ARES_TRY(trainer_open_rollout(t, ares_group_size(t->run.groups.all)));
+    return t->agents ? agents_serve(t) : ARES_OK;
 }
 
 void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world)

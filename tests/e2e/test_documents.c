@@ -31,6 +31,7 @@ TEST(the_examples_configurations_are_valid)
         "--config experiments/DAPO/config.yaml --config experiments/DAPO/tiny.yaml",
         "--config experiments/VAPOR/config.yaml",
         "--config examples/tiny/rl.yaml",
+        "--config examples/agent/config.yaml",
         "sft --config examples/sft/config.yaml",
         "sft --config examples/sft/config.yaml --config examples/tiny/sft.yaml",
         "--config examples/quickstart/config.yaml --config examples/reward_command/config.yaml"

@@ -20,7 +20,8 @@ TEST(every_tag_has_a_type_and_shows_its_texts)
     for (int i = 0; i < n; i++) {
         place p;
         bool file = strstr(tags[i], "etamath") || strcmp(tags[i], "MetamathQA") == 0;
-        bool program = strcmp(tags[i], "command") == 0, server = strcmp(tags[i], "openenv") == 0;
+        bool program = strcmp(tags[i], "command") == 0 || strcmp(tags[i], "agent") == 0,
+             server = strcmp(tags[i], "openenv") == 0;
         ares_str text = { 0 };
         ares_env_format f = ares_env_format_default();
         if (server && !sockets_offered()) continue;

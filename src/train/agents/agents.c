@@ -43,6 +43,16 @@ int agents_define(ares_config *cfg, const ares_train_config *c, agents **out)
     return define(cfg, &c->agents_val, "env.val", &a->val);
 }
 
+/* Whether a tag's type has a program that plays by itself; program false: whether one has none. */
+static bool has_type(const agents *a, bool program)
+{
+    const agents_side *sides[] = { &a->train, &a->val };
+    for (int i = 0; i < ARES_COUNT(sides); i++)
+        for (int64_t k = 0; k < sides[i]->cfg->tags.count; k++)
+            if ((sides[i]->definitions[k].type->program != NULL) == program) return true;
+    return false;
+}
+
 static int open_side(agents_side *s)
 {
     for (int64_t k = 0; k < s->cfg->tags.count; k++)
@@ -115,7 +125,7 @@ static int open_style(agents *a, const ares_prompt_encoder *encoder, const ares_
         .start_id = -1,
     };
     open_specials(a, tok);
-    if (a->style.token_exact || a->style.start_id >= 0) return ARES_OK;
+    if (a->style.token_exact || a->style.start_id >= 0 || !has_type(a, false)) return ARES_OK;
     return ares_fail(ARES_ECONFIG,
                      "env: env.token_exact = false: the masks of rewritten text are made from the "
                      "token <|im_start|>, which the tokenizer does not have; set it to true");
@@ -161,7 +171,7 @@ int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokeni
     ARES_TRY(reserve_descriptors(a, ranks));
     ARES_TRY(open_side(&a->train));
     ARES_TRY(open_side(&a->val));
-    if (!a->style.token_exact)
+    if (!a->style.token_exact && has_type(a, false))
         ares_log(ARES_LOG_WARN,
                  "env: env.token_exact = false: answers are written anew and encoded again, as the "
                  "published code does, so what is trained is not exactly what was sampled");
@@ -189,6 +199,7 @@ static int agents_take_place(agents *a, const ares_env_definition *d, agents_pla
 void agents_close(agents *a)
 {
     if (!a) return;
+    players_close(a->players);
     for (int64_t i = 0; i < a->n_places; i++) {
         ares_env_fini(&a->places[i]->env);
         ares_free(a->places[i]);
@@ -307,7 +318,8 @@ int agents_source(const agents_side *side, ares_source *out)
                                           .definition = d,
                                           .seed = (uint64_t)side->cfg->seed,
                                           .groups = side->cfg->groups,
-                                          .first_id = s->n * side->cfg->group_size };
+                                          .first_id = s->n * side->cfg->group_size,
+                                          .split = side->path + strlen("env.") };
             s->n++;
         }
     *out = (ares_source){ .kind = &kind, .state = s };
@@ -593,32 +605,25 @@ static int run(agent_play *p)
     return ares_signal_poll(); /* a signal may have ended the last episodes */
 }
 
-/* Warns of the first failed episodes, and keeps the latest for the error that may follow. */
-static void tell_failures(agent_play *p)
+void agents_tell_failure(const ares_trainer *t, const char *tag, const char *why, int64_t *told)
 {
-    int64_t told = 0;
-    for (int64_t e = 0; e < p->n; e++) {
-        const episode *x = &p->episodes[e];
-        char *last = p->a->last_failure;
-        if (!x->failed) continue;
-        (void)snprintf(last, sizeof p->a->last_failure, "%s: %s", x->row->definition->tag,
-                       x->place->env.failure);
-        if (told++ < 3)
-            ares_warn("env: %s; the episode %s", last,
-                      answer_discards_failures(p->t) ? "is discarded"
-                      : ares_is_null_f64(p->t->run.cfg->agents.failure_score)
-                          ? "is scored as it was until then"
-                          : "has env.failure_score");
-    }
+    char *last = t->agents->last_failure;
+    (void)snprintf(last, sizeof t->agents->last_failure, "%s: %s", tag, why);
+    if ((*told)++ < 3)
+        ares_warn("env: %s; the episode %s", last,
+                  answer_discards_failures(t) ? "is discarded"
+                  : ares_is_null_f64(t->run.cfg->agents.failure_score)
+                      ? "is scored as it was until then"
+                      : "has env.failure_score");
 }
 
-static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
+/* Plays episodes whose conversations we write. */
+static int converse(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
 {
     agent_play p = { .t = t, .a = t->agents, .job = job, .arena = arena, .out = out };
     pthread_mutex_init(&p.waiting.lock, NULL);
     pthread_cond_init(&p.waiting.returned, NULL);
-    int rc = trainer_renew_rollout(t);
-    if (rc == ARES_OK) rc = ares_rollout_finish(t->rollout, run(&p));
+    int rc = ares_rollout_finish(t->rollout, run(&p));
     while (waiting_next(&p.waiting, true)) {} /* after a failure calls may still be running */
     pthread_cond_destroy(&p.waiting.returned);
     pthread_mutex_destroy(&p.waiting.lock);
@@ -626,14 +631,10 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     bool counts = rc == ARES_OK && !job->baseline;
     for (int64_t e = 0; e < p.n && counts; e++)
         episode_count(&p.episodes[e], answer_discards_failures(t), &p.a->measures);
-    if (counts) tell_failures(&p);
-    for (int64_t g = 0; g < job->n_prompts && counts; g++) {
-        char name[128];
-        double any = NAN; /* 1: an episode was won; NaN: all have failed, which tells nothing */
-        for (int32_t i = 0; i < out[g].n; i++) any = fmax(any, (double)out[g].items[i].accuracy);
-        snprintf(name, sizeof name, "%s/pass@%d", out[g].row->data_source, out[g].n);
-        if (!isnan(any)) measures_add(&p.a->measures, name, NULL, any);
-    }
+    for (int64_t e = 0, told = 0; e < p.n && counts; e++)
+        if (p.episodes[e].failed)
+            agents_tell_failure(t, p.episodes[e].row->definition->tag,
+                                p.episodes[e].place->env.failure, &told);
     for (int64_t e = 0; e < p.n; e++) {
         p.episodes[e].place->used = false;
         ares_str_fini(&p.episodes[e].turns); /* episodes that have ended freed theirs */
@@ -641,6 +642,55 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     ares_free(p.queued);
     ares_ids_fini(&p.ids);
     return rc;
+}
+
+static const ares_env_type *type_of(const answer_prompt *p)
+{
+    return ((const agents_row *)(const void *)p->row)->definition->type;
+}
+
+/* The prompts whose types have a program, or those that have none, as a job of their own. */
+static int answer_some(ares_trainer *t, const answer_job *job, bool program, ares_arena *arena,
+                       ares_group *out)
+{
+    answer_job some = *job;
+    int64_t n = 0;
+    answer_prompt *prompts =
+        ares_arena_alloc(arena, (size_t)(job->n_prompts + 1) * sizeof *prompts);
+    for (int64_t g = 0; g < job->n_prompts; g++)
+        if ((type_of(&job->prompts[g])->program != NULL) == program) prompts[n++] = job->prompts[g];
+    ares_group *groups = ares_arena_calloc(arena, (size_t)n + 1, sizeof *groups);
+    some.prompts = prompts;
+    some.n_prompts = n;
+    if (program && n) ARES_TRY(players_answer(t->agents->players, &some, arena, groups));
+    else if (!program) ARES_TRY(converse(t, &some, arena, groups));
+    n = 0;
+    for (int64_t g = 0; g < job->n_prompts; g++)
+        if ((type_of(&job->prompts[g])->program != NULL) == program) out[g] = groups[n++];
+    return ARES_OK;
+}
+
+/* First the episodes whose conversations we write, then those that programs play by themselves. */
+static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
+{
+    ARES_TRY(trainer_renew_rollout(t));
+    ARES_TRY(answer_some(t, job, false, arena, out));
+    ARES_TRY(answer_some(t, job, true, arena, out));
+    for (int64_t g = 0; g < job->n_prompts && !job->baseline; g++) {
+        char name[128];
+        double any = NAN; /* 1: an episode was won; NaN: all have failed, which tells nothing */
+        for (int32_t i = 0; i < out[g].n; i++) any = fmax(any, (double)out[g].items[i].accuracy);
+        snprintf(name, sizeof name, "%s/pass@%d", out[g].row->data_source, out[g].n);
+        if (!isnan(any)) measures_add(&t->agents->measures, name, NULL, any);
+    }
+    return ARES_OK;
+}
+
+int agents_serve(ares_trainer *t)
+{
+    return has_type(t->agents, true) && !t->run.device.counting
+               ? players_open(t, &t->agents->players)
+               : ARES_OK;
 }
 
 /* ---------------- over all ranks */

@@ -117,6 +117,8 @@ int conversation_rows(const conversation *c, ares_arena *arena, ares_trajectory 
  * which the tag </think> begins. Without the tag, or with white space before it only, it is empty.
  */
 void conversation_thoughts(const conversation *c, ares_arena *arena, ares_trajectory *y);
+/* Tokens of an answer before the tag that closes its thought; 0: there is no tag, or no thought. */
+int32_t conversation_thought_length(const ares_tokenizer *tokenizer, const int32_t *ids, int32_t n);
 /* The row that ends with a turn, from its text encoded as a whole: ids [n]; in the arena. */
 void conversation_text_row(const conversation *c, int32_t turn, const int32_t *ids, int32_t n,
                            ares_arena *arena, ares_trajectory_row *x);
@@ -134,6 +136,8 @@ typedef struct measures {
 } measures;
 
 void measures_add(measures *t, const char *name, const char *per, double value);
+/* Adds "tag/key", a mean over the episodes that "tag/per" counts, and "tag/non-zero/key". */
+void measures_count(measures *t, const char *tag, const char *per, const char *key, double value);
 /* A collective: puts the means over all ranks, under prefix and name, and clears the sums. */
 int measures_report(measures *t, ares_world *w, const char *prefix, ares_metrics *m);
 void measures_fini(measures *t);
@@ -157,6 +161,8 @@ typedef struct agents_place {
     bool used;
 } agents_place;
 
+typedef struct players players; /* programs that play by themselves (players.c) */
+
 typedef struct agents {
     const ares_train_config *cfg;
     agents_side train, val;
@@ -166,6 +172,7 @@ typedef struct agents {
     int32_t *stop_ids;
     agents_place **places; /* [n_places] */
     int64_t n_places;
+    players *players;              /* NULL: no tag is of such a program */
     measures measures;             /* of the episodes since the last report */
     char last_failure[600];        /* of an episode, with its tag; "": there was none */
     bool warned_full, warned_left; /* a context was full; turns were removed from one */
@@ -175,9 +182,10 @@ typedef struct agents {
 typedef struct agents_row {
     ares_row row;
     const ares_env_definition *definition;
-    uint64_t seed;    /* of the first group of round 0 */
-    int64_t groups;   /* of a round */
-    int64_t first_id; /* number of its first environment within the step */
+    uint64_t seed;     /* of the first group of round 0 */
+    int64_t groups;    /* of a round */
+    int64_t first_id;  /* number of its first environment within the step */
+    const char *split; /* "train" or "val" */
 } agents_row;
 
 extern const generator generate_episodes;
@@ -195,6 +203,10 @@ int agents_define(ares_config *cfg, const ares_train_config *c, agents **out);
 int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokenizer *tokenizer,
                 int64_t limit, int64_t ranks);
 void agents_close(agents *a); /* NULL is fine */
+/* After the rollout: opens the endpoint, where programs play by themselves. */
+int agents_serve(ares_trainer *t);
+/* Warns of the first failed episodes of a draw, and keeps the latest for an error to come. */
+void agents_tell_failure(const ares_trainer *t, const char *tag, const char *why, int64_t *told);
 /* Seed of the environments of a group; draw: the group's number. */
 uint64_t agents_seed(const agents_row *row, int64_t draw);
 /* Groups of environments as a source that never ends. (agents.c) */
@@ -244,4 +256,13 @@ void episode_note(episode *x, ares_arena *arena);
 int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y);
 /* Adds its numbers to metrics. discards: of a failed episode only the failure counts */
 void episode_count(const episode *x, bool discards, measures *m);
+
+/*
+ * Programs that play by themselves: they ask the run's endpoint, and what it sampled for them
+ * becomes trajectories (docs/serve.md#agents). (players.c)
+ */
+int players_open(ares_trainer *t, players **out);
+void players_close(players *p); /* NULL is fine */
+/* As generator.answer, for groups of tags whose types have a program. */
+int players_answer(players *p, const answer_job *job, ares_arena *arena, ares_group *out);
 #endif

@@ -38,6 +38,16 @@ void measures_add(measures *t, const char *name, const char *per, double value)
     add(t, name, per, value, 1);
 }
 
+void measures_count(measures *t, const char *tag, const char *per, const char *key, double value)
+{
+    char name[256], of[192];
+    snprintf(of, sizeof of, "%.120s/%s", tag, per);
+    snprintf(name, sizeof name, "%.120s/%s", tag, key);
+    measures_add(t, name, of, value);
+    snprintf(name, sizeof name, "%.120s/non-zero/%s", tag, key);
+    if (value != 0) measures_add(t, name, NULL, value);
+}
+
 int measures_report(measures *t, ares_world *w, const char *prefix, ares_metrics *m)
 {
     ares_str mine = { 0 }, all = { 0 }, key = { 0 };
@@ -298,16 +308,9 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
     return rc;
 }
 
-/* per: the entry whose count the sum is divided by, of episodes */
 static void count(const episode *x, measures *m, const char *per, const char *key, double value)
 {
-    const char *tag = x->row->definition->tag;
-    char name[192], of[128];
-    snprintf(of, sizeof of, "%s/%s", tag, per);
-    snprintf(name, sizeof name, "%s/%s", tag, key);
-    measures_add(m, name, of, value);
-    snprintf(name, sizeof name, "%s/non-zero/%s", tag, key);
-    if (value != 0) measures_add(m, name, NULL, value);
+    measures_count(m, x->row->definition->tag, per, key, value);
 }
 
 void episode_count(const episode *x, bool discards, measures *m)

@@ -152,15 +152,74 @@ static void translate_agents(ares_config *cfg)
     follow_agents(cfg, "worker.rollout.n", "env.train.group_size", ARES_AGENT_TRAIN_GROUP_SIZE);
 }
 
+/* Options of the conversations that we write, which a program that plays by itself never sees. */
+static const char *const conversations[] = { "max_turns",
+                                             "max_actions_per_turn",
+                                             "action_separator",
+                                             "enable_think",
+                                             "format_penalty",
+                                             "token_exact",
+                                             "use_turn_scores",
+                                             "train_text_include_warning",
+                                             "enable_response_mask",
+                                             "max_context_window",
+                                             "mask_template_tokens",
+                                             "context_window_mode" };
+
+/* Which kinds of tags a run has: whose conversations we write, and whose programs play. */
+typedef struct tag_kinds {
+    bool written, played;
+} tag_kinds;
+
+static void warn_unread(ares_config *cfg, const char *path)
+{
+    if (ares_config_is_set(cfg, path))
+        ares_log(ARES_LOG_WARN,
+                 "config: %s: has no effect: the program of a type 'agent' writes the conversation",
+                 path);
+}
+
+/* Requests of programs are rendered by the model's chat template. */
+static void check_template(ares_config *cfg, const ares_train_config *c)
+{
+    ares_str dir = { 0 };
+    ares_chat *chat = NULL;
+    bool found =
+        c->actor.tokenizer_path ||
+        (c->actor.model_path && ares_model_find_tokenizer(c->actor.model_path, &dir) == ARES_OK);
+    if (found && ares_chat_load(c->actor.tokenizer_path ? c->actor.tokenizer_path : dir.data, NULL,
+                                &chat) != ARES_OK)
+        ares_config_fault(cfg, "worker.actor.model.model_path",
+                          "requests of a program of a type 'agent' need a chat template: %s; name "
+                          "a file in data.override_chat_template",
+                          ares_error_message());
+    ares_error_clear(); /* a fault of the model is told where it is loaded */
+    ares_chat_free(chat);
+    ares_str_fini(&dir);
+}
+
 /* The options of env.train or env.val; path: which of the two. */
-static void check_side(ares_config *cfg, const ares_agent_side_config *s, const char *path)
+static void check_side(ares_config *cfg, const ares_agent_side_config *s, const char *path,
+                       tag_kinds *kinds)
 {
     char option[64];
     int64_t sum = 0;
     ares_env_definition d;
     if (!s->tags.count) return;
     for (int64_t k = 0; k < s->tags.count; k++) {
-        if (ares_env_define(cfg, s->tags.items[k], &d) == ARES_OK) continue;
+        if (ares_env_define(cfg, s->tags.items[k], &d) == ARES_OK) {
+            static const char *const texts[] = { "instruction", "max_actions", "max_tokens" };
+            bool played = d.type && d.type->program;
+            kinds->played |= played;
+            kinds->written |= !played;
+            for (int i = 0; i < ARES_COUNT(texts) && played; i++) {
+                char of_tag[400];
+                snprintf(of_tag, sizeof of_tag, "env.definitions.%s.%s", s->tags.items[k],
+                         texts[i]);
+                warn_unread(cfg, of_tag);
+            }
+            continue;
+        }
         snprintf(option, sizeof option, "%s.tags", path);
         ares_config_fault(cfg, option, "%s", ares_error_message());
         ares_error_clear();
@@ -221,8 +280,22 @@ static void agents_check(ares_config *cfg, const ares_train_config *c)
     bool trains = c->agents_train.tags.count > 0; /* in environments */
     ares_env_check_definitions(cfg);
     if (!agents_wanted(c)) return;
-    check_side(cfg, &c->agents_train, "env.train");
-    check_side(cfg, &c->agents_val, "env.val");
+    tag_kinds kinds = { 0 };
+    check_side(cfg, &c->agents_train, "env.train", &kinds);
+    check_side(cfg, &c->agents_val, "env.val", &kinds);
+    for (int i = 0; i < ARES_COUNT(conversations) && kinds.played && !kinds.written; i++) {
+        snprintf(option, sizeof option, "env.%s", conversations[i]);
+        /* it also says how much room a conversation has, where no length does */
+        if (strcmp(conversations[i], "max_turns") == 0 && c->rollout.max_model_len == ARES_NULL_I64)
+            continue;
+        warn_unread(cfg, option);
+    }
+    if (kinds.played && !c->data.override_chat_template) check_template(cfg, c);
+    if (kinds.played && c->rollout.tensor_parallel_size > 1)
+        ares_config_fault(cfg, "worker.rollout.tensor_parallel_size",
+                          "%lld ranks that decode as one have no endpoint for programs of a type "
+                          "'agent'; set 1",
+                          (long long)c->rollout.tensor_parallel_size);
     /* an environment has its own prompts and scores: options of data sets and rewards are faults */
     for (int i = 0; i < ARES_COUNT(rewards); i++) {
         snprintf(option, sizeof option, "worker.reward.%s", rewards[i]);

@@ -608,6 +608,37 @@ static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ar
     ares_free(at);
 }
 
+static void write_ids(ares_str *out, const char *key, const int32_t *ids, int64_t n)
+{
+    ares_json_begin(ares_json_key(out, key), '[');
+    for (int64_t i = 0; i < n; i++) ares_json_write_i64(out, ids[i]);
+    ares_json_end(out, ']');
+}
+
+/* Whether a program plays the row's episode by itself: its details stand among the row's keys. */
+static bool is_played(const ares_sample *s)
+{
+    return s->turns.len &&
+           ((const agents_row *)(const void *)s->row)->definition->type->program != NULL;
+}
+
+/* The ids of a row whose conversation a program wrote, and what is known of its episode. */
+static void write_played(const ares_batch *b, int64_t row, ares_str *out)
+{
+    const ares_sample *s = &b->samples[row];
+    ares_arena arena = { 0 };
+    const ares_json *details;
+    write_ids(out, "prompt_ids", s->prompt, s->prompt_len);
+    write_ids(out, "token_ids", b->responses + b->row_start[row],
+              b->row_start[row + 1] - b->row_start[row]);
+    int rc = ares_json_parse(&arena, s->details, "details", &details);
+    ARES_ASSERT(rc == ARES_OK); /* players.c wrote it */
+    for (int64_t i = 0; i < details->count; i++)
+        ares_json_write(ares_json_key_view(out, details->members[i].key),
+                        details->members[i].value);
+    ares_arena_fini(&arena);
+}
+
 /* An episode, or a turn of one: its seed, the prompt as the model read it, turns, trained parts. */
 static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
 {
@@ -619,7 +650,8 @@ static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
     ares_json_write_i64(ares_json_key(out, "seed"), (int64_t)agents_seed(of, s->draw));
     ares_json_write_i64(ares_json_key(out, "id"), of->first_id + s->index);
     if (s->episode) ares_json_write_i64(ares_json_key(out, "turn"), s->turn);
-    ares_json_write_bool(ares_json_key(out, "token_exact"), t->run.cfg->agents.token_exact);
+    ares_json_write_bool(ares_json_key(out, "token_exact"),
+                         is_played(s) || t->run.cfg->agents.token_exact);
     if (ares_tokenizer_decode(t->run.tokenizer, s->prompt, s->prompt_len, false, &text) == ARES_OK)
         ares_json_write_string(ares_json_key(out, "prompt"), ares_str_view(&text));
     ares_str_clear(&text);
@@ -627,6 +659,7 @@ static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
         ares_json_write_string(ares_json_key(out, "response"), ares_str_view(&text));
     ares_json_splice(ares_json_key(out, "turns"), s->turns);
     write_trained(t, row, ares_str_view(&text), out);
+    if (is_played(s)) write_played(b, row, out);
     ares_str_fini(&text);
 }
 
@@ -658,7 +691,8 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
                               s->reward_parts[k]);
     ares_json_end(out, '}');
     if (s->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
-    if (s->details.len) ares_json_splice(ares_json_key(out, "details"), s->details);
+    if (s->details.len && !is_played(s))
+        ares_json_splice(ares_json_key(out, "details"), s->details);
     ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
     if (b->token_level_rewards && ares_batch_row_counts(b, row)) {
         for (int64_t i = b->row_start[row]; i < b->row_start[row + 1]; i++)

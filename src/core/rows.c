@@ -657,9 +657,10 @@ bool ares_jsonl_packed(const char *path)
     unsigned char magic[4] = { 0 };
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) return false;
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(magic, 1, sizeof magic, f) : 0;
-    if (f) fclose(f);
+    const char *why = NULL;
+    int fd = ares_file_open(path, &why);
+    ssize_t n = why ? 0 : pread(fd, magic, sizeof magic, 0);
+    if (!why) close(fd);
     return parquet_is(path) || (n == sizeof magic && (begins_gzip(magic) || begins_zstd(magic)));
 }
 

@@ -284,3 +284,29 @@ TEST(the_first_update_of_every_advantage_has_the_gradient_of_the_plain_formula)
         run_close(&r);
     }
 }
+
+/* Against the whole distribution, which only libtorch writes down. */
+TEST(the_sum_of_squared_probabilities_is_that_of_the_whole_vocabulary)
+{
+    run r;
+    double own[TOKENS], squares[TOKENS], least = 1;
+    if (!run_open(&r, "qwen2_tied", "token-mean", true) || !CHECK(r.batch.tokens <= TOKENS)) return;
+    at_scope *s = at_scope_open("squares");
+    oracle o = { .r = &r, .dtype = AT_F64 };
+    leaves_of(&o, r.model, false);
+    for (int row = 0; row < ROWS && !at_scope_failed(); row++) {
+        at_tensor log_p = row_log_p(&o, row), p = at_exp(log_p);
+        at_read(taken(&o, row, log_p), AT_F64, own + r.batch.row_start[row]);
+        at_read(at_sum_dim(at_mul(p, p), 1, false), AT_F64, squares + r.batch.row_start[row]);
+    }
+    REQUIRE_OK(at_scope_close(s, NULL));
+    for (int64_t t = 0; t < r.batch.tokens; t++) r.batch.old_log_probs[t] = (float)own[t];
+    CHECK_OK(actor_sum_pi_squared(&r.actor, &r.batch));
+    for (int64_t t = 0; t < r.batch.tokens; t++) {
+        if (!r.batch.response_mask[t]) continue;
+        least = fmin(least, squares[t]);
+        CHECK_NEAR(r.batch.sum_pi_squared[t], squares[t], 2e-5 * squares[t]);
+    }
+    CHECK(least < 0.9); /* not all on one token, where a square of its own would do */
+    run_close(&r);
+}

@@ -221,6 +221,10 @@ const ares_config_alias train_aliases[] = {
     { "trainer.ray_timeline", "", NULL, ENGINE },
 
     /* verl and RAGEN */
+    { "data.train_batch_size", NULL, "=0",
+      "not built: a trainer that takes answers as they come (fully_async); a step has a batch of "
+      "its "
+      "own, so give its prompts" },
     { "data.train_batch_size", "data.rollout_batch_size", NULL, NULL },
     { "data.gen_batch_size", "data.mini_rollout_batch_size", NULL, NULL },
     { "data.truncation", "", NULL, PROMPTS },

@@ -533,6 +533,9 @@ typedef struct ares_child {
  * From the first start on this process ignores SIGPIPE.
  */
 int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes);
+/* The same with the variables `more` ("NAME=value", NULL at the end) in place of those so named. */
+int ares_child_start_with(ares_child *c, char *const *argv, const char *const *more,
+                          int64_t memory_bytes);
 /* Kills the process group; fine when nothing runs. */
 void ares_child_stop(ares_child *c);
 /* Bytes that the pipe took. `to` is closed when the child has closed its input. */

@@ -1,5 +1,5 @@
 /* Users' programs: starting, pipes that do not block, how one ended. */
-#include "ares/core_child.h"
+#include "ares/core.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "ares/core_child.h"
 #include "ares/serve.h"
 
 enum {

@@ -148,7 +148,8 @@ TEST(rows_that_train_nothing_are_neither_copied_nor_counted)
     memset(b.response_mask, 0, N);
     memset(b.response_mask + N + 2, 0, N - 2);
     b.samples[N].episode = b.samples[N + 1].episode = 5;
-    CHECK_OK(adjust_batch(&grouped, NULL, 1, &b, m));
+    CHECK_OK(
+        adjust_batch(&grouped, ares_adv_find(grouped.algorithm.adv_estimator), NULL, 1, &b, m));
     CHECK_EQ(b.rows, 32);
     for (int64_t r = 0; r < b.rows; r++) CHECK(b.responses[r] >= 2 * N);
     ares_batch_fini(&b);

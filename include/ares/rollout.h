@@ -233,8 +233,9 @@ void ares_rollout_clear(ares_rollout *r);
 typedef struct ares_rollout_stats {
     int64_t steps, prefill_tokens, decoded_tokens, preemptions, peak_seqs, peak_blocks,
         total_blocks;
-    int64_t reused_tokens;  /* prompt tokens found in the cache instead of computed */
-    int64_t graph_steps;    /* steps that were launched as one graph */
+    int64_t used_blocks;   /* now: those that samples hold, without what is only kept to be found */
+    int64_t reused_tokens; /* prompt tokens found in the cache instead of computed */
+    int64_t graph_steps;   /* steps that were launched as one graph */
     int64_t refused_graphs; /* sizes of steps of which the device keeps no graph; never reset */
 } ares_rollout_stats;
 size_t ares_rollout_cache_bytes(const ares_rollout *r);

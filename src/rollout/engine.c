@@ -962,6 +962,7 @@ void ares_rollout_drop(ares_rollout *r, int64_t id)
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out)
 {
     *out = r->stats;
+    out->used_blocks = r->blocks.total - rollout_blocks_available(&r->blocks);
 }
 
 size_t ares_rollout_cache_bytes(const ares_rollout *r)

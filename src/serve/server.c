@@ -83,7 +83,10 @@ static void write_metrics(ares_server *s, ares_str *out)
     for (int i = 0; i < s->n_models; i++) {
         ares_str name = { 0 };
         ares_json_write_string(&name, ares_view_of(s->models[i]));
-        ares_str_addf(out, "ares:weight_version{model=%s} 0\n", name.data);
+        const ares_adapter *a =
+            i < s->o.n_names ? s->o.adapter : s->o.adapters[i - s->o.n_names].adapter;
+        ares_str_addf(out, "ares:weight_version{model=%s} %llu\n", name.data,
+                      (unsigned long long)(a ? a->version : 0));
         ares_str_fini(&name);
     }
     write_histogram(out, "ares:time_to_first_token_seconds", &s->first_token);
@@ -683,7 +686,7 @@ static void publish(ares_server *s)
     s->running = running;
     s->waiting = waiting;
     s->n_sessions = serve_sessions_count(s->sessions);
-    s->cache_use = (double)stats.peak_blocks / (double)ARES_MAX(stats.total_blocks, 1);
+    s->cache_use = (double)stats.used_blocks / (double)ARES_MAX(stats.total_blocks, 1);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -42,9 +42,8 @@ typedef struct job_choice {
     float *entropies, *entropies_1; /* likewise */
     int32_t *likely_tokens;         /* [cap][n_likely] */
     float *likely_log_probs;
-    bool begun, ended, told; /* its first chunk is out; it is whole; its last chunk is out */
-    int64_t calls_told;
-    int64_t offset; /* code points of completions' text that are out */
+    bool begun, ended; /* its first chunk is out; it has no further token */
+    int64_t offset;    /* code points of completions' text that are out */
 } job_choice;
 
 /* A request to one of OpenAI's endpoints, from its body to the last byte of its answer. */
@@ -121,8 +120,8 @@ struct ares_server {
     ares_data_config data;
     ares_media_rules rules;
     ares_features **features; /* [1 + n_adapters]: of the model, of each adapter; NULL: not yet */
-    bool shown;       /* features were asked for since the engine was last cleared */
-    serve_job *keeps; /* ended jobs whose pictures the features still name */
+    bool shown;               /* features were asked for since the engine was last cleared */
+    serve_job *keeps;         /* ended jobs whose pictures the features still name */
     ares_rollout *rollout;
     const ares_serve_play *play; /* of a training run, while a draw is played */
     serve_sessions *sessions;
@@ -135,8 +134,7 @@ struct ares_server {
     tinker_engine engine;
     double decode_until_s; /* when the next training call may begin, while answers are decoded */
     FILE *log;
-    bool ignored_told[64]; /* by place in `ignored_names` */
-    ares_map *ignored;     /* fields named in the log already */
+    ares_map *ignored; /* fields named in the log already */
 
     /* of the worker alone */
     serve_job *jobs; /* taken over, in order of arrival */

@@ -49,16 +49,16 @@ typedef struct ares_serve_options {
     const ares_chat *chat;   /* in place of the tokenizer's chat template; NULL: that one */
     /* ---------------- the Tinker training API; learner NULL: it is not served */
     const ares_tinker_learner *learner;
-    const char *state_dir;
+    const char *state_dir; /* NULL: ares-serve, made when the first client of the API comes */
     int64_t max_lora_rank, max_models;
     double session_timeout_s; /* 0: never */
     /* a training run's engine, which it lends to the server; NULL: the server has one of its own */
     ares_rollout *rollout;
 } ares_serve_options;
-#define ARES_SERVE_DEFAULTS                                                                       \
-    .host = "127.0.0.1", .port = 8000, .max_body_mb = 256, .max_queue = 1024, .max_num_seqs = 64, \
-    .seed = 1, .tool_parser = "auto", .reasoning = "none", .state_dir = "ares-serve",             \
-    .max_lora_rank = 128, .max_models = 32, .session_timeout_s = 3600
+#define ARES_SERVE_DEFAULTS                                                                        \
+    .host = "127.0.0.1", .port = 8000, .max_body_mb = 256, .max_queue = 1024, .max_num_seqs = 64,  \
+    .seed = 1, .tool_parser = "auto", .reasoning = "none", .max_lora_rank = 128, .max_models = 32, \
+    .session_timeout_s = 3600
 
 /* ---------------- the endpoint of a training run
  * Users' programs play episodes: a request's key says whose it is, sampling is the run's own, and

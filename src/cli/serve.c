@@ -148,8 +148,10 @@ int ares_cli_serve(int argc, char **argv)
                    "think: what stands before </think> is reasoning_content", .choices = thoughts),
         CLI_OPTION(TEXT, o->request_log, "--request-log", "FILE",
                    "a JSON line per request, without its text", .once = true),
-        CLI_OPTION(TEXT, o->state_dir, "--state-dir", "DIR",
-                   "checkpoints of Tinker's clients; read again at the next start"),
+        CLI_OPTION(
+            TEXT, o->state_dir, "--state-dir", "DIR",
+            "checkpoints of Tinker's clients, read again at the next start; default: ares-serve, "
+            "made when the first of them comes"),
         CLI_OPTION(I64, o->max_lora_rank, "--max-lora-rank", "N", "largest rank of their adapters",
                    .least = 1, .most = 1 << 16),
         CLI_OPTION(I64, o->max_models, "--max-models", "N", "their training clients alive",

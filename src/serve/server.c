@@ -859,7 +859,8 @@ static int open_tinker(ares_server *s)
     t.vocab = s->model->cfg.vocab;
     t.context = o->max_model_len;
     t.local = here;
-    t.state_dir = o->state_dir;
+    if (o->state_dir) t.state_dir = o->state_dir;
+    t.state_later = !o->state_dir;
     t.max_lora_rank = o->max_lora_rank;
     t.max_models = o->max_models;
     t.max_queue = o->max_queue;

@@ -619,6 +619,7 @@ static bool ask_sample(tinker *t, ares_arena *arena, tinker_request *r, uint64_t
 
 static bool ask_session(tinker *t, tinker_answer *a)
 {
+    if (tinker_open_state(t) != ARES_OK) return refuse(a, 422);
     session *s = ares_calloc(1, sizeof *s), **last = &t->session;
     uint8_t random[6];
     tinker_random(random, sizeof random);
@@ -834,7 +835,8 @@ static bool ask_delete(tinker *t, const tinker_request *r, tinker_answer *a)
     if ((!p.sampler && !ares_view_is(r->id[1], "weights")) || !tinker_model_id_ok(p.model_id) ||
         !tinker_name_ok(p.name))
         return refuse_with(a, 404, "no checkpoint has such a name");
-    int rc = tinker_store_remove(t->o.state_dir, &p);
+    int rc = tinker_open_state(t);
+    if (rc == ARES_OK) rc = tinker_store_remove(t->o.state_dir, &p);
     if (rc != ARES_OK) return refuse(a, rc == ARES_EUSE ? 404 : 500);
     ares_json_write_null(&a->body);
     return true;

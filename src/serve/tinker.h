@@ -296,6 +296,7 @@ typedef struct tinker_options {
     int32_t vocab, context;
     bool local;            /* clients are on this machine: the tokenizer's id is model_dir */
     const char *state_dir; /* it is made */
+    bool state_later;      /* only when the first session comes */
     int64_t max_lora_rank, max_models, max_queue;
     double session_timeout_s; /* 0: never */
     uint64_t seed;

@@ -130,6 +130,8 @@ struct tinker {
     int n_replies, cap_replies;
 };
 
+/* Makes the state directory and locks it, unless that was done. */
+int tinker_open_state(tinker *t);
 /* Gives back the lock, and then the answers that were collected. */
 void tinker_unlock(tinker *t);
 void tinker_push(queue *q, future *f);

@@ -12,10 +12,22 @@
 
 /* ---------------- opening */
 
+int tinker_open_state(tinker *t)
+{
+    ares_str tmp = { 0 };
+    if (t->lock_fd >= 0) return ARES_OK;
+    ares_path_join(&tmp, t->o.state_dir, "tmp");
+    int rc = ares_dir_make_durable(t->o.state_dir);
+    if (rc == ARES_OK) rc = ares_lock_take(t->o.state_dir, &t->lock_fd);
+    if (rc == ARES_OK) rc = ares_dir_remove(tmp.data); /* of a process that was killed */
+    if (rc == ARES_OK) rc = ares_dir_make(tmp.data);
+    ares_str_fini(&tmp);
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "serve: --state-dir %s", t->o.state_dir);
+}
+
 int tinker_open(const tinker_options *o, tinker **out)
 {
     tinker *t = ares_calloc(1, sizeof *t);
-    ares_str tmp = { 0 };
     uint32_t nonce[1];
     const char **names = ares_arena_alloc(&t->arena, (size_t)o->n_names * sizeof *names + 1);
     t->o = *o;
@@ -30,17 +42,12 @@ int tinker_open(const tinker_options *o, tinker **out)
     tinker_random(nonce, sizeof nonce);
     snprintf(t->nonce, sizeof t->nonce, "%08x", nonce[0]);
     tinker_grow_buckets(t);
-    ares_path_join(&tmp, t->o.state_dir, "tmp");
-    int rc = ares_dir_make_durable(t->o.state_dir);
-    if (rc == ARES_OK) rc = ares_lock_take(t->o.state_dir, &t->lock_fd);
-    if (rc == ARES_OK) rc = ares_dir_remove(tmp.data); /* of a process that was killed */
-    if (rc == ARES_OK) rc = ares_dir_make(tmp.data);
-    ares_str_fini(&tmp);
+    int rc = o->state_later ? ARES_OK : tinker_open_state(t);
     *out = t;
     if (rc == ARES_OK) return ARES_OK;
     *out = NULL;
     tinker_close(t);
-    return ares_fail_in(rc, "serve: --state-dir %s", o->state_dir);
+    return rc;
 }
 
 /* A folder of STATE_DIR/tmp that is not there yet. */

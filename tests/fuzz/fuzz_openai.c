@@ -136,11 +136,11 @@ static void try_line(ares_view text)
 {
     for (int with_id = 0; with_id < 2; with_id++) {
         ares_arena arena = { 0 };
-        serve_line line;
-        serve_line_read(&arena, text, with_id, &line);
-        ARES_ASSERT(line.kind != SERVE_LINE_REWARD ||
+        ares_serve_line line;
+        ares_serve_line_read(&arena, text, with_id, &line);
+        ARES_ASSERT(line.kind != ARES_SERVE_LINE_REWARD ||
                     (line.reward >= -1e30 && line.reward <= 1e30 && (!with_id || line.id)));
-        ARES_ASSERT((line.kind == SERVE_LINE_FAILURE) == (line.why != NULL));
+        ARES_ASSERT((line.kind == ARES_SERVE_LINE_FAILURE) == (line.why != NULL));
         ares_arena_fini(&arena);
     }
 }

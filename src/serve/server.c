@@ -6,6 +6,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +46,11 @@ static void write_histogram(ares_str *out, const char *name, const serve_histogr
 static int64_t resident_bytes(void)
 {
     long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
-    if (f) fclose(f);
+    ares_str text = { 0 };
+    if (ares_file_read("/proc/self/statm", &text) != ARES_OK ||
+        sscanf(text.data, "%*d %ld", &pages) != 1)
+        ares_error_clear();
+    ares_str_fini(&text);
     return pages * 4096;
 }
 
@@ -895,7 +898,9 @@ static int open_all(ares_server *s)
     else ARES_TRY(ares_rollout_new(s->model, s->tokenizer, &rollout, &s->rollout));
     if (o->rollout && (s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         return ares_fail(ARES_EIO, "serve: eventfd: %s", strerror(errno));
-    if (o->request_log && !(s->log = fopen(o->request_log, "ae")))
+    int log =
+        o->request_log ? open(o->request_log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    if (o->request_log && (log < 0 || !(s->log = fdopen(log, "a"))))
         return ares_fail(ARES_EIO, "serve: --request-log = '%s': it cannot be written",
                          o->request_log);
     ARES_TRY(open_tinker(s));

@@ -1171,18 +1171,14 @@ TEST(a_server_that_could_not_begin_is_closed_all_the_same)
 
 TEST(a_state_directory_that_nobody_named_is_made_for_the_first_session)
 {
-    tinker *t;
     char s[20];
     tinker_options o = defaults;
-    o.names = names;
-    o.model_dir = o.arch = "x";
-    o.state_dir = test_file("later");
     o.state_later = true;
-    if (!CHECK_OK(tinker_open(&o, &t))) return;
-    CHECK(!ares_dir_exists(o.state_dir));
+    tinker *t = open_with(o);
+    CHECK(!ares_dir_exists(test_file("state")));
     new_session(t, s);
-    CHECK(ares_dir_exists(o.state_dir));
-    tinker_close(t);
+    CHECK(ares_dir_exists(test_file("state")));
+    close_server(t);
 }
 
 TEST(a_gradient_that_is_not_finite_is_the_clients_mistake)

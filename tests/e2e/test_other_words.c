@@ -50,7 +50,6 @@ static const struct {
     { "timing_s/* in metrics.jsonl says where time goes",
       "actor_rollout_ref.actor.profiler.enable=false global_profiler.steps=null "
       "critic.profiler.ranks=[]" },
-    { "asks for nothing", "algorithm.rollout_correction.rollout_rs=null" },
     { "the critic reads the actor's tokens", "worker.critic.model.tokenizer_path=t" },
     { "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype",
       "worker.rollout.dtype=bf16" },

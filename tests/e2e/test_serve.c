@@ -373,7 +373,7 @@ TEST(what_is_refused_says_what_to_do)
         { "/v1/chat/completions", NULL, 405, "use POST" },
         { "/chat/completions", QUESTION "}", 404, "base_url must end in /v1" },
         { "/v1/embeddings", "{}", 404, "not_found" },
-        { "/api/v1/healthz", NULL, 404, "no learner" },
+        { "/api/v1/auth/token", "{}", 404, "takes the API key as it is" },
     };
     for (int i = 0; i < ARES_COUNT(asked); i++) {
         CHECK_EQ(ask(s.port, asked[i].path, asked[i].body, &out), asked[i].status);

@@ -305,7 +305,7 @@ TEST(an_adapter_of_several_ranks_and_alphas_is_read_as_it_was_saved)
         ares_config *cfg = options_of(cases[i].options, &o);
         ares_model *m = NULL;
         ares_adapter *a = NULL, *b = NULL;
-        char name[16];
+        char name[32];
         double norm, again;
         int modules = 0, seen[2][2] = { 0 };
         snprintf(name, sizeof name, "saved%d", i);

@@ -296,7 +296,7 @@ TEST_SLOW(programs_play_beside_other_environments_with_every_method)
         "algorithm.max_resample=2",
     };
     for (int i = 0; i < ARES_COUNT(methods); i++) {
-        char run[16], more[900];
+        char run[32], more[900];
         snprintf(run, sizeof run, "method%d", i);
         snprintf(more, sizeof more, LAKE "algorithm.batch_adjust_mode=copy %s", methods[i]);
         play(run, "good", more);

@@ -418,7 +418,7 @@ static void take_lines(players *p, player *q, bool ended)
         if (line.len) take_line(p, q, line, early);
         if (q->child.pid != pid) return; /* it was stopped, and its output forgotten */
     }
-    memmove(q->in.data, q->in.data + at, q->in.len - at);
+    if (at) memmove(q->in.data, q->in.data + at, q->in.len - at);
     q->in.len -= at;
     q->early = q->early > at ? q->early - at : 0;
     if (q->in.len > FLOOD) spoil(p, q, "the program floods its output: a line of more than 1 MiB");

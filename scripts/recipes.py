@@ -6,8 +6,9 @@
 Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is
 refused for; -v prints all faults. Every recipe is checked for one machine of eight cards, less
 those that share a model by Megatron's sizes: each process has the whole model, and the rollout's
-tensor_parallel_size is left out, as is the kind of card (npu). TRL's commands start one process, and slime's smallest have fewer
-prompts than cards. TRL's scripts that load a data set in their code get rows and a verifier. What the machine at hand lacks in memory counts for nothing.
+tensor_parallel_size is left out, as is the kind of card (npu). TRL's commands start one process, and
+slime's smallest have fewer prompts than cards. TRL's scripts that load a data set in their code get
+rows and a verifier. What the machine at hand lacks in memory counts for nothing.
 Model, rows and reward functions are stand-ins. The word @verb is the verb.
 """
 import json

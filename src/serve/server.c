@@ -113,7 +113,8 @@ static void count_answer(ares_server *s, ares_view path, int status)
 static void log_job(const serve_job *j, int status)
 {
     const serve_asked *q = &j->asked;
-    FILE *log = j->server->log;
+    ares_server *s = j->server;
+    FILE *log = s->log;
     if (!log) return;
     char now[32];
     time_t t = time(NULL);
@@ -153,8 +154,12 @@ static void log_job(const serve_job *j, int status)
     ares_json_write_bool(ares_json_key(&line, "stream"), q->stream);
     ares_json_end(&line, '}');
     ares_str_add_char(&line, '\n');
-    (void)fwrite(line.data, 1, line.len, log);
-    (void)fflush(log);
+    if ((fwrite(line.data, 1, line.len, log) != line.len || fflush(log) != 0) && !s->log_failed) {
+        s->log_failed = true;
+        ares_warn("serve: --request-log %s cannot be written; requests are missing in it from now "
+                  "on",
+                  s->o.request_log);
+    }
     ares_str_fini(&line);
 }
 
@@ -380,7 +385,10 @@ static void ask_tinker(ares_server *s, serve_call *c)
         return;
     }
     ares_str body = { 0 };
-    tinker_error_body("this server has no learner: Tinker's API is not served", &body);
+    tinker_error_body(
+        "this server trains nothing, because it runs on a card or its --model is a run of "
+        "an adapter: serve the base model with --device cpu",
+        &body);
     answer(c, 404, "application/json", &body);
     serve_call_drop(c);
     ares_str_fini(&body);
@@ -765,9 +773,9 @@ int ares_server_run(ares_server *s)
     s->stopping = true;
     pthread_mutex_unlock(&s->lock);
     if (s->tinker) tinker_stop(s->tinker); /* waiting polls are answered 503 */
+    take_jobs(s);
     /* what is in work is finished, or dropped after STOP_S: nothing of it was told */
-    for (double end = ares_now_s() + STOP_S;
-         rc == ARES_OK && (s->jobs || s->queued) && ares_now_s() < end;)
+    for (double end = ares_now_s() + STOP_S; rc == ARES_OK && s->jobs && ares_now_s() < end;)
         rc = ares_server_pump(s, 0.05, &worked);
     take_jobs(s);
     for (serve_job *j = s->jobs; j; j = j->next)

@@ -134,6 +134,7 @@ struct ares_server {
     tinker_engine engine;
     double decode_until_s; /* when the next training call may begin, while answers are decoded */
     FILE *log;
+    bool log_failed;   /* a line could not be written, which was told; by any of the two threads */
     ares_map *ignored; /* fields named in the log already */
 
     /* of the worker alone */

@@ -280,6 +280,40 @@ TEST(an_echoed_prompt_has_the_log_probs_of_score)
     ares_arena_fini(&a);
 }
 
+TEST(log_probs_of_an_answer_are_those_of_score_whatever_it_was_drawn_with)
+{
+    /* seen to fail: with the log-probs at the sampling temperature */
+    served s;
+    ares_arena a = { 0 };
+    ares_str out = { 0 }, line = { 0 };
+    if (!start(&s, NULL)) return;
+    CHECK_EQ(ask(s.port, "/v1/chat/completions",
+                 QUESTION ",\"seed\":3,\"max_tokens\":20,\"temperature\":1.7,\"top_k\":40,"
+                          "\"logprobs\":true,\"return_token_ids\":true}",
+                 &out),
+             200);
+    const ares_json *v = parse(&a, &out), *prompt = at(v, "prompt_token_ids"),
+                    *ids = at(v, "choices.0.token_ids"),
+                    *entries = at(v, "choices.0.logprobs.content");
+    if (!CHECK(prompt && ids && entries && ids->count == 20 && entries->count == 20)) return;
+    ares_json_begin(&line, '{');
+    ares_json_begin(ares_json_key(&line, "input_ids"), '[');
+    for (int64_t i = 0; i < prompt->count; i++) ares_json_write(&line, &prompt->items[i]);
+    for (int64_t i = 0; i < ids->count; i++) ares_json_write(&line, &ids->items[i]);
+    ares_json_end(&line, ']');
+    ares_json_end(&line, '}');
+    ares_str_add_char(&line, '\n');
+    const ares_json *want = at(told(&a, "score", line.data, ""), "log_probs");
+    if (CHECK(want && want->count == prompt->count + 19))
+        for (int64_t i = 0; i < 20; i++)
+            CHECK((float)at(&entries->items[i], "logprob")->number ==
+                  (float)want->items[prompt->count - 1 + i].number);
+    CHECK_EQ(stop(&s), 0);
+    ares_str_fini(&out);
+    ares_str_fini(&line);
+    ares_arena_fini(&a);
+}
+
 TEST(a_session_goes_on_with_the_ids_that_were_sampled)
 {
     served s;

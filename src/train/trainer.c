@@ -178,11 +178,11 @@ static int adapter_fingerprint(const char *path, uint64_t *out)
     ares_str dir = { 0 }, file = { 0 };
     uint64_t h = 0;
     bool there = path && ares_adapter_find(path, &dir) == ARES_OK;
-    int rc = there ? ares_model_fingerprint(dir.data, &h) : ARES_OK;
-    ares_error_clear();
-    if (!there) return ARES_OK;
-    if (rc == ARES_OK)
+    int rc = ARES_OK;
+    if (there) rc = ares_model_fingerprint(dir.data, &h);
+    if (there && rc == ARES_OK)
         rc = ares_file_hash(ares_path_join(&file, dir.data, "adapter_config.json"), &h);
+    if (!there) ares_error_clear();
     *out = h;
     ares_str_fini(&dir);
     ares_str_fini(&file);

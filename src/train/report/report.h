@@ -71,7 +71,7 @@ int report_memory(const training *t, ares_metrics *m);
 int report_histograms(const ares_trainer *t, ares_tracker *tracker);
 /*
  * rollouts/step_<n>.jsonl: a JSON line per row of the batch, of all ranks in rank order: prompt,
- * answer, scores and advantage. A collective. (report.c)
+ * answer, scores and advantage. A collective. (rollouts.c)
  */
 int report_rollouts(const ares_trainer *t);
 

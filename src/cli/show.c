@@ -43,22 +43,30 @@ static int find_steps(ares_arena *arena, const char *folder, int64_t **out, int6
     return d ? ARES_OK : ARES_EUSE;
 }
 
+int rollouts_steps(ares_arena *arena, const char *verb, const char *dir, const char *folder,
+                   int64_t **out, int64_t *n)
+{
+    if (!ares_dir_exists(dir))
+        return ares_fail(ARES_EUSE, "%s: '%s': no such directory; name that of a run", verb, dir);
+    if (find_steps(arena, ares_arena_printf(arena, "%s/%s", dir, folder), out, n) != ARES_OK)
+        return ares_fail(ARES_EUSE,
+                         strcmp(folder, "rollouts") == 0
+                             ? "%s: '%s': no folder %s there; name the directory of a run "
+                               "whose trainer.rollout_log is text or tokens"
+                             : "%s: '%s': no folder %s there; the run has validated nothing "
+                               "(data.val_files, trainer.val_freq)",
+                         verb, dir, folder);
+    if (!*n) return ares_fail(ARES_EUSE, "%s: '%s': %s has no step yet", verb, dir, folder);
+    ares_sort_i64(*out, *n);
+    return ARES_OK;
+}
+
 /* The path of the step's file; *step -1 becomes the last one. */
 static int find_file(ares_arena *arena, const char *verb, const char *dir, const char *folder,
                      int64_t *step, const char **path)
 {
     int64_t *steps, n;
-    if (!ares_dir_exists(dir))
-        return ares_fail(ARES_EUSE, "%s: '%s': no such directory; name that of a run", verb, dir);
-    if (find_steps(arena, ares_arena_printf(arena, "%s/%s", dir, folder), &steps, &n) != ARES_OK)
-        return ares_fail(ARES_EUSE,
-                         strcmp(folder, "rollouts") == 0
-                             ? "%s: '%s': no folder %s there; name the directory of a run"
-                             : "%s: '%s': no folder %s there; the run has validated nothing "
-                               "(data.val_files, trainer.val_freq)",
-                         verb, dir, folder);
-    if (!n) return ares_fail(ARES_EUSE, "%s: '%s': %s has no step yet", verb, dir, folder);
-    ares_sort_i64(steps, n);
+    ARES_TRY(rollouts_steps(arena, verb, dir, folder, &steps, &n));
     if (*step < 0) *step = steps[n - 1];
     *path = ares_arena_printf(arena, "%s/%s/step_%06lld.jsonl", dir, folder, (long long)*step);
     if (ares_file_exists(*path)) return ARES_OK;

@@ -337,7 +337,7 @@ static int write_rows(const ares_trainer *t, ares_str *out)
                 bool same = shown && shown->prompt_len == s->prompt_len &&
                             memcmp(shown->prompt, s->prompt,
                                    (size_t)s->prompt_len * sizeof *s->prompt) == 0;
-                write_tokens(t, r, !same, out);
+                write_tokens(t, r, !same || is_played(s), out);
                 shown = s;
             }
             ares_json_end(out, '}');

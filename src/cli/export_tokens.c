@@ -11,11 +11,11 @@
 static const char *const verb = "export-tokens";
 
 /* Columns of prompt and response, [prompt + n] each, in the order in which they are written. */
-#define TOKEN_COLUMNS(X)                                                                      \
-    X(advantages)                                                                             \
-    X(inference_logprobs)                                                                     \
-    X(trainer_logprobs) X(entropy) X(mismatch_kl) X(log_importance_ratio) X(importance_ratio) \
-        X(prob_delta)
+#define TOKEN_COLUMNS(X)  \
+    X(advantages)         \
+    X(inference_logprobs) \
+    X(trainer_logprobs)   \
+    X(entropy) X(mismatch_kl) X(log_importance_ratio) X(importance_ratio) X(prob_delta)
 typedef struct token_columns {
 #define COLUMN(name) double *name;
     TOKEN_COLUMNS(COLUMN)

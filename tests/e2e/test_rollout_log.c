@@ -207,7 +207,6 @@ TEST(columns_depend_on_no_thread_micro_batch_or_rank)
     ares_arena_fini(&arena);
 }
 
-
 TEST(groups_with_the_widest_spread_of_advantages_get_columns_first)
 {
     static const int64_t limits[] = { 1, 48, 100, 143, 192 };

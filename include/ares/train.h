@@ -306,6 +306,19 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "the model; print the result and write nothing")                                            \
     X(i64, val_generations, "val_generations_to_log", "0", "[0,)",                                \
       "validation samples shown in TensorBoard", ARES_NO_RESULT)                                  \
+    X(choice, rollout_log, "rollout_log", "tokens", "none|text|tokens",                           \
+      "what rollouts/step_*.jsonl hold of the answers: text: texts, scores and advantages; "      \
+      "tokens: also log-probs, entropies, ratios and more of each token "                         \
+      "(docs/runs.md#columns-of-tokens); "                                                        \
+      "none: no such files",                                                                      \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, rollout_log_freq, "rollout_log_freq", "1", "[1,)",                                     \
+      "steps between two of these files; the first and the last step always have one",            \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, rollout_log_tokens, "rollout_log_tokens", "16384", "-1|[1,)",                          \
+      "rollout_log tokens: of how many response tokens of a step, over all ranks: whole groups, " \
+      "those with the widest spread of advantages first, and at least one; -1: of all",           \
+      ARES_NO_RESULT)                                                                             \
     X(i64, save_freq, "save_freq", "-1", "-1|[1,)",                                               \
       "steps between checkpoints that are kept; -1: only one at the end", ARES_NO_RESULT)         \
     X(f64, save_minutes, "save_minutes", "10", "?(0,)",                                           \

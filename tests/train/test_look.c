@@ -174,7 +174,7 @@ TEST(the_headline_says_what_was_learnt_or_that_nothing_shows_it)
 {
     ares_arena arena = { 0 };
     ares_look l;
-    ares_verdicts v;
+    ares_look_verdicts v;
     put("metrics.jsonl", "{\"step\":1,\"critic/score/mean\":1}\n");
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
     ares_look_paired none = { 0 }, better = {

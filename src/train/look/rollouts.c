@@ -17,6 +17,17 @@ enum { LONGEST_TEXT = 200000, VALIDATION_BYTES = 2 << 20, MISFITS = 20 };
 
 /* ---------------------------------------------------------------- lines, without their trees */
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static const char *skip_blanks(const char *p, const char *end)
+{
+    while (p < end && is_blank(*p)) p++;
+    return p;
+}
+
 static const char *skip_string(const char *p, const char *end)
 {
     for (p++; p < end && *p != '"'; p++) p += *p == '\\';
@@ -38,7 +49,7 @@ static const char *skip_value(const char *p, const char *end)
         }
         return end;
     }
-    while (p < end && *p != ',' && *p != '}') p++;
+    while (p < end && *p != ',' && *p != '}' && !is_blank(*p)) p++;
     return p;
 }
 
@@ -49,19 +60,20 @@ static const char *skip_value(const char *p, const char *end)
 static bool scan(ares_view line, const char *const *keys, int n, ares_view *out)
 {
     const char *p = line.data, *end = p + line.len;
-    while (end > p && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ')) end--;
+    while (end > p && is_blank(end[-1])) end--;
     for (int i = 0; i < n; i++) out[i] = (ares_view){ "", 0 };
     if (end - p < 2 || *p != '{' || end[-1] != '}') return false;
-    for (p++; p < end && *p != '}';) {
-        const char *key = p + 1, *after = skip_string(p, end);
-        if (*p != '"' || after >= end || *after != ':') return false;
-        const char *value = after + 1;
+    for (p = skip_blanks(p + 1, end); p < end && *p != '}';) {
+        const char *key = p + 1, *after = skip_string(p, end), *colon = skip_blanks(after, end);
+        if (*p != '"' || colon >= end || *colon != ':') return false;
+        const char *value = skip_blanks(colon + 1, end);
         size_t len = (size_t)(after - 1 - key);
         p = skip_value(value, end);
         for (int i = 0; i < n; i++)
             if (strlen(keys[i]) == len && memcmp(keys[i], key, len) == 0)
                 out[i] = (ares_view){ value, (size_t)(p - value) };
-        if (p < end && *p == ',') p++;
+        p = skip_blanks(p, end);
+        if (p < end && *p == ',') p = skip_blanks(p + 1, end);
     }
     return p + 1 == end;
 }

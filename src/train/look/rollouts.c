@@ -122,10 +122,9 @@ static void lines_close(lines *x)
 
 /* ---------------------------------------------------------------- first pass */
 
-#define FIELD_LIST(X)                                                                  \
-    X(draw)                                                                            \
-    X(sample) X(turn) X(row) X(response) X(score) X(accuracy) X(advantage) X(n_tokens) \
-        X(discarded)
+#define FIELD_LIST(X) \
+    X(draw)           \
+    X(sample) X(turn) X(row) X(response) X(score) X(accuracy) X(advantage) X(n_tokens) X(discarded)
 #define FIELD_ID(name) F_##name,
 #define FIELD_NAME(name) #name,
 enum { FIELD_LIST(FIELD_ID) FIELDS };

@@ -272,7 +272,7 @@ function overview() {
   const v = R.val, h1 = el("h1", { class: R.head[0] }, emphasis(R.head[1])), two = R.paired && v.steps.length > 1;
   const size = R.prompts && R.algorithm !== "sft" ? ` of ${R.prompts} prompts × ${R.n} answers` : "";
   const what = R.algorithm ? (R.algorithm === "sft" ? "Supervised fine-tuning" : R.algorithm.toUpperCase()) + (R.model ? " on " + R.model : "") + ": " : "";
-  const facts = `${what}${R.steps}${R.planned && R.planned !== R.steps ? " of " + R.planned : ""} ${R.steps === 1 ? "step" : "steps"}${size}, ${num(R.tokens)} tokens, ${clock(R.seconds)}. `;
+  const facts = `${what}${R.steps}${R.planned && R.planned !== R.steps ? " of " + R.planned : ""} ${R.steps === 1 ? "step" : "steps"}${size}, ${R.tokens ? num(R.tokens) + " tokens, " : ""}${clock(R.seconds)}. `;
   const hero = el("div", { class: "hero" }, el("div", {}, h1, el("p", {}, visible(facts), summary(R.verdicts))),
     two ? el("div", {}, dumbbell([["all", R.paired.before, R.paired.after], ...byGroup()])) : null);
   const cards = CARDS.filter(c => last(S[c[0]]) !== null).slice(0, 8).map(([k, name, f]) => el("a", { class: "panel card", href: "#curves/find=" + encodeURIComponent(k) },
@@ -503,7 +503,7 @@ function answers(q) {
   function sideways() {
     const gs = list(), keep = side.scrollTop;
     side.replaceChildren(el("div", { class: "bar turn" }, el("button", { onclick: () => turn(-1), "aria-label": "previous step" }, "‹"), el("b", {}, "Step " + state.step), el("button", { onclick: () => turn(1), "aria-label": "next step" }, "›")), map(),
-      el("div", { class: "small dim key" }, "each square a group: ", el("span", { class: "sq1", "aria-hidden": "true" }, "■"), " wrong to ", el("span", { class: "sq0", "aria-hidden": "true" }, "■"), " right"),
+      el("div", { class: "small dim key" }, "each square a group: ", el("i", { class: "sq sq1" }), " wrong to ", el("i", { class: "sq sq0" }), " right"),
       el("label", { class: "small dim" }, "order ", el("select", { onchange: e => { state.order = e.target.value; state.g = 0; refresh(); } }, Object.keys(ORDERS).map(o => el("option", { selected: o === state.order }, o)))),
       el("ul", { class: "groups" }, gs.map((g, i) => el("li", {}, el("button", { "aria-current": i === state.g ? "true" : null, onclick: () => { state.g = i; refresh(); } }, el("span", { class: "q" }, visible(ask(g).slice(0, 300))), el("span", { class: "dots" }, g.answers.slice(0, 16).map(a => el("i", { class: a.acc === null || a.discarded ? "u" : a.acc >= .5 ? "r" : "" })), el("span", {}, [visible(g.level ?? ""), pct(accOf(g))].filter(Boolean).join(" · "))))))));
     side.scrollTop = keep;
@@ -664,7 +664,7 @@ function timing() {
   const median = p => { const s = T.map(t => t[p]).filter(Boolean).sort((a, b) => a - b); return s[s.length >> 1]; };
   return [notes(R), el("h2", {}, `Where ${clock(R.seconds)} went` + (R.thin > 1 ? `, of every ${R.thin}th step` : "")),
     el("div", { class: "panel split" }, g, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "phase"), el("th", { class: "n" }, "seconds"), el("th", { class: "n" }, "share"), el("th", { class: "n" }, "a step, median"))),
-      el("tbody", {}, order.map((p, i) => el("tr", {}, el("td", {}, el("span", { style: `color:${color(p)};opacity:${dim(p)}`, "aria-hidden": "true" }, "■ "), PHASE[p]), el("td", { class: "n" }, num(sum(p))), el("td", { class: "n" }, (tenths[i] / 10).toFixed(1) + " %"), el("td", { class: "n" }, num(median(p))))),
+      el("tbody", {}, order.map((p, i) => el("tr", {}, el("td", {}, el("i", { class: "sq", style: `background:${color(p)};opacity:${dim(p)}` }), PHASE[p]), el("td", { class: "n" }, num(sum(p))), el("td", { class: "n" }, (tenths[i] / 10).toFixed(1) + " %"), el("td", { class: "n" }, num(median(p))))),
         el("tr", {}, el("td", {}, el("b", {}, "all")), el("td", { class: "n" }, el("b", {}, num(total))), el("td", { class: "n" }, "100.0 %"), el("td"))))),
     el("div", { class: "grid charts space" }, [chart("Tokens a second", [{ name: "tokens", y: S["perf/throughput"] || [] }], { zero: true }), chart("Memory, GB", [{ name: "in use", y: S["perf/cpu_memory_used_gb"] || [] }, { name: "device", y: S["perf/max_memory_allocated_gb"] || [] }], { zero: true })].filter(Boolean))];
 }

@@ -172,15 +172,18 @@ static void scan_step(ares_arena *arena, ares_look *l, look_rollouts *r, int64_t
     int64_t draw = -1, place = 0;
     a->n = a->n_scores = 0;
     if (!lines_open(&in, path)) {
-        look_note(arena, l, "%s: not readable, and left out", path);
+        look_note(arena, l, "rollouts/step_%06lld.jsonl: not readable, and left out",
+                  (long long)step);
         return;
     }
     while (lines_next(&in, &line, &torn)) {
         if (torn || !scan(line, fields, FIELDS, v)) {
             look_note(arena, l,
-                      torn ? "%s:%lld: the last line has no end and is left out"
-                           : "%s:%lld: no JSON object in this line: read up to there",
-                      path, (long long)in.number);
+                      torn ? "rollouts/step_%06lld.jsonl:%lld: the last line has no end and is "
+                             "left out"
+                           : "rollouts/step_%06lld.jsonl:%lld: no JSON object in this line: read "
+                             "up to there",
+                      (long long)step, (long long)in.number);
             break;
         }
         int64_t of = (int64_t)number_of(v[F_draw], number_of(v[F_row], 0));

@@ -32,6 +32,7 @@
     X(serve, false, "the model behind HTTP, for OpenAI's clients")                   \
     X(play, false, "act in an environment by hand, and read what a model reads")     \
     X(show, false, "an episode or answer of a run, as the model read and wrote it")  \
+    X(report, false, "runs as one HTML page: verdicts, curves, answers by token")    \
     X(sweep, false, "a run for every value of some options, and their figure")       \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
 

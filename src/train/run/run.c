@@ -502,6 +502,7 @@ static int after_step(run *r)
     }
     const char *reason = controls_stop(t->controls);
     if (!reason) return ARES_OK;
+    if (r->kind->end_rollouts) ARES_TRY(r->kind->end_rollouts(t));
     char name[64];
     snprintf(name, sizeof name, "early_stopped/%s", reason);
     ares_metrics_set(r->metrics, name, 1);
@@ -697,8 +698,13 @@ static int validate_rl(training *t, ares_metrics *m, ares_str *samples)
 
 static int write_rollouts(training *t, ares_tracker *tracker)
 {
-    ARES_TRY(report_rollouts(trainer_of(t)));
+    ARES_TRY(report_rollouts(trainer_of(t), controls_stop(t->controls)));
     return report_histograms(trainer_of(t), tracker);
+}
+
+static int end_rollouts(training *t)
+{
+    return report_rollouts(trainer_of(t), true);
 }
 
 static int log_histograms(training *t, ares_tracker *tracker)
@@ -716,6 +722,7 @@ static const run_kind rl_kind = { .declare = ares_train_config_declare,
                                   .step = rl_step,
                                   .validate = validate_rl,
                                   .write_rollouts = write_rollouts,
+                                  .end_rollouts = end_rollouts,
                                   .log_histograms = log_histograms };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)

@@ -25,6 +25,9 @@ typedef struct run_kind {
     int (*validate)(training *t, ares_metrics *m, ares_str *samples);
     /* Writes files and distributions of the step just made; a collective. NULL: none */
     int (*write_rollouts)(training *t, ares_tracker *tracker);
+    /* Writes the files of the step that a control has ended the run with, where they are not there
+     * yet; a collective. NULL: none */
+    int (*end_rollouts)(training *t);
     /* On rank 0: writes histograms beside the metrics. NULL: none */
     int (*log_histograms)(training *t, ares_tracker *tracker);
 } run_kind;

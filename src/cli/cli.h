@@ -30,6 +30,7 @@
     X(export, false, "a model as one GGUF file, for llama.cpp")                      \
     X(serve, false, "the model behind HTTP, for OpenAI's clients")                   \
     X(play, false, "act in an environment by hand, and read what a model reads")     \
+    X(verify, true, "a step of a run, made again and compared to the last bit")      \
     X(show, false, "an episode or answer of a run, as the model read and wrote it")  \
     X(sweep, false, "a run for every value of some options, and their figure")       \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric")

@@ -166,6 +166,9 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
  */
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights);
+/* The same for ares-train verify: its steps learn nothing, and `watch` looks on as they decode. */
+int trainer_open_replay(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
+                        ares_world *world, const char *weights, const ares_rollout_watch *watch);
 void trainer_close(ares_trainer *t);
 /* A trainer of which no part is open. --check calls this and the parts that it needs. */
 void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world);

@@ -55,19 +55,18 @@ int ares_cli_verify(int argc, char **argv)
     ares_world *world = NULL;
     int rc = ares_world_open(&world);
     if (rc == ARES_OK) {
-        ares_log_set(ARES_LOG_WARN, ares_world_rank(world));
+        ares_log_set(ARES_LOG_ERROR, ares_world_rank(world)); /* what the run was told */
         rc = ares_verify_run(&o, world, &table);
     }
     bool lead = rc != ARES_OK && !world ? true : ares_world_rank(world) == 0;
     if (rc == ARES_OK && lead) ares_str_add_z(&table, "equal\n");
+    ares_str why = { 0 }; /* it may hold what a model wrote */
+    cli_add_safe(&why, ares_view_of(ares_error_message()));
     cli_add_safe(&safe, ares_str_view(&table));
-    if (safe.len) {
-        char *why = ares_strdup(ares_error_message()); /* printing may fail, too */
-        int printed = cli_print("verify", &safe);
-        if (rc == ARES_OK) rc = printed;
-        else (void)ares_fail(rc, "%s", why);
-        ares_free(why);
-    }
+    int printed = safe.len ? cli_print("verify", &safe) : ARES_OK;
+    if (rc == ARES_OK) rc = printed;
+    else (void)ares_fail(rc, "%s", why.len ? why.data : "");
+    ares_str_fini(&why);
     ares_str_fini(&table);
     ares_str_fini(&safe);
     /* a failure on one rank must not leave the others waiting; rank 0 reports it first */

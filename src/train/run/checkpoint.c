@@ -515,6 +515,7 @@ static int check_model(const training *t, const ares_json *o, const char *path, 
 /* The end of a refusal that --force would lift; NULL: it is given. */
 static const char *force_of(const training *t)
 {
+    if (t->replays) return "name where they are (a verification compares with nothing else)";
     return t->cfg->trainer.force ? NULL : "pass --force to go on nevertheless";
 }
 
@@ -724,9 +725,11 @@ static int check_sum(const training *t, const learner *l, const model_sums *save
     if (damaged && !t->cfg->trainer.force)
         return ares_fail(ARES_EFORMAT,
                          "train: %s: %s does not hold the numbers that were saved, by the sum in "
-                         "state.json: it is damaged or was changed; name another checkpoint "
-                         "(trainer.load_checkpoint_path), or pass --force to go on nevertheless",
-                         checkpoint, damaged);
+                         "state.json: it is damaged or was changed%s",
+                         checkpoint, damaged,
+                         t->replays ? ""
+                                    : "; name another checkpoint (trainer.load_checkpoint_path), "
+                                      "or pass --force to go on nevertheless");
     if (damaged && ares_world_rank(t->world) == 0)
         ares_log(ARES_LOG_WARN, "train: %s: %s does not hold the numbers that were saved",
                  checkpoint, damaged);

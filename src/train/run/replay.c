@@ -203,8 +203,9 @@ static int read_options(replay *r, const ares_verify_options *o, ares_world *wor
 }
 
 /* Paths in the options begin where the run was started, if that folder is here. */
-static void go_there(const replay *r)
+static int go_there(const replay *r)
 {
+    int rc = ARES_OK;
     ares_str path = { 0 }, text = { 0 };
     ares_arena arena = { 0 };
     const ares_json *o;
@@ -217,9 +218,11 @@ static void go_there(const replay *r)
     ares_str_clear(&path);
     ares_str_add_view(&path, cwd);
     if (cwd.len && ares_dir_exists(path.data) && chdir(path.data) != 0)
-        ares_warn("verify: %s: cannot be entered, so paths begin in this folder", path.data);
+        rc = ares_fail(ARES_EIO, "%s: the run was started there, and it cannot be entered",
+                       path.data);
     ares_str_fini(&path), ares_str_fini(&text);
     ares_arena_fini(&arena);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- tokens that are looked at */
@@ -310,8 +313,9 @@ int replay_open(replay *r, const ares_verify_options *o, ares_world *world)
                        "verify: %s: no config.yaml there: this is not the directory of a run, or "
                        "its models were never open",
                        o->run_dir);
-    if (rc == ARES_OK) go_there(r);
-    r->ranks = number_in(ares_path_join(&path, r->dir.data, "exactness.json"), "ranks", 0);
+    if (rc == ARES_OK) rc = go_there(r);
+    if (rc == ARES_OK)
+        r->ranks = number_in(ares_path_join(&path, r->dir.data, "exactness.json"), "ranks", 0);
     ares_str_fini(&path);
     if (rc == ARES_OK) rc = read_options(r, o, world);
     ARES_TRY(ares_world_share_error(world, rc));
@@ -378,6 +382,19 @@ int replay_load(replay *r)
         return ares_fail(ARES_ESTATE, "%s is of step %lld, by its state.json", r->checkpoint.data,
                          (long long)t->step);
     return ARES_OK;
+}
+
+bool replay_whole(const replay *r)
+{
+    static const char *const files[] = { "state.json", "source.json" };
+    ares_str path = { 0 };
+    bool whole = true;
+    for (int i = 0; i < ARES_COUNT(files) && r->checkpoint.len; i++)
+        whole = whole && ares_file_exists(ares_path_join(&path, r->checkpoint.data, files[i]));
+    if (whole && r->trainer.run.controls && r->checkpoint.len)
+        whole = ares_file_exists(ares_path_join(&path, r->checkpoint.data, "controls.json"));
+    ares_str_fini(&path);
+    return whole;
 }
 
 int replay_step(replay *r)

@@ -39,6 +39,11 @@ typedef struct replay {
 int replay_open(replay *r, const ares_verify_options *o, ares_world *world);
 /* After replay_open: what changed since the run began, such as weights or rows; ARES_ESTATE. */
 int replay_load(replay *r);
+/*
+ * Whether the checkpoint has all its files: a run that goes on may have removed it meanwhile, which
+ * is no difference.
+ */
+bool replay_whole(const replay *r);
 /* Draws, answers and judges the step's prompts: r->trainer.batch, up to its advantages. */
 int replay_step(replay *r);
 void replay_close(replay *r);

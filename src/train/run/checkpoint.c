@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Fingerprints by which a state of other data or of another model is recognised. */
 
@@ -758,7 +759,14 @@ int state_resume(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
     state_sums sums = { 0 };
-    int rc = t->replays ? ARES_OK : load_states(t, checkpoint);
+    /*
+     * A replay makes no update. But of weights in bf16 the vectors are f32 in memory, and only the
+     * optimizer's file has all their bits.
+     */
+    bool bf16 = training_storage(t->cfg) == ARES_BF16 && !t->adapter,
+         of_critic = t->critic && t->cfg->critic.dtype && strcmp(t->cfg->critic.dtype, "bf16") == 0,
+         states = !t->replays || bf16 || of_critic;
+    int rc = states ? load_states(t, checkpoint) : ARES_OK;
     if (rc == ARES_OK && t->controls)
         rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "controls.json"),
                       "the checkpoint is of a run without the controls of this one, or damaged");
@@ -766,7 +774,7 @@ int state_resume(training *t, const char *checkpoint)
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply, &sums);
     ares_str_fini(&path);
     ARES_TRY(ares_world_share_error(t->world, rc));
-    if (t->replays) sums.model.states = sums.critic.states = 0;
+    if (!states) sums.model.states = sums.critic.states = 0;
     ARES_TRY(check_sum(t, t->policy, &sums.model, checkpoint, t->adapter ? "adapter/" : "model/",
                        "optimizer.safetensors"));
     if (!t->critic) return ARES_OK;

@@ -388,11 +388,14 @@ bool replay_whole(const replay *r)
 {
     static const char *const files[] = { "state.json", "source.json" };
     ares_str path = { 0 };
-    bool whole = true;
+    bool whole = true, bf16 = training_storage(&r->c) == ARES_BF16;
     for (int i = 0; i < ARES_COUNT(files) && r->checkpoint.len; i++)
         whole = whole && ares_file_exists(ares_path_join(&path, r->checkpoint.data, files[i]));
     if (whole && r->trainer.run.controls && r->checkpoint.len)
         whole = ares_file_exists(ares_path_join(&path, r->checkpoint.data, "controls.json"));
+    if (whole && bf16 && r->checkpoint.len) /* or it is a model alone (trainer.save_model_only) */
+        whole =
+            ares_file_exists(ares_path_join(&path, r->checkpoint.data, "optimizer.safetensors"));
     ares_str_fini(&path);
     return whole;
 }

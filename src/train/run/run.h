@@ -105,8 +105,8 @@ void state_validated(training *t, const ares_metrics *m);
 extern const char *const state_tokenizer_files[];
 
 /*
- * Goes on from a checkpoint: loads all but the weights, which are loaded before; in a replay
- * (t->replays) not what only an update reads, which such a checkpoint may lack. (checkpoint.c)
+ * Goes on from a checkpoint: loads all but the weights, which are loaded before. In a replay
+ * (t->replays) what only an update reads is left out, and may not be there. (checkpoint.c)
  */
 int state_resume(training *t, const char *checkpoint);
 /* For a validation alone: loads the step, and the controls' state where the checkpoint has one. */

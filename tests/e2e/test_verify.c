@@ -159,8 +159,10 @@ TEST(a_changed_weight_or_row_of_data_is_found)
     CHECK_EQ(verify("run", words, "another data set"), 1);
     strcat(words, " --step 1");
     CHECK_EQ(verify("run", words, "training rows (data.train_files)"), 1);
-    /* without fingerprints the answers tell */
-    CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("run/exactness.json")), 0);
+    /* of a run without fingerprints the prompts and answers tell */
+    CHECK_EQ(test_shell(NULL, "rm '%s'; sed 's/1/2/' '%s' >'%s'", test_file("run/exactness.json"),
+                        test_file("rows.jsonl"), test_file("wrong.jsonl")),
+             0);
     CHECK_EQ(verify("run", words, "different: row"), 1);
 }
 
@@ -240,4 +242,282 @@ TEST(steps_of_every_kind_of_run_are_made_again)
         if (!trained(run, words)) continue;
         CHECK_MSG(equal(run, "") && equal(run, "--step 1"), "%s", kinds[i]);
     }
+}
+
+TEST(a_bootstrap_pass_and_a_curriculum_are_part_of_what_a_step_begins_with)
+{
+    char words[1500], a[300], b[300];
+    snprintf(a, sizeof a, "%s",
+             e2e_write("a.jsonl", "{\"prompt\":\"a 1\",\"answer\":\"1\"}\n"
+                                  "{\"prompt\":\"a 2\",\"answer\":\"2\"}\n"
+                                  "{\"prompt\":\"a 3\",\"answer\":\"3\"}\n"));
+    snprintf(b, sizeof b, "%s",
+             e2e_write("b.jsonl", "{\"prompt\":\"b 1\",\"answer\":\"1\"}\n"
+                                  "{\"prompt\":\"b 2\",\"answer\":\"2\"}\n"));
+    snprintf(words, sizeof words,
+             KEPT "data.train_files='%s' data.bootstrap=true data.bootstrap_batch_size=2 "
+                  "algorithm.disable_kl=false algorithm.use_kl_loss=true "
+                  "algorithm.kl_penalty=low_var_kl algorithm.online_filtering=true "
+                  "algorithm.filter_key=accuracy algorithm.filter_low=0.01 "
+                  "algorithm.filter_high=0.99 worker.actor.dynamic_kl_loss=true "
+                  "worker.rollout.window_size=2 '~worker.reward.rewards' "
+                  "worker.reward.reward_function=aepo worker.reward.accuracy=random "
+                  "trainer.max_try_make_batch=0 data.rollout_batch_size=2 "
+                  "worker.actor.global_batch_size=2",
+             a);
+    if (trained("aepo", words)) {
+        equal("aepo", "");
+        equal("aepo", "--step 1"); /* by what the pass has left in bootstrap.json */
+        CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("aepo/bootstrap.json")), 0);
+        equal("aepo", "--step 1"); /* by the pass itself, which writes nothing */
+        CHECK(!ares_file_exists(test_file("aepo/bootstrap.json")));
+    }
+    snprintf(words, sizeof words,
+             KEPT "'data.train_files=[%s, %s]' data.rollout_batch_size=6 "
+                  "worker.actor.global_batch_size=6 'worker.reward.rewards=[{name: random}]' "
+                  "algorithm.dynamic_sampling_filter=reward_cap " STOPS
+                  "'curriculum.weights=[\"0.8 - 0.1 * step\", increasing_weight]' "
+                  "'curriculum.reward_caps=[0.6, \"0.4 + step / 20\"]' "
+                  "curriculum.over_sampling_batch_size=12 curriculum.partial_rollout=true "
+                  "curriculum.recycle_surplus=true",
+             a, b);
+    if (!trained("mixed", words)) return;
+    equal("mixed", "");
+    equal("mixed", "--step 1");
+    CHECK_EQ(test_shell(NULL, "grep -q '\"older_weights\": [1-9]' '%s'",
+                        test_file("mixed/exactness.json")),
+             0); /* answers have gone on over a step */
+}
+
+/* ---------------------------------------------------------------- programs of the user's */
+
+TEST(a_reward_that_answers_otherwise_is_told_and_what_was_sampled_is_compared)
+{
+    char words[500], command[300];
+    snprintf(command, sizeof command, "%s",
+             e2e_write("moody.py", "import json, random, sys\n"
+                                   "for line in sys.stdin:\n"
+                                   "    print(random.SystemRandom().random(), flush=True)\n"));
+    snprintf(words, sizeof words,
+             KEPT "'~worker.reward.rewards' 'worker.reward.rewards=[{command: [python3, %s]}]'",
+             command);
+    if (!trained("run", words)) return;
+    CHECK_EQ(verify("run", "", "0 of 16 rows equal (the user's programs decide them)"), 0);
+    CHECK_EQ(verify("run", "", "all bits of the answers' tokens    16 of 16 rows equal"), 0);
+    found("rows[2]['token_ids'][3] += 1", "", 1, "token_ids of token 3");
+    found("x = rows[6]['digest']; rows[6]['digest'] = ('0' if x[0] != '0' else '1') + x[1:]", "", 1,
+          "bits of ids");
+    CHECK_EQ(test_shell(NULL,
+                        "grep -q '\"replayable\": false' '%s' && grep -q 'may judge the same "
+                        "answer otherwise' '%s'",
+                        test_file("run/exactness.json"), test_file("run/exactness.json")),
+             0);
+}
+
+static bool acted(const char *config, const char *words)
+{
+    ares_str out = { 0 };
+    int rc = e2e_program(&out, "--config '%s' %s", config, words);
+    bool good = CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+    ares_str_fini(&out);
+    return good;
+}
+
+TEST(episodes_are_played_again)
+{
+    static const char program[] =
+        "import json, random, sys\nmoody = len(sys.argv) > 1\n"
+        "for line in sys.stdin:\n"
+        "    say = 'state %s' % (random.SystemRandom().random() if moody else 1)\n"
+        "    print(json.dumps({'observation': say, 'reward': 0.5, 'done': False}), flush=True)\n";
+    static const char *const modes[] = { "full_multi_turn", "limited_multi_turn" };
+    char words[900], path[300];
+    snprintf(path, sizeof path, "%s", e2e_write("own.py", program));
+    for (int i = 0; i < ARES_COUNT(modes); i++) {
+        snprintf(words, sizeof words, KEPT "env.context_window_mode=%s", modes[i]);
+        if (!acted(agent_words(modes[i]), words)) return;
+        equal(modes[i], "");
+        equal(modes[i], "--step 1");
+    }
+    /* a program that answers alike is compared in full; of one that does not, up to that answer */
+    for (int moody = 0; moody < 2; moody++) {
+        const char *run = moody ? "moody" : "steady";
+        snprintf(words, sizeof words,
+                 KEPT "'env.train.tags=[FrozenLake, Own]' env.definitions.Own.type=command "
+                      "'env.definitions.Own.options.command=[python3, %s%s]'",
+                 path, moody ? ", moody" : "");
+        if (!acted(agent_words(run), words)) return;
+        CHECK_EQ(verify(run, "",
+                        moody ? "8 rows whose environment answered otherwise"
+                              : "all bits of the answers' tokens    16 of 16"),
+                 0);
+    }
+    CHECK_EQ(test_shell(NULL, "grep -q 'the environment Own is a program' '%s'",
+                        test_file("moody/exactness.json")),
+             0);
+}
+
+TEST(programs_that_play_by_themselves_play_again)
+{
+    char text[1500];
+    snprintf(text, sizeof text,
+             "env:\n"
+             "  definitions:\n"
+             "    A: {type: agent, options: {command: [python3, tests/e2e/player.py, good], "
+             "processes: 2}}\n"
+             "  train: {tags: A, groups: 2, group_size: 4}\n"
+             "algorithm: {adv_estimator: grpo, disable_kl: true}\n"
+             "data: {max_response_length: 12}\n"
+             "worker:\n"
+             "  rollout: {max_model_len: 400}\n"
+             "  actor: {model: {model_path: '%s'}, mini_batch_unit: rows, global_batch_size: 4, "
+             "optim: {lr: 1.0e-3}}\n"
+             "trainer: {max_steps: 2, save_freq: 1, logger: [console], run_dir: '%s'}\n",
+             e2e_model(), test_file("run"));
+    if (!acted(e2e_write("players.yaml", text), "")) return;
+    equal("run", "");
+    equal("run", "--step 1");
+}
+
+/* ---------------------------------------------------------------- other models */
+
+TEST(pictures_are_seen_again)
+{
+    if (!vision_trains("run", "trainer.save_freq=1")) return;
+    equal("run", "");
+    equal("run", "--step 1");
+    if (vision_trains("tower", "trainer.save_freq=1 worker.actor.model.freeze_vision_tower=false"))
+        equal("tower", "");
+}
+
+TEST(steps_of_vapor_are_made_again)
+{
+    char words[900];
+    snprintf(words, sizeof words,
+             "algorithm.name=vapor vapor.verifiable_term_split='[<N>, </N>]' "
+             "vapor.preference_term_split='[<S>, </S>]' data.train_files='%s' "
+             "worker.actor.model.model_path='%s' data.rollout_batch_size=4 worker.rollout.n=8 "
+             "worker.actor.global_batch_size=2 data.max_prompt_length=64 "
+             "data.max_response_length=32 worker.actor.optim.lr=3e-3 trainer.max_steps=2 "
+             "trainer.save_freq=1 trainer.val_freq=-1 trainer.logger='[console]' "
+             "vapor.sync_ref_model=true vapor.ref_model_sync_steps=1 trainer.run_dir='%s'",
+             vapor_rows(), vapor_model(), test_file("run"));
+    ares_str out = { 0 };
+    int rc = e2e_program(&out, "train %s", words);
+    CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+    equal("run", "");
+    equal("run", "--step 1");
+    ares_str_fini(&out);
+}
+
+/* ---------------------------------------------------------------- ranks, and runs that go on */
+
+TEST(another_number_of_ranks_makes_the_same_step)
+{
+    E2E_NEEDS_MPI();
+    static const char *const kinds[] = {
+        "worker.actor.fsdp.enable_full_shard=true",
+        "worker.rollout.tensor_parallel_size=2",
+        "algorithm.adv_estimator=reinforce_plus_plus data.rollout_batch_size=5 "
+        "worker.actor.global_batch_size=5",
+    };
+    for (int i = 0; i < ARES_COUNT(kinds); i++) {
+        char run[32], words[500];
+        snprintf(run, sizeof run, "two%d", i);
+        snprintf(words, sizeof words, "--ranks 2 " KEPT "%s", kinds[i]);
+        if (!trained(run, words)) continue;
+        CHECK_MSG(equal(run, "") && equal(run, "--ranks 2"), "%s", kinds[i]);
+    }
+    usual("one");
+    equal("one", "--ranks 2 --step 2");
+}
+
+/* A whole number of exactness.json, and one of its reasons; -1: it is not there. */
+static int64_t count(const char *run, const char *key, const char *reason)
+{
+    char name[80];
+    ares_str text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *o;
+    int64_t n = -1;
+    snprintf(name, sizeof name, "%s/exactness.json", run);
+    if (CHECK_OK(ares_file_read(test_file(name), &text)) &&
+        CHECK_OK(ares_json_parse(&arena, ares_str_view(&text), name, &o))) {
+        if (reason) o = ares_json_get(o, key);
+        CHECK_OK(ares_json_get_i64(o, reason ? reason : key, -1, &n));
+    }
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return n;
+}
+
+TEST(exactness_counts_every_token_and_goes_on_with_the_run)
+{
+    char words[300];
+    int64_t tokens = 0;
+    usual("run");
+    for (int step = 1; step <= 3; step++) {
+        char file[64];
+        int64_t n;
+        ares_arena arena = { 0 };
+        snprintf(file, sizeof file, "rollouts/step_%06d.jsonl", step);
+        const ares_json **rows = e2e_rows(&arena, "run", file, &n);
+        for (int64_t i = 0; i < n; i++) tokens += (int64_t)e2e_number(rows[i], "n_tokens");
+        ares_arena_fini(&arena);
+    }
+    CHECK_EQ(count("run", "steps", NULL), 3);
+    CHECK(count("run", "tokens_compared", NULL) > 0);
+    CHECK_EQ(count("run", "tokens_compared", NULL) +
+                 count("run", "tokens_not_compared", "after_update"),
+             tokens);
+    CHECK_EQ(test_shell(NULL, "cp -r '%s' '%s'", test_file("run"), test_file("first")), 0);
+    /* taken back to step 1 and made again, the counts are those of a run that never stopped */
+    CHECK(e2e_go_back("run", "whole", 1));
+    usual("run");
+    CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file("run/exactness.json"),
+                        test_file("whole/exactness.json")),
+             0);
+    equal("run", "");
+    equal("run", "--step 2");
+    /* a longer run, of which the critic's warm-up leaves steps without an update */
+    snprintf(words, sizeof words,
+             KEPT "algorithm.adv_estimator=gae trainer.critic_warmup=2 trainer.max_steps=3");
+    if (!trained("warm", words)) return;
+    CHECK(count("warm", "tokens_not_compared", "no_forward") > 0);
+    CHECK(count("warm", "tokens_compared", NULL) > 0);
+}
+
+TEST(a_run_that_began_with_a_checkpoint_is_made_again_from_there)
+{
+    char words[400];
+    usual("run");
+    snprintf(words, sizeof words,
+             "trainer.load_checkpoint_path='%s' trainer.max_steps=5 trainer.save_freq=-1 "
+             "trainer.threads=1 worker.actor.global_batch_size=2",
+             test_file("run/checkpoints/step_000002"));
+    if (!trained("more", words)) return;
+    CHECK_EQ(verify("more", "", "step 3 of"), 0); /* nothing else is kept */
+    CHECK_EQ(verify("more", "--step 1", "the steps that can be compared: 3"), 2);
+    CHECK_EQ(test_shell(NULL, "mv '%s' '%s'", test_file("run"), test_file("moved")), 0);
+    CHECK_EQ(verify("more", "", "nothing can be compared"), 2);
+    equal("moved", ""); /* a run directory may have another name */
+}
+
+TEST(a_run_under_way_is_not_disturbed)
+{
+    const char *config = e2e_train_words("run"), *dir = test_file("run");
+    /* it stands in its lock, with rollouts and checkpoints of the first steps */
+    int rc = test_shell(
+        NULL,
+        "cd '%s'; '%s' --config '%s' trainer.max_steps=2000 trainer.save_freq=5 "
+        "trainer.threads=1 >/dev/null 2>&1 & pid=$!\n"
+        "while kill -0 $pid 2>/dev/null && [ ! -e '%s/checkpoints/step_000010' ]; do "
+        "sleep 0.01; done\n"
+        "'%s' verify '%s' --step 6; rc=$?; '%s' verify '%s' >/dev/null; latest=$?\n"
+        "kill -0 $pid || rc=7; kill -INT $pid; wait $pid\n"
+        "[ $? = 130 ] || rc=8; [ $latest = 0 ] || rc=9; exit $rc",
+        test_source("."), test_program(), config, dir, test_program(), dir, test_program(), dir);
+    CHECK_EQ(rc, 0);
+    equal("run",
+          ""); /* the rolling checkpoint of the signal is a state, too, once a step follows */
 }

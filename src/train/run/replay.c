@@ -346,8 +346,8 @@ static int check_origin(const replay *r)
 {
     static const struct {
         const char *key, *of;
-    } prints[] = { { "model", "model (worker.actor.model.model_path)" },
-                   { "training_data", "training rows (data.train_files)" } };
+    } prints[] = { { "model", "model (worker.actor.model.model_path) is another one" },
+                   { "training_data", "training rows (data.train_files) are others" } };
     const training *t = &r->trainer.run;
     train_origin own = train_origin_of(t);
     const char *const now[] = { own.model, own.data };
@@ -363,8 +363,8 @@ static int check_origin(const replay *r)
             if (x && i == 0) x = ares_json_get(x, "fingerprint");
             if (!x || x->type != ARES_JSON_STRING || ares_view_is(x->text, now[i])) continue;
             rc = ares_fail(ARES_ESTATE,
-                           "%s: the %s are others now than when the run began, by their "
-                           "fingerprints; restore them, or name where they are",
+                           "%s: the %s now than when the run began, by its fingerprint; restore "
+                           "the files, or name where they are",
                            path.data, prints[i].of);
         }
     if (rc == ARES_OK) ares_error_clear();

@@ -28,6 +28,7 @@
     X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
     X(merge, false, "a model with an adapter added to its weights")                  \
     X(export, false, "a model as one GGUF file, for llama.cpp")                      \
+    X(export_tokens, false, "logged tokens of a run as prime-rl writes them")        \
     X(serve, false, "the model behind HTTP, for OpenAI's clients")                   \
     X(play, false, "act in an environment by hand, and read what a model reads")     \
     X(verify, true, "a step of a run, made again and compared to the last bit")      \
@@ -174,6 +175,12 @@ typedef struct rollouts_step {
     const char *path;
 } rollouts_step;
 
+/*
+ * The steps that rollouts/ or validation/ of a run directory has files of, ascending, in the arena;
+ * ARES_EUSE where there is none.
+ */
+int rollouts_steps(ares_arena *arena, const char *verb, const char *dir, const char *folder,
+                   int64_t **out, int64_t *n);
 /*
  * Reads rollouts/step_<step>.jsonl of a run directory into the arena, or that file of validation/.
  * step -1: the last one there is. verb: for messages. ARES_EUSE: there is no such run or step, and

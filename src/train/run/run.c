@@ -157,6 +157,7 @@ typedef struct run {
     double saved_at; /* when that save began, by rank 0's clock */
     int64_t begun;   /* the step that this process began with */
     bool told_videos;
+    bool recorded; /* run.json says that the run has begun, and is to say that it has ended */
     /* `written` is being written while the run goes on (trainer.save_async) */
     bool writing;
     bool writing_goes_on; /* a run can go on from it: it holds more than a model */
@@ -576,6 +577,8 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     }
     ARES_TRY(rundir_claim(&r->dir, cfg, world));
     if (!lead(r)) return ARES_OK;
+    ARES_TRY(record_begin(t, r->dir.own));
+    r->recorded = true;
     bool tensorboard = false;
     for (int64_t i = 0; i < c->trainer.logger.count; i++) {
         const char *name = c->trainer.logger.items[i];
@@ -653,7 +656,13 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
         int closed = ares_tracker_close(r.tracker);
         if (rc == ARES_OK) rc = closed;
     }
-    if (rc != ARES_OK) ares_log_note(ares_error_message());
+    if (rc != ARES_OK) {
+        ares_log_note(ares_error_message());
+        char *why = ares_strdup(ares_error_message());
+        if (r.recorded) record_end(r.dir.path.data, why);
+        ares_fail(rc, "%s", why);
+        ares_free(why);
+    } else if (r.recorded) record_end(r.dir.path.data, controls_stop(r.training->controls));
     ares_log_keep(NULL);
     console_close(&r.console);
     ares_metrics_free(r.metrics);

@@ -47,6 +47,15 @@ void train_check_cards(ares_config *cfg, const char *device, int local_ranks, do
                        const char *words, int cards, double least, const char *remedy);
 
 /*
+ * run.json: program, machine, command, model and times of a run. begin: on rank 0, once the
+ * directory is the run's; goes_on: from a checkpoint of its own. end: stopped: why the run has not
+ * made all its steps; NULL: it has. A file that cannot be written at the end is a warning.
+ * (record.c)
+ */
+int record_begin(const training *t, bool goes_on);
+void record_end(const char *run_dir, const char *stopped);
+
+/*
  * Prints the table at the end of a run, and writes it to summary.txt: some questions with their
  * answers before and after, validation before and after, the paths of the results. It is made from
  * the run's files alone. (summary.c)

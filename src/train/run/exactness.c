@@ -79,19 +79,6 @@ void exactness_load(exactness *x, const ares_json *saved)
     (void)ares_json_get_i64(first, "token", 0, &x->token);
 }
 
-/* The first "model name" that the kernel tells of the processors; empty: it tells none. */
-static void processor(ares_str *out)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && !out->len && fgets(line, sizeof line, f)) {
-        const char *value = strchr(line, ':');
-        if (!value || strncmp(line, "model name", 10) != 0) continue;
-        ares_str_add_view(out, ares_view_trim(ares_view_of(value + 1)));
-    }
-    if (f) fclose(f);
-}
-
 int exactness_reasons(const ares_trainer *t, ares_str *list)
 {
     int n = 0;
@@ -145,7 +132,7 @@ static void write_machine(const ares_trainer *t, ares_str *o)
     ares_json_end(o, '}');
     ares_json_write_string(ares_json_key(o, "kernels"), ares_view_of(c->trainer.kernels));
     ares_json_write_string(ares_json_key(o, "isa"), ares_view_of(isa));
-    processor(&text);
+    record_processor(&text);
     ares_json_write_string(ares_json_key(o, "processor"), ares_str_view(&text));
     ares_json_write_i64(ares_json_key(o, "threads"), ares_pool_threads(r->device.pool));
     ares_json_write_i64(ares_json_key(o, "ranks"), ares_world_size(r->world));

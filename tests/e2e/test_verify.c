@@ -1,8 +1,9 @@
 /*
  * ares-train verify and exactness.json: a step that is made again is the run's, to the last bit,
- * for every kind of run; whatever was changed is found. Seen to fail: with the digest left out of
- * the comparison (a changed bit), with the attempt left out of what is restored, with the sum of
- * the weights not compared (a changed weight), and with the counts left out of state.json.
+ * for every kind of run; whatever was changed is found. Seen to fail: with the digest, the sum of
+ * the weights, the source of prompts or the state of the controls left out, with a logit of
+ * decoding off by 1e-6, with a bootstrap pass that writes, and with the counts left out of
+ * state.json.
  */
 #include "agent_runs.h"
 #include "e2e.h"
@@ -118,6 +119,7 @@ TEST(a_change_of_what_was_written_is_found)
     found("del rows[3]", "", 1, "again it is there, and the run wrote none");
     found("rows.append(dict(rows[3], sample=9))", "", 1, "and again there is none");
     found("rows.append(rows[3])", "", 1, "and again there is none");
+    found("del rows[3]['response']", "", 1, "row 4 (draw 8, sample 3): response: the run wrote {}");
     found("rows = []", "", 1, "the run wrote none");
     found("text = open(step).read()[:-40]", "", 1, "the file ends within a line");
     found("text = open(step).read().replace('{', '[', 1)", "", 1, "step_000003.jsonl:1");

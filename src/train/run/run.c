@@ -346,7 +346,7 @@ static int rescue(run *r, int rc)
             ARES_LOG_INFO,
             "run: step %lld failed before its update; the last checkpoint holds what it began with",
             step);
-    else if (state_save_begun(t, &s) == ARES_OK)
+    else if (state_save_begun(t, &s) == ARES_OK && write_exactness(r) == ARES_OK)
         ares_log(ARES_LOG_INFO,
                  "run: step %lld failed before its update; what it began with is saved in "
                  "%s/checkpoints/%s, and the same command goes on from there",
@@ -374,6 +374,7 @@ static int stop(run *r)
         if (r->tracker) rc = ares_tracker_sync(r->tracker);
         ARES_TRY(ares_world_share_error(t->world, rc));
         ARES_TRY(state_save_begun(t, &s));
+        ARES_TRY(write_exactness(r));
     }
     return ares_fail(ARES_EINTERRUPTED,
                      "run: stopped by signal %d after step %lld of %lld; the same command goes on "

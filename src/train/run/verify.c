@@ -312,6 +312,10 @@ static void compare_key(verification *v, const row *x, ares_view key, const ares
 /* A row of the file with the same row made again. */
 static void compare_row(verification *v, const row *x, const row *y)
 {
+    /* every version of the program has written these */
+    static const char *const always[] = { "prompt",   "response",  "ground_truth", "score",
+                                          "accuracy", "advantage", "n_tokens",     "finished" };
+    static const ares_json nothing = { .type = ARES_JSON_NULL };
     const ares_json *a = x->json, *b = y->json;
     if (users_environment(v, a) && turned(a, b)) {
         v->turned++;
@@ -325,10 +329,15 @@ static void compare_row(verification *v, const row *x, const row *y)
             if ((int)kind_of(key) != k) continue;
             if (!other && of_tokens(key)) continue; /* scores choose which rows have them */
             there = true;
-            static const ares_json nothing = { .type = ARES_JSON_NULL };
             compare_key(v, x, key, value, other ? other : &nothing, &equal);
             if (k == IDS && !ares_view_is(key, "token_ids")) continue;
             if (value->type == ARES_JSON_ARRAY && of_tokens(key)) v->tokens[k] += value->count;
+        }
+        for (int i = 0; i < ARES_COUNT(always); i++) {
+            ares_view key = ares_view_of(always[i]);
+            const ares_json *other = ares_json_find(b, key);
+            if ((int)kind_of(key) == k && other && !ares_json_find(a, key))
+                compare_key(v, x, key, &(ares_json){ .type = ARES_JSON_OBJECT }, other, &equal);
         }
         if (k == DIGEST && there) v->tokens[k] += ARES_MAX(0, integer(a, "n_tokens"));
         v->compared[k] += there;

@@ -124,6 +124,13 @@ foreach(room IN LISTS ARES_ROOMS)
     endif()
     if(room STREQUAL "train")
         ares_page_bytes(ares_train)
+    if(room STREQUAL "train") # what exactness.json says of the build, and nothing is made of
+        string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+        string(STRIP "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${type}} -ffp-contract=off" flags)
+        string(REPLACE "\"" "" flags "${flags}")
+        set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/train/run/exactness.c PROPERTY COMPILE_DEFINITIONS
+            ARES_BUILD_FLAGS="${flags}"
+            ARES_BUILD_COMPILER="${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
     endif()
     list(PREPEND ARES_ROOM_LIBRARIES ares_${room})
     set(ARES_ROOMS_UP_TO_${room} ${ARES_ROOM_LIBRARIES})

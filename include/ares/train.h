@@ -721,6 +721,22 @@ int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *wor
 int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                   const char *output);
 
+typedef struct ares_verify_options {
+    const char *run_dir;
+    int64_t step; /* -1: the latest of which there are rollouts and the state that it began with */
+    int64_t rows; /* of logits, over all ranks */
+    const char *const *words; /* [n_words] overrides that change no result, and paths */
+    int n_words;
+} ares_verify_options;
+/*
+ * Makes a step of a run again, from the state that it began with and without its update, and
+ * compares what is sampled with what the run has written; then decoding with the training forward
+ * (docs/exactness.md). Writes nothing into the run directory, and takes no lock there. out: on rank
+ * 0, the table of what was compared, also of a step that differs. ARES_ESTATE: something differs;
+ * ARES_EUSE: nothing was compared; both say what. A collective. (run/verify.c)
+ */
+int ares_verify_run(const ares_verify_options *o, ares_world *world, ares_str *out);
+
 /*
  * ---------------- supervised fine-tuning (sft.c)
  *

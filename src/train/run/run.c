@@ -294,11 +294,20 @@ static void warn_of_videos(run *r)
              "Positions)");
 }
 
+/* What was compared so far. A collective. */
+static int write_exactness(run *r)
+{
+    int rc = ARES_OK;
+    if (lead(r) && r->kind->write_exactness) rc = r->kind->write_exactness(r->training);
+    return ares_world_share_error(r->training->world, rc);
+}
+
 /* go_on: a run can go on from this checkpoint. */
 static int commit(run *r, state_save *s, bool go_on)
 {
     int64_t step = s->step;
     ARES_TRY(state_commit(r->training, s));
+    ARES_TRY(write_exactness(r));
     warn_of_videos(r);
     if (go_on) r->saved = step;
     return ARES_OK;
@@ -338,7 +347,7 @@ static int rescue(run *r, int rc)
             ARES_LOG_INFO,
             "run: step %lld failed before its update; the last checkpoint holds what it began with",
             step);
-    else if (state_save_begun(t, &s) == ARES_OK)
+    else if (state_save_begun(t, &s) == ARES_OK && write_exactness(r) == ARES_OK)
         ares_log(ARES_LOG_INFO,
                  "run: step %lld failed before its update; what it began with is saved in "
                  "%s/checkpoints/%s, and the same command goes on from there",
@@ -366,6 +375,7 @@ static int stop(run *r)
         if (r->tracker) rc = ares_tracker_sync(r->tracker);
         ARES_TRY(ares_world_share_error(t->world, rc));
         ARES_TRY(state_save_begun(t, &s));
+        ARES_TRY(write_exactness(r));
     }
     return ares_fail(ARES_EINTERRUPTED,
                      "run: stopped by signal %d after step %lld of %lld; the same command goes on "
@@ -727,7 +737,18 @@ static int rl_step(training *t, ares_metrics *m)
                          "switches the KL off; let it stay above 0",
                          (long long)t->step);
     ares_source_begin_step(&t->source, t->step);
-    return ares_train_step(trainer_of(t), m);
+    actor *a = &trainer_of(t)->actor;
+    a->exact = (exactness){ 0 };
+    ARES_TRY(ares_train_step(trainer_of(t), m));
+    int64_t tokens = trainer_of(t)->batch.tokens;
+    ARES_TRY(ares_world_sum_i64(t->world, &tokens, 1));
+    exactness_add(&t->exact, &a->exact, t->step + 1, tokens);
+    return ARES_OK;
+}
+
+static int write_exactness_rl(const training *t)
+{
+    return exactness_write((const ares_trainer *)(const void *)t);
 }
 
 static int validate_rl(training *t, ares_metrics *m, ares_str *samples)
@@ -762,6 +783,7 @@ static const run_kind rl_kind = { .declare = ares_train_config_declare,
                                   .validate = validate_rl,
                                   .write_rollouts = write_rollouts,
                                   .end_rollouts = end_rollouts,
+                                  .write_exactness = write_exactness_rl,
                                   .log_histograms = log_histograms };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)

@@ -566,14 +566,15 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     }
     ARES_TRY(rundir_claim(&r->dir, cfg, world));
     if (!lead(r)) return ARES_OK;
-    bool tensorboard = false;
-    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
-        const char *name = c->trainer.logger.items[i];
-        /* other services (wandb, ..) import the event files */
-        tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0);
-    }
-    return ares_tracker_open(r->dir.path.data, t->step + r->dir.own, tensorboard,
-                             &r->tracker); /* a step that is saved has its row */
+    return ares_tracker_open(&(ares_tracker_run){ .dir = r->dir.path.data,
+                                                  /* a step that is saved has its row */
+                                                  .from_step = t->step + r->dir.own,
+                                                  .loggers = c->trainer.logger.items,
+                                                  .n_loggers = c->trainer.logger.count,
+                                                  .project = c->trainer.project_name,
+                                                  .name = c->trainer.experiment_name,
+                                                  .options = ares_config_get(cfg, "") },
+                             &r->tracker);
 }
 
 /*
@@ -640,7 +641,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.writing) state_abandon(&r.written);
     if (r.tracker) {
-        int closed = ares_tracker_close(r.tracker);
+        int closed = ares_tracker_close(r.tracker, rc == ARES_OK);
         if (rc == ARES_OK) rc = closed;
     }
     if (rc != ARES_OK) ares_log_note(ares_error_message());

@@ -54,6 +54,39 @@ function(ares_instruction_tables room)
     target_include_directories(${room} PRIVATE ${generated})
 endfunction()
 
+# commit.h, which run.json takes the commit of the sources from: "" where they are no checkout. It is
+# made again when the checkout's HEAD moves.
+function(ares_commit room)
+    set(header ${CMAKE_BINARY_DIR}/generated/train/commit.h)
+    execute_process(COMMAND git rev-parse --path-format=absolute --git-path logs/HEAD
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE moves OUTPUT_STRIP_TRAILING_WHITESPACE
+        RESULT_VARIABLE failed ERROR_QUIET)
+    if(failed OR NOT EXISTS "${moves}")
+        file(GENERATE OUTPUT ${header} CONTENT "#define ARES_COMMIT \"\"\n")
+    else()
+        add_custom_command(OUTPUT ${header} COMMAND sh -c
+            "echo \"#define ARES_COMMIT \\\"$(git rev-parse HEAD)\\\"\" > '${header}'"
+            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} DEPENDS ${moves} VERBATIM)
+    endif()
+    target_sources(${room} PRIVATE ${header})
+    target_include_directories(${room} PRIVATE ${CMAKE_BINARY_DIR}/generated/train)
+endfunction()
+
+# The script and the style of the report, as arrays of bytes.
+function(ares_page_bytes room)
+    set(generated ${CMAKE_BINARY_DIR}/generated/look)
+    file(MAKE_DIRECTORY ${generated})
+    foreach(kind js css)
+        set(from ${CMAKE_SOURCE_DIR}/src/train/look/page.${kind})
+        add_custom_command(OUTPUT ${generated}/page_${kind}.h
+            COMMAND ${CMAKE_COMMAND} -DIN=${from} -DOUT=${generated}/page_${kind}.h
+                -DNAME=page_${kind} -P ${CMAKE_SOURCE_DIR}/cmake/AresBytes.cmake
+            DEPENDS ${from} ${CMAKE_SOURCE_DIR}/cmake/AresBytes.cmake VERBATIM)
+        target_sources(${room} PRIVATE ${generated}/page_${kind}.h)
+    endforeach()
+    target_include_directories(${room} PRIVATE ${generated})
+endfunction()
+
 foreach(room IN LISTS ARES_ROOMS)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
     if(room STREQUAL "kernels")
@@ -84,9 +117,15 @@ foreach(room IN LISTS ARES_ROOMS)
         target_compile_definitions(ares_${room} PRIVATE ARES_HAVE_WEBSOCKETS)
     elseif(room MATCHES "^(train|cli)$")
         target_compile_definitions(ares_${room} PRIVATE ARES_VERSION="${PROJECT_VERSION}")
+        if(room STREQUAL "train")
+            ares_commit(ares_train)
+        endif()
     elseif(room STREQUAL "dist" AND ARES_HAVE_MPI)
         target_compile_definitions(ares_dist PRIVATE ARES_HAVE_MPI)
         target_link_libraries(ares_dist PRIVATE MPI::MPI_C)
+    endif()
+    if(room STREQUAL "train")
+        ares_page_bytes(ares_train)
     endif()
     list(PREPEND ARES_ROOM_LIBRARIES ares_${room})
     set(ARES_ROOMS_UP_TO_${room} ${ARES_ROOM_LIBRARIES})

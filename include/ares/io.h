@@ -127,6 +127,16 @@ int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view 
 /* A histogram whose values are counted already: count [n], edge [n + 1] finite and rising. */
 int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
                       const double *count, int n);
+/*
+ * A verdict of the run, for trackers that show alerts (Trackio's). Each rule is told once, and once
+ * more where a warning becomes bad.
+ */
+typedef struct ares_tracker_alert {
+    const char *rule, *title, *text;
+    bool bad; /* else a warning */
+} ares_tracker_alert;
+bool ares_tracker_shows_alerts(const ares_tracker *t);
+void ares_tracker_tell(ares_tracker *t, int64_t step, const ares_tracker_alert *a);
 /* finished: the run came to its end; trackers that say how a run ended say so */
 int ares_tracker_close(ares_tracker *t, bool finished);
 

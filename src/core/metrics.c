@@ -316,6 +316,16 @@ int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
     return ARES_OK;
 }
 
+bool ares_tracker_shows_alerts(const ares_tracker *t)
+{
+    return trackers_show_alerts(t->others);
+}
+
+void ares_tracker_tell(ares_tracker *t, int64_t step, const ares_tracker_alert *a)
+{
+    trackers_tell(t->others, step, a);
+}
+
 int ares_tracker_sync(ares_tracker *t)
 {
     return jsonl_sync(t->metrics);

@@ -241,6 +241,25 @@ void trackers_log(trackers *t, int64_t step, const ares_metrics *m)
     forget(t);
 }
 
+bool trackers_show_alerts(const trackers *t)
+{
+    for (int i = 0; t && i < ARES_COUNT(kinds); i++)
+        if (t->one[i].kind && t->one[i].kind->tell) return true;
+    return false;
+}
+
+/* One that cannot be told now is told with the next verdicts, which say it again. */
+void trackers_tell(trackers *t, int64_t step, const ares_tracker_alert *a)
+{
+    for (int i = 0; t && i < ARES_COUNT(kinds); i++) {
+        tracker *x = &t->one[i];
+        if (x->kind && x->kind->tell && !x->failing && x->kind->tell(x->self, step, a) != ARES_OK)
+            ares_log(ARES_LOG_WARN, "%s: an alert is not written: %s", x->kind->name,
+                     ares_error_message());
+    }
+    ares_error_clear();
+}
+
 void trackers_close(trackers *t, bool finished)
 {
     if (!t) return;
@@ -252,11 +271,9 @@ void trackers_close(trackers *t, bool finished)
             flush_tracker(t, x);
         }
         if (x->written < t->n)
-            ares_log(ARES_LOG_WARN,
-                     "%s: %s lacks the last %lld rows of metrics.jsonl; they are added where the "
-                     "run goes on",
+            ares_log(ARES_LOG_WARN, "%s: %s lacks the last %lld rows of metrics.jsonl",
                      x->kind->name, x->kind->place(x->self), (long long)(t->n - x->written));
-        if (!x->failing && x->kind->end(x->self, finished) != ARES_OK)
+        if (!x->failing && x->kind->end && x->kind->end(x->self, finished) != ARES_OK)
             ares_log(ARES_LOG_WARN, "%s: the end of the run is not written: %s", x->kind->name,
                      ares_error_message());
         ares_error_clear();

@@ -54,8 +54,10 @@ typedef struct tracker_kind {
      * wait for a lock.
      */
     int (*write)(void *self, int64_t from, const tracker_row *rows, int64_t n, int patience_ms);
-    /* Writes that the run has ended, finished or not. */
+    /* Writes that the run has ended, finished or not. NULL: its files do not say so. */
     int (*end)(void *self, bool finished);
+    /* Shows a verdict, unless it does already; NULL: it has no place for it. */
+    int (*tell)(void *self, int64_t step, const ares_tracker_alert *a);
     const char *(*place)(void *self); /* the file, for messages */
     void (*free)(void *self);
 } tracker_kind;
@@ -83,5 +85,7 @@ typedef struct trackers trackers;
 /* *out is NULL where no logger names one */
 int trackers_open(const ares_tracker_run *r, trackers **out);
 void trackers_log(trackers *t, int64_t step, const ares_metrics *m);
+bool trackers_show_alerts(const trackers *t);
+void trackers_tell(trackers *t, int64_t step, const ares_tracker_alert *a);
 void trackers_close(trackers *t, bool finished);
 #endif

@@ -267,11 +267,10 @@ static const char trackio_schema[] =
     "create index if not exists idx_metrics_run_timestamp on metrics(run_id, timestamp);"
     "create index if not exists idx_configs_run_name on configs(run_name);"
     "create index if not exists idx_alerts_run on alerts(run_id);"
-    "create index if not exists idx_alerts_timestamp on alerts(timestamp);"
-    "create unique index if not exists idx_alerts_alert_id on alerts(alert_id) where alert_id is "
-    "not null;";
+    "create index if not exists idx_alerts_timestamp on alerts(timestamp);";
 static const char trackio_metrics[] = " run_id timestamp run_name step metrics log_id ",
-                  trackio_configs[] = " run_id run_name config created_at ";
+                  trackio_configs[] = " run_id run_name config created_at ",
+                  trackio_alerts[] = " run_id timestamp run_name title text level step alert_id ";
 
 typedef struct trackio {
     sql_file file;
@@ -418,12 +417,18 @@ static int trackio_begin(trackio *t, int64_t from)
     bool fresh = !column_type(f->db, "metrics", "metrics");
     ARES_TRY(trackio_fits(f->db, path));
     ARES_TRY(sql_run(f->db, path, trackio_schema));
-    if (column_type(f->db, "metrics", "log_id"))
-        ARES_TRY(sql_run(f->db, path,
-                         "create unique index if not exists idx_metrics_log_id on metrics(log_id) "
-                         "where log_id is not null"));
+    static const char *const unique[][2] = { { "metrics", "log_id" }, { "alerts", "alert_id" } };
+    for (int i = 0; i < ARES_COUNT(unique); i++) {
+        char text[200];
+        if (!column_type(f->db, unique[i][0], unique[i][1])) continue; /* of an older Trackio */
+        snprintf(text, sizeof text,
+                 "create unique index if not exists idx_%s_%s on %s(%s) where %s is not null",
+                 unique[i][0], unique[i][1], unique[i][0], unique[i][1], unique[i][1]);
+        ARES_TRY(sql_run(f->db, path, text));
+    }
     if (fresh) ARES_TRY(sql_run(f->db, path, "pragma user_version = 2"));
     ARES_TRY(run_of_step(f, "delete from metrics where run_id = :run and step >= :step", from));
+    ARES_TRY(run_of_step(f, "delete from alerts where run_id = :run and step >= :step", from));
     tracker_iso_time(f->run->started, time);
     ares_json_begin(&config, '{');
     each_option(f->run->config, "", add_option, &config);
@@ -477,12 +482,37 @@ static int trackio_write(void *self, int64_t from, const tracker_row *rows, int6
     return sql_transaction(&t->file, trackio_body, t, from, rows, n, patience_ms);
 }
 
-/* Trackio's files do not say that a run has ended. */
-static int trackio_end(void *self, bool finished)
+static int trackio_tell(void *self, int64_t step, const ares_tracker_alert *a)
 {
-    (void)self;
-    (void)finished;
-    return ARES_OK;
+    trackio *t = self;
+    sql_file *f = &t->file;
+    sqlite3_stmt *both[2] = { NULL, NULL };
+    ares_str id = { 0 };
+    char time[40];
+    int rc = sql_prepare(f->db, f->path.data,
+                         "update alerts set level = :level, title = :title, text = :text, step = "
+                         ":step, timestamp = :timestamp where alert_id = :alert_id and level = "
+                         "'warn' and :level = 'error'",
+                         &both[0]);
+    if (rc == ARES_OK)
+        rc = prepare_insert(f->db, f->path.data, "insert or ignore", "alerts", trackio_alerts,
+                            &both[1]);
+    ares_str_addf(&id, "%s-%s", f->run->id, a->rule);
+    tracker_iso_time(tracker_now(), time);
+    for (int k = 0; k < 2 && rc == ARES_OK; k++) {
+        bind_z(both[k], ":run_id", f->run->id);
+        bind_z(both[k], ":run_name", f->run->name);
+        bind_z(both[k], ":timestamp", time);
+        bind_z(both[k], ":title", a->title);
+        bind_z(both[k], ":text", a->text);
+        bind_z(both[k], ":level", a->bad ? "error" : "warn");
+        bind_i64(both[k], ":step", step);
+        bind_text(both[k], ":alert_id", ares_str_view(&id));
+        rc = sql_done(f->db, f->path.data, both[k]);
+    }
+    for (int k = 0; k < 2; k++) sqlite3_finalize(both[k]);
+    ares_str_fini(&id);
+    return rc;
 }
 
 static const char *trackio_place(void *self)
@@ -974,7 +1004,7 @@ const tracker_kind tracker_trackio = { .name = "trackio",
                                        .check = trackio_check,
                                        .open = trackio_open,
                                        .write = trackio_write,
-                                       .end = trackio_end,
+                                       .tell = trackio_tell,
                                        .place = trackio_place,
                                        .free = trackio_free };
 const tracker_kind tracker_mlflow = { .name = "mlflow",

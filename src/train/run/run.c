@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ares/core.h"
+#include "ares/look.h"
 
 /* The console's line of progress, which tells what the ranks of rank 0's machine count. */
 typedef struct console {
@@ -153,9 +154,10 @@ typedef struct run {
     ares_tracker *tracker; /* rank 0 only */
     console console;
     ares_metrics *metrics;
-    int64_t saved;   /* step of the last checkpoint that a run can go on from; -1: none */
-    double saved_at; /* when that save began, by rank 0's clock */
-    int64_t begun;   /* the step that this process began with */
+    int64_t judged_at; /* the next step whose verdicts trackers are told */
+    int64_t saved;     /* step of the last checkpoint that a run can go on from; -1: none */
+    double saved_at;   /* when that save began, by rank 0's clock */
+    int64_t begun;     /* the step that this process began with */
     bool told_videos;
     bool recorded; /* run.json says that the run has begun, and is to say that it has ended */
     /* `written` is being written while the run goes on (trainer.save_async) */
@@ -259,6 +261,35 @@ static void one_line(const run *r, ares_str *out)
     }
 }
 
+/*
+ * Tells trackers the verdicts that are not good. All of metrics.jsonl is read, so the more steps
+ * there are, the rarer: a step pays for a twentieth of them. end: the last time
+ */
+static void tell_verdicts(run *r, bool end)
+{
+    int64_t step = r->training->step;
+    ares_arena arena = { 0 };
+    ares_look look;
+    ares_look_verdicts v;
+    if (!lead(r) || !ares_tracker_shows_alerts(r->tracker) || (!end && step < r->judged_at)) return;
+    r->judged_at = step + ARES_MAX(10, step / 20);
+    if (ares_look_read(&arena, r->dir.path.data, 0, &look) == ARES_OK) {
+        ares_look_paired paired = ares_look_validation(r->dir.path.data);
+        if (end) ares_look_read_distinct(&arena, &look);
+        ares_look_judge(&arena, &look, &paired, &v);
+        for (int i = 0; i < v.n; i++)
+            if (v.each[i].level == ARES_VERDICT_BAD || v.each[i].level == ARES_VERDICT_WARN)
+                ares_tracker_tell(
+                    r->tracker, step,
+                    &(ares_tracker_alert){ .rule = v.each[i].id,
+                                           .title = v.each[i].title,
+                                           .text = v.each[i].why,
+                                           .bad = v.each[i].level == ARES_VERDICT_BAD });
+    }
+    ares_error_clear();
+    ares_arena_fini(&arena);
+}
+
 static int log_step(run *r)
 {
     if (!lead(r)) return ARES_OK;
@@ -269,6 +300,7 @@ static int log_step(run *r)
     else if (r->console.progress && line.len) ares_say("before training: %s\n", line.data);
     ares_str_fini(&line);
     ARES_TRY(ares_tracker_log(r->tracker, r->training->step, r->metrics));
+    tell_verdicts(r, false);
     return r->kind->log_histograms ? r->kind->log_histograms(r->training, r->tracker) : ARES_OK;
 }
 
@@ -622,6 +654,7 @@ static int run_all(run *r)
     ARES_TRY(train(r));
     console_end_line(&r->console);
     if (!lead(r)) return ARES_OK;
+    tell_verdicts(r, true);
     ARES_TRY(run_summary(r->dir.path.data));
     const char *stopped = controls_stop(t->controls);
     if (stopped)

@@ -323,7 +323,11 @@ static int wandb_check(const char *project)
     ares_path_join(&dir, wandb_root(), "wandb/offline-run");
     int rc = tracker_can_write("wandb", dir.data);
     ares_str_fini(&dir);
-    return rc == ARES_OK ? rc : ares_fail_in(rc, "WANDB_DIR names another folder");
+    if (rc == ARES_OK) return ARES_OK;
+    ares_str_add_z(&dir, ares_error_message());
+    ares_fail(rc, "%s; set WANDB_DIR to another folder", dir.data);
+    ares_str_fini(&dir);
+    return rc;
 }
 
 static void *wandb_open(const tracker_run *run)

@@ -139,6 +139,8 @@ static int prepare_insert(sqlite3 *db, const char *path, const char *verb, const
                        "%s: its table %s wants a value for %s, which this program does not know; "
                        "let it write to a file of its own",
                        path, table, unknown.data);
+    if (rc == ARES_OK && !names.len)
+        rc = ares_fail(ARES_EIO, "io: %s: its table %s is gone", path, table);
     if (rc == ARES_OK && out) {
         ares_str_clear(&text);
         ares_str_addf(&text, "%s into %s (%s) values (%s)", verb, table, names.data, places.data);
@@ -179,6 +181,8 @@ static int sql_transaction(sql_file *f, sql_body *body, void *self, int64_t from
     if (rc == ARES_OK) sqlite3_busy_timeout(f->db, patience_ms);
     if (rc == ARES_OK && !f->begun && f->pragmas) rc = sql_run(f->db, f->path.data, f->pragmas);
     if (rc == ARES_OK) rc = sql_run(f->db, f->path.data, "begin immediate");
+    /* a statement that looks at the schema reads it anew where another program has changed it */
+    if (rc == ARES_OK) rc = sql_run(f->db, f->path.data, "select count(*) from sqlite_master");
     if (rc == ARES_OK) rc = body(self, from, rows, n);
     if (rc == ARES_OK) rc = sql_run(f->db, f->path.data, "commit");
     if (rc == ARES_OK) f->begun = true;

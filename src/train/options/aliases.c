@@ -769,7 +769,7 @@ const ares_config_alias train_aliases[] = {
     { "runner.logger.logger_backends", "x-rlinf.logger_backends", NULL, NULL },
     { "runner.logger.project_name", "trainer.project_name", NULL, NULL },
     { "runner.logger.experiment_name", "trainer.experiment_name", NULL, NULL },
-    { "runner.logger.log_path", "trainer.run_dir", NULL, NULL },
+    { "runner.logger.log_path", "", NULL, "metrics and logs lie in trainer.run_dir" },
     { "runner.max_epochs", "trainer.total_epochs", NULL, NULL },
     { "runner.max_steps", "trainer.max_steps", NULL, NULL },
     { "runner.max_steps", "", "=-1", UNSAID },
@@ -1346,7 +1346,6 @@ const ares_config_alias train_aliases[] = {
     { "model_name", "", NULL, MEGATRON },
     { "rotary_base", "", NULL, MEGATRON },
     { "use_tensorboard", "x-slime.use_tensorboard", NULL, NULL },
-    { "use_mlflow", "x-slime.use_mlflow", NULL, NULL },
     { "tb_project_name", "trainer.project_name", NULL, NULL },
     { "tb_experiment_name", "trainer.experiment_name", NULL, NULL },
     { "rollout_num_gpus", "", NULL, RANKS },
@@ -1621,7 +1620,7 @@ static void translate_loggers(ares_config *cfg)
                       *const names[] = { "console", "file",   "tensorboard",
                                          "trackio", "mlflow", "wandb" },
                       *const flags[][2] = { { "x-slime.use_tensorboard", "tensorboard" },
-                                            { "x-slime.use_mlflow", "mlflow" },
+
                                             { "x-slime.use_wandb", "wandb" } };
     ares_str value = { 0 };
     const char *from = NULL; /* the word that `value` comes from */

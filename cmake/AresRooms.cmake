@@ -109,8 +109,10 @@ foreach(room IN LISTS ARES_ROOMS)
         ares_kernel_isas(ares_kernels)
     elseif(room STREQUAL "reward")
         ares_instruction_tables(ares_reward)
-    elseif(room STREQUAL "core" AND ARES_HAVE_COMPRESSED)
-        target_compile_definitions(ares_core PRIVATE ARES_HAVE_COMPRESSED)
+    elseif(room STREQUAL "core")
+        target_compile_definitions(ares_core PRIVATE
+            $<$<BOOL:${ARES_HAVE_COMPRESSED}>:ARES_HAVE_COMPRESSED>
+            $<$<BOOL:${ARES_HAVE_SQLITE}>:ARES_HAVE_SQLITE>)
     elseif(room MATCHES "^(env|serve)$" AND ARES_HAVE_WEBSOCKETS)
         target_compile_definitions(ares_${room} PRIVATE ARES_HAVE_WEBSOCKETS)
     elseif(room MATCHES "^(train|cli)$")

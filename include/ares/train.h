@@ -283,9 +283,9 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "(docs/ranks.md)",                                                                          \
       ARES_NO_RESULT)                                                                             \
     X(texts, logger, "logger", "[console, tensorboard]",                                          \
-      "console|file|tensorboard|wandb|mlflow|swanlab",                                            \
-      "where metrics go beside metrics.jsonl, which is always written; wandb, mlflow and "        \
-      "swanlab write TensorBoard files, which those services import",                             \
+      "console|file|tensorboard|trackio|mlflow|wandb",                                            \
+      "where metrics go beside metrics.jsonl, which is always written (file: nothing else); "     \
+      "trackio, mlflow and wandb write the files that those programs open (docs/trackers.md)",    \
       ARES_NO_RESULT)                                                                             \
     X(choice, progress, "progress", "auto", "auto|line|none",                                     \
       "what the console shows between two steps, of rank 0's share: auto: on a terminal a line "  \
@@ -648,6 +648,11 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
  */
 int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words);
+/*
+ * Notes a fault of trainer.logger for each tracker that could not be written on this machine: to be
+ * called on rank 0, which writes them, before faults are reported. (run/start.c)
+ */
+void ares_train_check_trackers(ares_config *cfg, const ares_train_config *c);
 /*
  * Checks the files that a run reads, weights apart: the first rows of each data file, tokenizer and
  * chat template, and trainer.load_checkpoint_path. Where rows or the model are not on this machine

@@ -54,6 +54,24 @@ function(ares_instruction_tables room)
     target_include_directories(${room} PRIVATE ${generated})
 endfunction()
 
+# commit.h, which run.json takes the commit of the sources from: "" where they are no checkout. It is
+# made again when the checkout's HEAD moves.
+function(ares_commit room)
+    set(header ${CMAKE_BINARY_DIR}/generated/train/commit.h)
+    execute_process(COMMAND git rev-parse --path-format=absolute --git-path logs/HEAD
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE moves OUTPUT_STRIP_TRAILING_WHITESPACE
+        RESULT_VARIABLE failed ERROR_QUIET)
+    if(failed OR NOT EXISTS "${moves}")
+        file(GENERATE OUTPUT ${header} CONTENT "#define ARES_COMMIT \"\"\n")
+    else()
+        add_custom_command(OUTPUT ${header} COMMAND sh -c
+            "echo \"#define ARES_COMMIT \\\"$(git rev-parse HEAD)\\\"\" > '${header}'"
+            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} DEPENDS ${moves} VERBATIM)
+    endif()
+    target_sources(${room} PRIVATE ${header})
+    target_include_directories(${room} PRIVATE ${CMAKE_BINARY_DIR}/generated/train)
+endfunction()
+
 foreach(room IN LISTS ARES_ROOMS)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
     if(room STREQUAL "kernels")
@@ -87,6 +105,9 @@ foreach(room IN LISTS ARES_ROOMS)
                 target_compile_definitions(ares_cli PRIVATE ARES_HAVE_${part})
             endif()
         endforeach()
+        if(room STREQUAL "train")
+            ares_commit(ares_train)
+        endif()
     elseif(room STREQUAL "dist" AND ARES_HAVE_MPI)
         target_compile_definitions(ares_dist PRIVATE ARES_HAVE_MPI)
         target_link_libraries(ares_dist PRIVATE MPI::MPI_C)

@@ -1,12 +1,14 @@
 /*
  * ares-golden FILE.json ... [--only FUNCTION] [--allow-unknown FILE]
  *
- * Runs the cases of each file through the adapter of (file's base name, function). Two layouts: a
- * list under `cases`, or one case for each key that holds an object with `function`; a file with
- * neither (a table) has no cases. Tolerances: `tolerance` t, or `tol` t: |x - y| <= t max(1, |y|);
- * `rel_tol`, `abs_tol`; otherwise the header's default_tolerance; otherwise 1e-6. A case without an
- * adapter, or of a variant that the product does not have, is unknown; --allow-unknown names a file
- * whose lines, `function` or `file/function`, may be unknown.
+ * Runs the cases of each file through the adapter of (file's base name, function). Three layouts: a
+ * list under `cases`; one case for each key that holds an object with `function`; or, where the
+ * first key holds a list of objects, a list of cases for each function, whose members are inputs
+ * and expected at once. A file with none of them (a table) has no cases. Tolerances: `tolerance` t,
+ * or `tol` t: |x - y| <= t max(1, |y|); `rel_tol`, `abs_tol`; otherwise the header's
+ * default_tolerance; otherwise 1e-6. A case without an adapter, or of a variant that the product
+ * does not have, is unknown; --allow-unknown names a file whose lines, `function` or
+ * `file/function`, may be unknown.
  */
 #include "golden.h"
 
@@ -230,11 +232,12 @@ static bool allowed(const ares_map *allow, const golden *g)
            ares_map_get(allow, ares_view_of(g->function), NULL);
 }
 
+/* of: the function of a case that does not name it; NULL: it does. */
 static void run_case(const char *folder, const char *file, const char *name, const ares_json *root,
-                     const ares_json *header, const char *only, const ares_map *allow,
-                     ares_map *told)
+                     const char *of, const ares_json *header, const char *only,
+                     const ares_map *allow, ares_map *told)
 {
-    ares_view function = ares_json_get(root, "function")->text;
+    ares_view function = of ? ares_view_of(of) : ares_json_get(root, "function")->text;
     ares_arena arena = { 0 };
     golden g = { .file = file,
                  .folder = folder,
@@ -242,8 +245,8 @@ static void run_case(const char *folder, const char *file, const char *name, con
                  .root = root,
                  .arena = &arena,
                  .function = ares_arena_copy(&arena, function.data, function.len),
-                 .inputs = ares_json_get(root, "inputs"),
-                 .expected = ares_json_get(root, "expected") };
+                 .inputs = of ? root : ares_json_get(root, "inputs"),
+                 .expected = of ? root : ares_json_get(root, "expected") };
     if (only && strcmp(only, g.function) != 0) goto done;
     set_tolerance(&g, header);
     const golden_adapter *a = find(file, g.function);
@@ -272,6 +275,11 @@ static bool is_case(const ares_json *v)
     return f && f->type == ARES_JSON_STRING;
 }
 
+static bool is_list_of_cases(const ares_json *v)
+{
+    return v->type == ARES_JSON_ARRAY && v->count && v->items[0].type == ARES_JSON_OBJECT;
+}
+
 static int run_file(const char *path, const char *only, const ares_map *allow, ares_map *told)
 {
     ares_str text = { 0 };
@@ -297,14 +305,28 @@ static int run_file(const char *path, const char *only, const ares_map *allow, a
             if (is_case(v))
                 run_case(folder, file,
                          key.data ? key.data : ares_arena_printf(&arena, "case %lld", (long long)i),
-                         v, header, only, allow, told);
+                         v, NULL, header, only, allow, told);
+        }
+        bool lists = !list && document->type == ARES_JSON_OBJECT && document->count &&
+                     is_list_of_cases(document->members[0].value);
+        for (int64_t i = 0; lists && i < document->count; i++) {
+            const ares_json_member *m = &document->members[i];
+            for (int64_t k = 0; is_list_of_cases(m->value) && k < m->value->count; k++) {
+                const ares_json *name = ares_json_get(&m->value->items[k], "name");
+                run_case(folder, file,
+                         name && name->type == ARES_JSON_STRING
+                             ? name->text.data
+                             : ares_arena_printf(&arena, "case %lld", (long long)k),
+                         &m->value->items[k], ares_arena_copy(&arena, m->key.data, m->key.len),
+                         header, only, allow, told);
+            }
         }
         for (int64_t i = 0; !list && document->type == ARES_JSON_OBJECT && i < document->count;
              i++) {
             ares_view key = document->members[i].key;
             if (is_case(document->members[i].value))
                 run_case(folder, file, ares_arena_copy(&arena, key.data, key.len),
-                         document->members[i].value, header, only, allow, told);
+                         document->members[i].value, NULL, header, only, allow, told);
         }
     }
     ares_str_fini(&text);

@@ -147,6 +147,13 @@ typedef struct ares_loss_args {
     uint64_t update;  /* number of the pass over these rows */
     /* [n], what choose has marked; read by compute of a loss with choose */
     const uint8_t *chosen;
+    /*
+     * [n], written where the mask is 1: the ratio that the loss's clip looks at, the row's in a
+     * loss of rows; 1 where a clip has made the token's gradient 0 or bounds its factor. NULL,
+     * both: not wanted.
+     */
+    float *ratio;
+    uint8_t *clipped;
     const ares_loss_card *card; /* NULL on the CPU */
 } ares_loss_args;
 enum {

@@ -116,6 +116,15 @@ typedef struct ares_str {
  */
 #define ARES_FNV1A 14695981039346656037u
 uint64_t ares_fnv1a(uint64_t h, const void *data, size_t len);
+/* SHA-256 (FIPS 180-4) of the bytes given to _add, in pieces of any size. */
+typedef struct ares_sha256 {
+    uint32_t h[8];
+    unsigned char block[64];
+    uint64_t len;
+} ares_sha256;
+void ares_sha256_init(ares_sha256 *s);
+void ares_sha256_add(ares_sha256 *s, const void *data, size_t len);
+void ares_sha256_end(ares_sha256 *s, unsigned char out[32]);
 ares_view ares_view_of(const char *s); /* NULL gives an empty view */
 ares_view ares_str_view(const ares_str *s);
 bool ares_view_eq(ares_view a, ares_view b);

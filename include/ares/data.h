@@ -372,7 +372,10 @@ enum { ARES_NOT_SAMPLED = -1 };
     X(f32, returns, "adv", "0 where the mask is 0")                                              \
     X(f32, kl, "update_actor",                                                                   \
       "to the reference as kl_penalty estimates it, unweighted, of the update's last pass over " \
-      "the token; where KL is part of the reward, stage shape writes it instead")
+      "the token; where KL is part of the reward, stage shape writes it instead")                \
+    X(f32, ratio, "update_actor",                                                                \
+      "that the loss's clip looks at, of the update's last pass over the token; 0: none")        \
+    X(u8, clipped, "update_actor", "1 where that clip took the token in the same pass")
 typedef int32_t ares_column_i32;
 typedef uint8_t ares_column_u8;
 typedef float ares_column_f32;

@@ -141,8 +141,10 @@ int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare);
 
 /* ---------------- lock (file.c): one process per run directory
  * Takes <dir>/lock with fcntl, so the lock ends with its process; the file holds pid and host for
- * the message. ARES_ESTATE when a running process has it.
+ * the message. ARES_ESTATE when a running process has it, this one included.
  */
 int ares_lock_take(const char *dir, int *fd);
 void ares_lock_drop(int fd);
+/* Whether a living process holds it, this one included. Takes nothing. */
+bool ares_lock_held(const char *dir);
 #endif

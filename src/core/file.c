@@ -276,7 +276,11 @@ void ares_path_of_program(const char *variable, const char *name, char *path, si
     if (given && *given) snprintf(path, size, "%s", given);
 }
 
-/* One process per run directory: an fcntl lock, which the system releases when the process ends. */
+/*
+ * One process per run directory: a lock of the open file, which the system releases when the
+ * process ends, and not, as it does with a process's own locks, when another reader in the process
+ * closes the same file.
+ */
 
 /* The lock file says which process has it, so that the message to another one can name it. */
 int ares_lock_take(const char *dir, int *out)
@@ -288,7 +292,7 @@ int ares_lock_take(const char *dir, int *out)
     struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     char text[300] = "", host[128] = "";
     if (fd < 0) rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
-    else if (fcntl(fd, F_SETLK, &all) != 0) {
+    else if (fcntl(fd, F_OFD_SETLK, &all) != 0) {
         int why = errno;
         ssize_t n = pread(fd, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = 0;
@@ -322,6 +326,18 @@ int ares_lock_take(const char *dir, int *out)
     }
     ares_str_fini(&path);
     return rc;
+}
+
+bool ares_lock_held(const char *dir)
+{
+    ares_str path = { 0 };
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    const char *why;
+    int fd = ares_file_open(ares_path_join(&path, dir, "lock"), &why);
+    bool held = fd >= 0 && fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+    if (fd >= 0) close(fd);
+    ares_str_fini(&path);
+    return held;
 }
 
 /* Closing releases the lock; the file stays, because another process may wait on it. */

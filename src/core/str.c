@@ -1,5 +1,5 @@
 /*
- * Strings and views, and numbers as text.
+ * Strings and views, numbers as text, hashes.
  *
  * A number is written as Python's repr writes it: the fewest digits that read back as the same
  * value, an exponent from 1e+16 up and below 1e-04, and always a point or an exponent, so that 1.0
@@ -328,4 +328,78 @@ bool ares_parse_i64(ares_view text, int64_t *out)
     if (!negative && value == INT64_MIN) return false;
     *out = negative ? value : -value;
     return true;
+}
+
+/* ------------------------------------------------------------------ SHA-256 (FIPS 180-4) */
+static uint32_t turn_right(uint32_t x, int n)
+{
+    return x >> n | x << (32 - n);
+}
+
+static void sha256_block(ares_sha256 *s)
+{
+    static const uint32_t k[64] = {
+        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,
+        0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
+        0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f,
+        0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7,
+        0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc,
+        0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b,
+        0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116,
+        0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+        0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
+        0xc67178f2
+    };
+    uint32_t w[64], v[8];
+    for (int i = 0; i < 16; i++) {
+        const unsigned char *b = s->block + 4 * i;
+        w[i] = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+    }
+    for (int i = 16; i < 64; i++) {
+        uint32_t a = w[i - 15], b = w[i - 2];
+        w[i] = w[i - 16] + (turn_right(a, 7) ^ turn_right(a, 18) ^ a >> 3) + w[i - 7] +
+               (turn_right(b, 17) ^ turn_right(b, 19) ^ b >> 10);
+    }
+    memcpy(v, s->h, sizeof v);
+    for (int i = 0; i < 64; i++) {
+        uint32_t a = v[0], e = v[4];
+        uint32_t t1 = v[7] + (turn_right(e, 6) ^ turn_right(e, 11) ^ turn_right(e, 25)) +
+                      ((e & v[5]) ^ (~e & v[6])) + k[i] + w[i];
+        uint32_t t2 = (turn_right(a, 2) ^ turn_right(a, 13) ^ turn_right(a, 22)) +
+                      ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
+        memmove(v + 1, v, 7 * sizeof *v);
+        v[0] = t1 + t2;
+        v[4] += t1;
+    }
+    for (int i = 0; i < 8; i++) s->h[i] += v[i];
+}
+
+void ares_sha256_init(ares_sha256 *s)
+{
+    *s = (ares_sha256){ .h = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                               0x9b05688c, 0x1f83d9ab, 0x5be0cd19 } };
+}
+
+void ares_sha256_add(ares_sha256 *s, const void *data, size_t len)
+{
+    const unsigned char *p = data;
+    while (len) {
+        size_t at = s->len % 64, n = ARES_MIN(len, 64 - at);
+        memcpy(s->block + at, p, n);
+        s->len += n;
+        p += n;
+        len -= n;
+        if (at + n == 64) sha256_block(s);
+    }
+}
+
+void ares_sha256_end(ares_sha256 *s, unsigned char out[32])
+{
+    uint64_t bits = s->len * 8;
+    unsigned char one = 0x80, zero = 0, length[8];
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)(bits >> (56 - 8 * i));
+    ares_sha256_add(s, &one, 1);
+    while (s->len % 64 != 56) ares_sha256_add(s, &zero, 1);
+    ares_sha256_add(s, length, 8);
+    for (int i = 0; i < 32; i++) out[i] = (unsigned char)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }

@@ -100,11 +100,13 @@ static int report(actor *a, update *u, double grad_norm, ares_metrics *m)
     const ares_batch *b = u->batch;
     ares_loss_sums *s = &u->sums;
     /* largest difference of rollout and training, and whether there was a token to compare */
-    double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
+    double bounds[3] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
     double passes = u->mini_batches;
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS; /* such a loss has a KL of its own */
     bool kl = pairs || u->host.seen_kl;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
+    for (int64_t i = 0; i < b->tokens && b->ratio && bounds[2] == 0; i++)
+        bounds[2] = b->ratio[i] != 0 && b->ratio[i] != 1;
     ARES_TRY(ares_loss_sums_reduce(s, world));
     ARES_TRY(ares_vapor_sums_reduce(&u->pairs, world));
     ARES_TRY(ares_world_sum_f64(world, &stopped, 1));
@@ -114,6 +116,7 @@ static int report(actor *a, update *u, double grad_norm, ares_metrics *m)
     ares_metrics_set(m, "actor/lr", u->lr);
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
     a->sums = *s;
+    a->ratios = bounds[2] > 0;
     if (stops) {
         if (strcmp(a->cfg->loss.early_stop_scope, "micro") == 0)
             ares_metrics_set(m, "actor/abandoned_microbatches", stopped);
@@ -205,6 +208,9 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     ARES_TRY(mini_batches_cut(&size, b, a->learner.world, &minis));
     ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
     update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
+    /* a loss of pairs has a ratio to the reference, of whole answers and their pairs */
+    u.logs =
+        strcmp(a->cfg->trainer.rollout_log, "tokens") == 0 && !(a->loss->flags & ARES_LOSS_PAIRS);
     int rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);

@@ -188,9 +188,18 @@ void mini_batches_give_back(const mini_batches *m, ares_batch *b)
     const ares_batch *from = m->batch;
     if (!m->order) return;
     if (from->kl && !b->kl) ARES_PUT(b, kl);
-    for (int64_t r = 0; r < from->rows && from->kl; r++)
-        memcpy(b->kl + b->row_start[m->order[r]], from->kl + from->row_start[r],
-               (size_t)(from->row_start[r + 1] - from->row_start[r]) * sizeof *b->kl);
+    if (from->ratio) {
+        ARES_PUT(b, ratio);
+        ARES_PUT(b, clipped);
+    }
+    for (int64_t r = 0; r < from->rows; r++) {
+        int64_t to = b->row_start[m->order[r]], at = from->row_start[r];
+        size_t n = (size_t)(from->row_start[r + 1] - at);
+        if (from->kl) memcpy(b->kl + to, from->kl + at, n * sizeof *b->kl);
+        if (!from->ratio) continue;
+        memcpy(b->ratio + to, from->ratio + at, n * sizeof *b->ratio);
+        memcpy(b->clipped + to, from->clipped + at, n);
+    }
     b->row_kl = ares_arena_alloc(&b->arena, (size_t)(from->n_row_kl + 1) * sizeof *b->row_kl);
     for (int64_t i = 0; i < from->n_row_kl; i++) {
         b->row_kl[i] = from->row_kl[i];

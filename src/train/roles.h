@@ -20,6 +20,7 @@ typedef struct actor {
     const ares_kl *kl;
     struct reference *ref; /* the trainer's; read by an exact KL in the loss, else NULL */
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
+    bool ratios;         /* in the last update a ratio was not exactly 1, on any rank */
 } actor;
 
 /* adapter, features: as of learner_options */
@@ -87,6 +88,8 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     X(float, kl)             \
     X(float, ref_lse)        \
     X(float, c_kl)           \
+    X(float, ratio)          \
+    X(uint8_t, clipped)      \
     X(float, seen_kl) /* of the last pass over a token, by any estimator; NULL: no KL here */
 typedef struct update_columns {
 #define UPDATE_COLUMN(type, name) type *name;
@@ -117,6 +120,7 @@ typedef struct update {
     bool *passed;          /* [rows] the loss of the current mini-batch has seen the row */
     bool compare;          /* the weights are still those of the rollout */
     bool fills;            /* the current mini-batch only fills the batch (mini_batches.counted) */
+    bool logs;             /* ratio and clipped are wanted of every token */
     bool known;            /* the loss takes the rollout's log-probs: no forward pass before it */
     /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;
@@ -241,7 +245,10 @@ int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *wor
  */
 void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_token_len,
                          bool share_prompts);
-/* Writes to the step's batch what the actor's update has written to a copy: kl and row_kl. */
+/*
+ * Writes to the step's batch what the actor's update has written to a copy: kl, ratio, clipped and
+ * row_kl.
+ */
 void mini_batches_give_back(const mini_batches *m, ares_batch *b);
 void mini_batches_fini(mini_batches *m);
 /*

@@ -146,6 +146,7 @@ typedef struct ares_trainer {
     /* [vocab] 1: a trigger word (collect/answer.c); NULL: every token may count */
     uint8_t *triggers;
     ares_batch batch;
+    int64_t rollouts_step; /* the last one that rollouts/ has a file of, by this process */
     ares_sampling val_sampling;
     int64_t val_n;       /* answers per prompt of a validation */
     int64_t val_longest; /* as validation_longest says */

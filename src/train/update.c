@@ -40,6 +40,8 @@ static int update_card_open(update *u)
     if (u->host.kl_weight) COPY(kl_weight)
     if (u->host.rollout_weight) COPY(rollout_weight)
     if (u->host.seen_kl) COPY(seen_kl)
+    if (u->host.ratio) COPY(ratio)
+    if (u->host.clipped) COPY(clipped)
 #undef COPY
     if (dc_shared(c)) return ARES_OK;
     /* what only a card has: rows as its losses read them, and their sums */
@@ -166,6 +168,8 @@ static ares_loss_args args_of(update *u, const update_columns *c, const span *s,
                             .entropy = s->entropy,
                             .d_log_prob = s->c_log_prob,
                             .d_entropy = s->c_entropy,
+                            .ratio = c->ratio ? c->ratio + t : NULL,
+                            .clipped = c->clipped ? c->clipped + t : NULL,
                             .sums = &u->sums,
                             .row = s->row,
                             .end = s->end,
@@ -646,9 +650,9 @@ static int in_one_pass(update *u, int64_t row, int64_t end)
 }
 
 /*
- * What a card's losses have left of rows [row, end): sums, log-probs and KL, all on the host after
- * one wait, or the error that names a number that the loss cannot compute with. On the CPU they are
- * there.
+ * What a card's losses have left of rows [row, end): sums, log-probs, KL and what is logged, all on
+ * the host after one wait, or the error that names a number that the loss cannot compute with. On
+ * the CPU they are there.
  */
 static int update_card_end(update *u, int64_t row, int64_t end)
 {
@@ -657,10 +661,17 @@ static int update_card_end(update *u, int64_t row, int64_t end)
     ares_device *d = l->model->device;
     ares_card_sums sums;
     if (!u->card) return ARES_OK;
-    column_part part[3] = { { &sums, u->card->sums, sizeof sums },
+    int n = 2;
+    column_part part[5] = { { &sums, u->card->sums, sizeof sums },
                             part_of(u, u->host.log_prob, u->col.log_prob, row, end) };
-    if (u->host.seen_kl) part[2] = part_of(u, u->host.seen_kl, u->col.seen_kl, row, end);
-    dc_download(&l->columns, part, u->host.seen_kl ? 3 : 2);
+    if (u->host.seen_kl) part[n++] = part_of(u, u->host.seen_kl, u->col.seen_kl, row, end);
+    if (u->host.ratio) {
+        int64_t first = u->batch->row_start[row], last = u->batch->row_start[end];
+        part[n++] = part_of(u, u->host.ratio, u->col.ratio, row, end);
+        part[n++] = (column_part){ u->host.clipped + first, u->col.clipped + first,
+                                   (size_t)(last - first) };
+    }
+    dc_download(&l->columns, part, n);
     ARES_TRY(d->k->sync(d));
     if (sums.fault == UINT64_MAX) {
         ares_card_sums_add(&sums, &u->sums);
@@ -746,6 +757,10 @@ int update_prepare(update *u)
     for (int i = 0; exact && i < ARES_COUNT(of_kl); i++)
         *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     if (kl) c->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
+    if (u->logs) {
+        c->ratio = ARES_PUT(b, ratio);
+        c->clipped = ARES_PUT(b, clipped);
+    }
     if (a->loss->choose) c->chosen = ares_arena_calloc(&b->arena, n, 1);
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     ares_agg_count(b, 0, b->rows, &u->rollout);

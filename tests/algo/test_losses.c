@@ -76,13 +76,13 @@ static ares_token_term of_value(double x, double a)
 static ares_token_term of_vapor(double x, double a)
 {
     ares_vapor_term e = ares_vapor_completion(x, a, 0.2, 0.28, 20);
-    return (ares_token_term){ e.objective, e.u, e.ratio, 0, 0 };
+    return (ares_token_term){ e.objective, e.u, e.ratio, 0, 0, 0 };
 }
 
 static ares_token_term of_dpo(double x, double beta)
 {
     ares_dpo_term e = ares_dpo_pair(x, beta);
-    return (ares_token_term){ e.loss, e.derivative, 1, 0, 0 };
+    return (ares_token_term){ e.loss, e.derivative, 1, 0, 0, 0 };
 }
 
 TEST(slopes_of_formulas_are_those_of_their_values)

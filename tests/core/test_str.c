@@ -242,3 +242,29 @@ TEST(maps_keep_order_and_replace_values)
     CHECK_EQ(ares_map_value(m, 77), -1);
     ares_map_free(m);
 }
+
+TEST(sha_256_is_that_of_the_standard_in_pieces_of_any_size)
+{
+    static const struct {
+        const char *text, *hex;
+        int times;
+    } cases[] = {
+        /* FIPS 180-2, appendix B, and the empty text */
+        { "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", 1 },
+        { "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", 1 },
+        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1", 1 },
+        { "aaaaaaaaaa", "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0", 100000 }
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_sha256 s;
+        unsigned char hash[32];
+        char hex[65] = { 0 };
+        ares_sha256_init(&s);
+        for (int k = 0; k < cases[i].times; k++)
+            ares_sha256_add(&s, cases[i].text, strlen(cases[i].text));
+        ares_sha256_end(&s, hash);
+        for (int k = 0; k < 32; k++) snprintf(hex + 2 * k, 3, "%02x", hash[k]);
+        CHECK_STR(hex, cases[i].hex);
+    }
+}

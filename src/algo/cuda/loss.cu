@@ -146,8 +146,9 @@ typedef struct loss_job {
     const int64_t *start;        /* of the batch; NULL: all n tokens are one row */
     const float *log_prob, *old_log_prob, *advantage, *weight, *rollout_weight, *entropy, *ref,
         *kl_weight, *full;
-    const uint8_t *mask, *chosen, *right; /* right: by row of the batch */
-    float *d_log_prob, *d_entropy, *kl_out, *d_full;
+    const uint8_t *mask, *chosen, *right;                    /* right: by row of the batch */
+    float *d_log_prob, *d_entropy, *kl_out, *d_full, *ratio; /* ratio NULL: nothing is logged */
+    uint8_t *clipped;
     loss_settings settings;
     int kl_value, kl_derivative; /* ares_kl_formula */
     double entropy_coeff, kl_coef;
@@ -222,6 +223,13 @@ static __device__ void see(const loss_job &j, tally *s, double log_ratio, double
     s->v[SUM_saturated] += ares_loss_beyond(log_ratio);
     s->low = e.ratio < s->low ? e.ratio : s->low;
     s->high = e.ratio > s->high ? e.ratio : s->high;
+}
+/* As loss_log_token of the CPU's. */
+static __device__ void log_token(const loss_job &j, int64_t t, double ratio, int clipped)
+{
+    if (!j.ratio) return;
+    j.ratio[t] = (float)ratio;
+    j.clipped[t] = (uint8_t)clipped;
 }
 /* Counts the bin of each active lane. All lanes of the warp must call it. */
 static __device__ void see_bin(unsigned *bins, bool active, double log_ratio)
@@ -347,6 +355,7 @@ static __global__ void __launch_bounds__(THREADS, HELD) loss_tokens(loss_job j)
         double w = x.weight * x.correction;
         ares_token_term e = loss::token(&x, &j.settings);
         see(j, &s, x.log_ratio, e.ratio, e, w);
+        log_token(j, t, e.ratio, e.clipped);
         j.d_log_prob[t] += (float)(e.gradient * w);
         terms(j, t, &s);
     }
@@ -402,6 +411,7 @@ static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, co
         if (!active) continue;
         loss_row_token e = loss::token(&r, &x, &j.settings);
         see(j, s, x.log_ratio, ares_loss_exp(ares_loss_bound(x.log_ratio)), e.term, e.weight);
+        log_token(j, t, e.ratio, e.term.clipped);
         sum += e.derivative;
         if (!loss::SPREAD) j.d_log_prob[t] += (float)e.derivative;
     }
@@ -475,6 +485,7 @@ static int loss_pass(ares_device *d, const ares_loss *loss, const ares_loss_args
     j.chosen = a->chosen, j.entropy = a->entropy;
     j.right = a->row_start ? a->card->right : NULL;
     j.d_log_prob = a->d_log_prob, j.d_entropy = a->d_entropy;
+    j.ratio = a->ratio, j.clipped = a->clipped;
     j.entropy_coeff = a->cfg->entropy_coeff;
     if (loss) j.settings = loss_settings_of(a, loss);
     if (k) {

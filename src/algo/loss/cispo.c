@@ -9,7 +9,7 @@ ARES_LOSS_FN ares_token_term cispo_token(const loss_token *x, const loss_setting
 {
     double ratio = ares_loss_exp(ares_loss_bound(x->log_ratio)),
            weight = ares_loss_clamp(ratio, s->low, s->high);
-    ares_token_term e = { 0, 0, ratio, ratio > s->high, ratio < s->low };
+    ares_token_term e = { 0, 0, ratio, ratio > s->high, ratio < s->low, weight != ratio };
     e.gradient = -x->advantage * weight;
     e.loss = e.gradient * x->log_prob;
     return e;

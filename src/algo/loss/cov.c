@@ -17,7 +17,10 @@ ARES_LOSS_FN ares_token_term clip_cov_token(const loss_token *x, const loss_sett
     ares_token_term e = ares_ppo_token(x->log_ratio, x->advantage, s->low, s->high, no_bound);
     e.clip_low = e.clip_high;
     e.clip_high = x->chosen;
-    if (x->chosen) e.loss = e.gradient = 0;
+    if (x->chosen) {
+        e.loss = e.gradient = 0;
+        e.clipped = 1;
+    }
     return e;
 }
 
@@ -41,7 +44,7 @@ LOSS_OF_CHOSEN(clip_cov, .words = "clip_cov", .choose = loss_choose_clip_cov,
 ARES_LOSS_FN ares_token_term kl_cov_token(const loss_token *x, const loss_settings *s)
 {
     double log_ratio = x->log_ratio;
-    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(log_ratio)), x->chosen, 0 };
+    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(log_ratio)), x->chosen, 0, 0 };
     e.loss = -x->advantage * e.ratio;
     e.gradient = ares_loss_beyond(log_ratio) ? 0 : e.loss;
     if (x->chosen) {

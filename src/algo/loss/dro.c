@@ -8,7 +8,7 @@
 
 ARES_LOSS_FN ares_token_term dro_token(const loss_token *x, const loss_settings *s)
 {
-    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(x->log_ratio)), 0, 0 };
+    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(x->log_ratio)), 0, 0, 0 };
     e.loss = -(x->log_prob * x->advantage - 0.5 * s->dro_beta * x->log_ratio * x->log_ratio);
     e.gradient = -(x->advantage - s->dro_beta * x->log_ratio);
     return e;

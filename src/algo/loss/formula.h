@@ -65,6 +65,7 @@ typedef struct ares_token_term {
      * either end, took the token (l1 < l2); the dual bound acts. Others say what they count.
      */
     int clip_high, clip_low;
+    int clipped; /* a clip has made the gradient 0, or bounds its factor */
 } ares_token_term;
 
 /* Sums over the tokens of a row whose mask is 1, and what a loss of rows makes of them. */
@@ -78,6 +79,7 @@ typedef struct loss_row_token {
     ares_token_term term;
     double weight;     /* of the term in the sums */
     double derivative; /* of the row's loss by this token's log-prob, weights included */
+    double ratio;      /* that the clip looks at: of the row, or of the token */
 } loss_row_token;
 
 /* Each token keeps its own derivative, or every token gets the row's sum divided by its tokens. */
@@ -130,7 +132,7 @@ static inline loss_settings loss_settings_of(const ares_loss_args *a, const ares
 ARES_LOSS_FN ares_token_term ares_ppo_token(double log_ratio, double advantage, double low,
                                             double high, double dual)
 {
-    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(log_ratio)), 0, 0 };
+    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(log_ratio)), 0, 0, 0 };
     double clipped = ares_loss_clamp(e.ratio, low, high), l1 = -advantage * e.ratio,
            l2 = -advantage * clipped;
     e.clip_high = l1 < l2;
@@ -141,6 +143,7 @@ ARES_LOSS_FN ares_token_term ares_ppo_token(double log_ratio, double advantage, 
         e.loss = -advantage * dual;
         e.gradient = 0;
     }
+    e.clipped = e.clip_high || e.clip_low;
     return e;
 }
 
@@ -173,7 +176,7 @@ ARES_LOSS_FN ares_token_term ares_value_token(double value, double old_value, do
 {
     double clipped = ares_loss_clamp(value, old_value - range, old_value + range),
            a = value - target, b = clipped - target;
-    ares_token_term e = { 0.5 * a * a, a, 1, b * b > a * a, 0 };
+    ares_token_term e = { 0.5 * a * a, a, 1, b * b > a * a, 0, 0 };
     if (e.clip_high) {
         e.loss = 0.5 * b * b;
         e.gradient = 0;
@@ -308,6 +311,7 @@ ARES_LOSS_FN loss_row_token ares_gspo_token(const loss_row *r, const loss_token 
     e.term = ares_ppo_token(r->mean_log_ratio, x->advantage, s->low, s->high, s->dual);
     e.weight = x->weight * x->correction;
     e.derivative = e.weight * e.term.gradient;
+    e.ratio = e.term.ratio;
     return e;
 }
 
@@ -323,7 +327,8 @@ ARES_LOSS_FN loss_row_token ares_gspo_token(const loss_row *r, const loss_token 
 ARES_LOSS_FN ares_token_term dppo_term(const loss_token *x, const loss_settings *s, int beyond)
 {
     double ratio = ares_loss_exp(ares_loss_bound(x->log_ratio));
-    ares_token_term e = { 0, 0, ratio, beyond, !beyond && ratio > s->dual };
+    ares_token_term e = { 0, 0, ratio, beyond, !beyond && ratio > s->dual, 0 };
+    e.clipped = e.clip_high || e.clip_low;
     if (beyond) return e;
     e.gradient = -x->advantage * (ratio > s->dual ? s->dual : ratio);
     e.loss = e.gradient * x->log_prob;

@@ -35,7 +35,7 @@ ARES_LOSS_FN gmpo_term gmpo_clip(double log_ratio, double advantage, double low,
  */
 ARES_LOSS_FN ares_token_term gmpo_mean(double mean, double advantage)
 {
-    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(mean)), 0, 0 };
+    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(mean)), 0, 0, 0 };
     e.loss = -advantage * e.ratio;
     e.gradient = ares_loss_beyond(mean) ? 0 : e.loss;
     return e;
@@ -58,9 +58,11 @@ ARES_LOSS_FN loss_row_token gmpo_row_token(const loss_row *r, const loss_token *
                                            const loss_settings *s)
 {
     gmpo_term token = gmpo_clip(x->log_ratio, x->advantage, s->log_low, s->log_high);
-    loss_row_token e = { { r->term.loss, 0, r->term.ratio, token.clip_high, token.clip_low },
+    loss_row_token e = { { r->term.loss, 0, r->term.ratio, token.clip_high, token.clip_low,
+                           !token.passes && x->advantage != 0 },
                          r->weight / r->tokens,
-                         token.passes ? r->weight * r->term.gradient / r->tokens : 0 };
+                         token.passes ? r->weight * r->term.gradient / r->tokens : 0,
+                         ares_loss_exp(ares_loss_bound(x->log_ratio)) };
     return e;
 }
 

@@ -6,7 +6,7 @@
 
 ARES_LOSS_FN ares_token_term gpg_token(const loss_token *x, const loss_settings *s)
 {
-    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(x->log_ratio)), 0, 0 };
+    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(x->log_ratio)), 0, 0, 0 };
     (void)s;
     e.gradient = -x->advantage;
     e.loss = e.gradient * x->log_prob;

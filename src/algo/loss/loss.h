@@ -77,6 +77,14 @@ static inline void loss_count_token(const ares_loss_args *a, double log_ratio, d
     s->bins[x < -2 ? 0 : bin >= ARES_LOSS_BINS ? ARES_LOSS_BINS - 1 : bin] += 1;
 }
 
+/* What is logged of a token. */
+static inline void loss_log_token(const ares_loss_args *a, int64_t t, double ratio, int clipped)
+{
+    if (!a->ratio) return;
+    a->ratio[t] = (float)ratio;
+    a->clipped[t] = (uint8_t)clipped;
+}
+
 /* The formulas are constants where the walks are inlined: no token costs a call. */
 #define LOSS_WALK static inline __attribute__((always_inline))
 typedef ares_token_term loss_token_fn(const loss_token *x, const loss_settings *s);
@@ -92,6 +100,7 @@ LOSS_WALK void loss_tokens(const ares_loss_args *a, const ares_loss *loss, loss_
         ares_token_term e = formula(&x, &s);
         double w = x.weight * x.correction;
         loss_count_token(a, x.log_ratio, e.ratio, &e, w);
+        loss_log_token(a, t, e.ratio, e.clipped);
         a->d_log_prob[t] += (float)(e.gradient * w);
     }
 }
@@ -152,6 +161,7 @@ LOSS_WALK int loss_over_rows(const ares_loss_args *a, const ares_loss *loss, int
             loss_row_token e = of_token(&r, &x, &s);
             loss_count_token(a, x.log_ratio, ares_loss_exp(ares_loss_bound(x.log_ratio)), &e.term,
                              e.weight);
+            loss_log_token(a, t, e.ratio, e.term.clipped);
             sum += e.derivative;
             if (!spread) a->d_log_prob[t] += (float)e.derivative;
         }

@@ -15,7 +15,7 @@ ARES_LOSS_FN ares_token_term sapo_token(const loss_token *x, const loss_settings
     double e_x = ares_loss_exp(gate_at < 0 ? gate_at : -gate_at),
            gate = gate_at < 0 ? e_x / (1 + e_x) : 1 / (1 + e_x),
            slope = e_x / ((1 + e_x) * (1 + e_x));
-    ares_token_term e = { -advantage * (4 / tau) * gate, 0, ratio, 0, 0 };
+    ares_token_term e = { -advantage * (4 / tau) * gate, 0, ratio, 0, 0, 0 };
     if (!ares_loss_beyond(x->log_ratio)) e.gradient = -advantage * 4 * slope * ratio;
     return e;
 }

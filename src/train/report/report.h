@@ -70,10 +70,12 @@ int report_memory(const training *t, ares_metrics *m);
  */
 int report_histograms(const ares_trainer *t, ares_tracker *tracker);
 /*
- * rollouts/step_<n>.jsonl: a JSON line per row of the batch, of all ranks in rank order: prompt,
- * answer, scores and advantage. A collective. (report.c)
+ * rollouts/step_<n>.jsonl, where trainer.rollout_log asks for it and this step has none yet: a JSON
+ * line per row of the batch, of all ranks in rank order: prompt, answer, scores and advantage, and
+ * columns of tokens. last: the run ends with this step, also where it is not the one that
+ * trainer.max_steps names. A collective. (rollouts.c)
  */
-int report_rollouts(const ares_trainer *t);
+int report_rollouts(ares_trainer *t, bool last);
 
 /* Metrics of a step for each data set of a curriculum. (report.c) */
 

@@ -157,6 +157,7 @@ typedef struct run {
     double saved_at; /* when that save began, by rank 0's clock */
     int64_t begun;   /* the step that this process began with */
     bool told_videos;
+    bool recorded; /* run.json says that the run has begun, and is to say that it has ended */
     /* `written` is being written while the run goes on (trainer.save_async) */
     bool writing;
     bool writing_goes_on; /* a run can go on from it: it holds more than a model */
@@ -502,6 +503,7 @@ static int after_step(run *r)
     }
     const char *reason = controls_stop(t->controls);
     if (!reason) return ARES_OK;
+    if (r->kind->end_rollouts) ARES_TRY(r->kind->end_rollouts(t));
     char name[64];
     snprintf(name, sizeof name, "early_stopped/%s", reason);
     ares_metrics_set(r->metrics, name, 1);
@@ -566,6 +568,8 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     }
     ARES_TRY(rundir_claim(&r->dir, cfg, world));
     if (!lead(r)) return ARES_OK;
+    ARES_TRY(record_begin(t, r->dir.own));
+    r->recorded = true;
     bool tensorboard = false;
     for (int64_t i = 0; i < c->trainer.logger.count; i++) {
         const char *name = c->trainer.logger.items[i];
@@ -643,7 +647,13 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
         int closed = ares_tracker_close(r.tracker);
         if (rc == ARES_OK) rc = closed;
     }
-    if (rc != ARES_OK) ares_log_note(ares_error_message());
+    if (rc != ARES_OK) {
+        ares_log_note(ares_error_message());
+        char *why = ares_strdup(ares_error_message());
+        if (r.recorded) record_end(r.dir.path.data, why);
+        ares_fail(rc, "%s", why);
+        ares_free(why);
+    } else if (r.recorded) record_end(r.dir.path.data, controls_stop(r.training->controls));
     ares_log_keep(NULL);
     console_close(&r.console);
     ares_metrics_free(r.metrics);
@@ -697,8 +707,13 @@ static int validate_rl(training *t, ares_metrics *m, ares_str *samples)
 
 static int write_rollouts(training *t, ares_tracker *tracker)
 {
-    ARES_TRY(report_rollouts(trainer_of(t)));
+    ARES_TRY(report_rollouts(trainer_of(t), controls_stop(t->controls)));
     return report_histograms(trainer_of(t), tracker);
+}
+
+static int end_rollouts(training *t)
+{
+    return report_rollouts(trainer_of(t), true);
 }
 
 static int log_histograms(training *t, ares_tracker *tracker)
@@ -716,6 +731,7 @@ static const run_kind rl_kind = { .declare = ares_train_config_declare,
                                   .step = rl_step,
                                   .validate = validate_rl,
                                   .write_rollouts = write_rollouts,
+                                  .end_rollouts = end_rollouts,
                                   .log_histograms = log_histograms };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)

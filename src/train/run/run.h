@@ -25,6 +25,9 @@ typedef struct run_kind {
     int (*validate)(training *t, ares_metrics *m, ares_str *samples);
     /* Writes files and distributions of the step just made; a collective. NULL: none */
     int (*write_rollouts)(training *t, ares_tracker *tracker);
+    /* Writes the files of the step that a control has ended the run with, where they are not there
+     * yet; a collective. NULL: none */
+    int (*end_rollouts)(training *t);
     /* On rank 0: writes histograms beside the metrics. NULL: none */
     int (*log_histograms)(training *t, ares_tracker *tracker);
 } run_kind;
@@ -40,6 +43,15 @@ int train_cards(const char *folder, double *least_bytes);
  */
 void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes,
                        const char *words, int cards, double least, const char *remedy);
+
+/*
+ * run.json: program, machine, command, model and times of a run. begin: on rank 0, once the
+ * directory is the run's; goes_on: from a checkpoint of its own. end: stopped: why the run has not
+ * made all its steps; NULL: it has. A file that cannot be written at the end is a warning.
+ * (record.c)
+ */
+int record_begin(const training *t, bool goes_on);
+void record_end(const char *run_dir, const char *stopped);
 
 /*
  * Prints the table at the end of a run, and writes it to summary.txt: some questions with their

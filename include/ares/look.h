@@ -1,0 +1,125 @@
+/*
+ * look: a run as its directory tells it, and what is to be said of it. Read by the verbs that show
+ * runs (report, runs, watch), by what a run writes at its end, and by trackers' alerts, so that all
+ * of them say the same (docs/report.md). Nothing here needs the run's model, or writes into it.
+ */
+#ifndef ARES_LOOK_H
+#define ARES_LOOK_H
+
+#include "ares/core.h"
+
+/* ---------------- a run directory (train/look/read.c) */
+
+typedef enum {
+    ARES_LOOK_RUNNING,  /* a living process holds the lock */
+    ARES_LOOK_FINISHED, /* DONE */
+    ARES_LOOK_STOPPED,  /* DONE names a control, or run.json a reason */
+    ARES_LOOK_DIED      /* neither: its process is gone, and the same command goes on */
+} ares_look_state;
+
+typedef struct ares_look_series {
+    ares_view name;      /* "reward/accuracy" */
+    const double *value; /* [rows]; NAN where the step lacks it */
+} ares_look_series;
+
+typedef struct ares_look {
+    const char *dir; /* as the caller named it */
+    ares_look_state state;
+    const char *stopped; /* why a run was stopped; NULL: it was not, or nobody wrote why */
+    int64_t rows;        /* lines of metrics.jsonl, put together by step */
+    const double *step;  /* [rows], rising; 0: before the first step */
+    int64_t steps;       /* rows with step > 0 */
+    int64_t last_step;   /* 0: none has ended */
+    int64_t planned;     /* steps of the whole run; -1: not known */
+    int64_t n_series;
+    ares_look_series *series; /* [n_series], in the order in which they were first logged */
+    const ares_json *config;  /* config.yaml as sections of sections; NULL: missing or unreadable */
+    const ares_json *run;     /* run.json; NULL: missing (older runs) or unreadable */
+    int64_t n_notes;
+    const char *
+        *notes; /* [n_notes] what was not read: "metrics.jsonl:812: ..., read up to there" */
+} ares_look;
+
+/*
+ * Reads a run directory into the arena. Lines of metrics.jsonl about the same step are put
+ * together; of a metric that stands in several, the last counts. A last line without an end is left
+ * out, and a line that is no JSON ends the reading; a note says either. ends > 0: of metrics.jsonl
+ * only so many bytes at its beginning and at its end. ARES_EUSE: it is no run directory.
+ */
+int ares_look_read(ares_arena *arena, const char *dir, int64_t ends, ares_look *out);
+/* The values [rows] of a metric; NULL: no step has it. */
+const double *ares_look_values(const ares_look *l, const char *metric);
+/* The first and the last value of a metric, step 0 included; NAN: there is none. */
+double ares_look_first(const ares_look *l, const char *metric);
+double ares_look_last(const ares_look *l, const char *metric);
+/* An option's value, by its path ("worker.rollout.n"); NULL: not known. */
+const ares_json *ares_look_option(const ares_look *l, const char *path);
+double ares_look_option_number(const ares_look *l, const char *path, double absent);
+/* Adds a series; value [rows] must live as long as the arena. */
+void ares_look_add(ares_arena *arena, ares_look *l, const char *name, const double *value);
+/* "running", "finished", "stopped", "died" */
+const char *ares_look_state_name(ares_look_state state);
+
+/*
+ * Adds the series ARES_LOOK_DISTINCT: of each step in rollouts/, how many different texts a group's
+ * answers are, divided by its answers; the mean over groups of two answers or more. Reads every
+ * file there. Without rollouts it adds nothing.
+ */
+#define ARES_LOOK_DISTINCT "report/distinct_answers_frac"
+void ares_look_read_distinct(ares_arena *arena, ares_look *l);
+
+/* ---------------- before and after, question by question (train/look/read.c) */
+
+/* Two validations of the same questions; accuracies are means over a question's samples. */
+typedef struct ares_look_paired {
+    int64_t n; /* questions with an accuracy in both; 0: there are no two validations */
+    int64_t step[2];
+    double accuracy[2];      /* mean over the questions */
+    double mean, half_width; /* of the differences: mean and 1.96 s / sqrt(n), s with n - 1 */
+} ares_look_paired;
+/* The first and the last file of validation/. Never fails: what is missing makes n 0. */
+ares_look_paired ares_look_validation(const char *dir);
+/* mean and half_width of differences [n]; half_width 0 for n < 2 */
+void ares_look_interval(const double *difference, int64_t n, double *mean, double *half_width);
+
+/* ---------------- verdicts (train/look/judge.c) */
+
+typedef enum {
+    ARES_VERDICT_BAD,
+    ARES_VERDICT_WARN,
+    ARES_VERDICT_GOOD,
+    ARES_VERDICT_OFF
+} ares_level;
+enum { ARES_LEVELS = 4 };
+extern const char *const ares_level_names[ARES_LEVELS]; /* bad, warn, good, off */
+
+typedef struct ares_verdict {
+    const char *id; /* of its rule: "entropy" */
+    ares_level level;
+    const char *title, *why; /* "Entropy holds"; "0.133 → 0.105 nats a token (−21 %)" */
+    const char *metric;      /* whose curve shows it; "": none */
+    const char *rule;        /* "warns below half or above twice the start, bad below a tenth" */
+} ares_verdict;
+
+typedef struct ares_verdicts {
+    ares_level level;     /* of the headline */
+    const char *headline; /* a sentence: what was learnt */
+    int n;
+    ares_verdict *each; /* [n] bad, warn, good, off; in the order of the rules within a level */
+    int count[ARES_LEVELS];
+} ares_verdicts;
+
+/*
+ * Applies the rules of docs/report.md#verdicts. "At first" and "at the end" are means over the
+ * first and the last quarter of the steps that have the value, 1 to 20 of them, step 0 left out.
+ * A rule whose metric is missing says nothing, or that it is not judged.
+ */
+void ares_look_judge(ares_arena *arena, const ares_look *l, const ares_look_paired *p,
+                     ares_verdicts *out);
+
+/*
+ * IEEE half floats: round to nearest even, values outside [-65504, 65504] clamped to it. NaN stays
+ * one. (train/look/judge.c)
+ */
+uint16_t ares_half(double x);
+#endif

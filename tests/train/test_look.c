@@ -1,0 +1,195 @@
+/* A run directory as `report`, `watch` and `runs` read it: whole, torn, under way, killed. */
+#include "look/look.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ares/io.h"
+
+static void put(const char *name, const char *text)
+{
+    CHECK_OK(ares_file_write_atomic(test_file(name), text, strlen(text)));
+}
+
+TEST(a_step_logged_twice_counts_once_and_its_last_values_hold)
+{
+    ares_arena arena = { 0 };
+    ares_look l;
+    put("metrics.jsonl", "{\"step\":0,\"val/accuracy\":0.25}\n{\"step\":0,\"aepo/tau\":3}\n"
+                         "{\"step\":1,\"a\":1}\n{\"step\":3,\"a\":9,\"b\":2}\n"
+                         "{\"step\":2,\"a\":5}\n{\"step\":3,\"a\":4}\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.rows, 4);
+    CHECK_EQ(l.steps, 3);
+    CHECK_EQ(l.last_step, 3);
+    const double *a = ares_look_values(&l, "a"), *b = ares_look_values(&l, "b");
+    REQUIRE(a && b);
+    CHECK(isnan(a[0]) && isnan(b[2]));
+    CHECK_NEAR(a[1], 1, 0);
+    CHECK_NEAR(a[2], 5, 0);
+    CHECK_NEAR(a[3], 4, 0); /* the later line's */
+    CHECK_NEAR(b[3], 2, 0); /* which the later line lacks */
+    CHECK_NEAR(ares_look_last(&l, "aepo/tau"), 3, 0);
+    CHECK(!ares_look_values(&l, "step"));
+    CHECK_EQ(l.n_notes, 0);
+    ares_arena_fini(&arena);
+}
+
+TEST(a_torn_last_line_is_left_out_and_a_bad_one_ends_the_reading)
+{
+    ares_arena arena = { 0 };
+    ares_look l;
+    put("metrics.jsonl", "{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":2");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.last_step, 1);
+    REQUIRE(l.n_notes == 1);
+    CHECK_CONTAINS(l.notes[0], "metrics.jsonl:2: the last line has no end");
+    put("metrics.jsonl", "{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":\n{\"step\":3,\"a\":3}\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.last_step, 1);
+    REQUIRE(l.n_notes == 1);
+    CHECK_CONTAINS(l.notes[0], "metrics.jsonl:2:");
+    CHECK_CONTAINS(l.notes[0], "read up to there");
+    put("metrics.jsonl", "{\"step\":1,\"a\":1}\n[1]\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_CONTAINS(l.notes[0], "metrics.jsonl:2: no step in this line");
+    put("metrics.jsonl", "");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.rows, 0);
+    ares_arena_fini(&arena);
+}
+
+TEST(the_ends_of_a_long_file_are_read_without_its_middle)
+{
+    ares_arena arena = { 0 };
+    ares_look l;
+    ares_str text = { 0 };
+    for (int i = 1; i <= 5000; i++) ares_str_addf(&text, "{\"step\":%d,\"a\":%d}\n", i, 2 * i);
+    put("metrics.jsonl", text.data);
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 1000, &l));
+    CHECK(l.rows > 50 && l.rows < 200);
+    CHECK_NEAR(ares_look_first(&l, "a"), 2, 0);
+    CHECK_NEAR(ares_look_last(&l, "a"), 10000, 0);
+    CHECK_EQ(l.n_notes, 0);
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 1 << 20, &l));
+    CHECK_EQ(l.rows, 5000);
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+}
+
+TEST(done_the_lock_and_run_json_say_how_a_run_stands)
+{
+    ares_arena arena = { 0 };
+    ares_look l;
+    int lock;
+    put("metrics.jsonl", "{\"step\":1}\n");
+    put("config.yaml", "trainer:\n  max_steps: 12\ndata:\n  answer_key: \"a: b\"\n"
+                       "  names: [x, y]\nworker:\n  rollout:\n    n: 4\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.state, ARES_LOOK_DIED);
+    CHECK_EQ(l.planned, 12);
+    CHECK_NEAR(ares_look_option_number(&l, "worker.rollout.n", 0), 4, 0);
+    CHECK_NEAR(ares_look_option_number(&l, "worker.rollout.m", -7), -7, 0);
+    REQUIRE(ares_look_option(&l, "data.answer_key"));
+    CHECK_STR(ares_look_option(&l, "data.answer_key")->text.data, "a: b");
+    /* this process's own lock stays its own although the directory is read */
+    REQUIRE_OK(ares_lock_take(test_dir(), &lock));
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.state, ARES_LOOK_RUNNING);
+    CHECK(ares_lock_held(test_dir()));
+    ares_lock_drop(lock);
+    put("run.json", "{\"stopped\":\"signal 15\",\"steps\":40}");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.state, ARES_LOOK_STOPPED);
+    CHECK_STR(l.stopped, "signal 15");
+    CHECK_EQ(l.planned, 40);
+    put("DONE", "{\"step\":1,\"stopped\":\"collapse\"}\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.state, ARES_LOOK_STOPPED);
+    CHECK_STR(l.stopped, "collapse");
+    put("DONE", "");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK_EQ(l.state, ARES_LOOK_FINISHED);
+    /* what is not readable is said, and the rest is read */
+    put("config.yaml", "a: [1\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    CHECK(!l.config);
+    CHECK_CONTAINS(l.notes[0], "config.yaml: not readable");
+    CHECK_FAIL(ares_look_read(&arena, test_file("metrics.jsonl"), 0, &l), ARES_EUSE,
+               "no metrics.jsonl: not a run directory, or its first step has not ended");
+    ares_arena_fini(&arena);
+}
+
+TEST(validations_are_paired_by_question_over_its_samples)
+{
+    REQUIRE_OK(ares_dir_make(test_file("validation")));
+    CHECK_EQ(ares_look_validation(test_dir()).n, 0);
+    /* row 1 of two data sets is two questions; row 2 has no accuracy at first, and does not count
+     */
+    put("validation/step_000000.jsonl",
+        "{\"data_set\":\"a\",\"row\":1,\"sample\":0,\"accuracy\":0}\n"
+        "{\"data_set\":\"a\",\"row\":1,\"sample\":1,\"accuracy\":1}\n"
+        "{\"data_set\":\"b\",\"row\":1,\"accuracy\":0}\n{\"row\":2,\"accuracy\":null}\n");
+    put("validation/step_000004.jsonl", "{\"row\":9,\"accuracy\":1}\n");
+    put("validation/step_000008.jsonl",
+        "{\"row\":2,\"accuracy\":1}\n{\"data_set\":\"b\",\"row\":1,\"accuracy\":1}\n"
+        "{\"data_set\":\"a\",\"row\":1,\"accuracy\":1}\n{\"data_set\":\"a\",\"row\":1,\"acc");
+    put("validation/step_8.jsonl", "none of ours");
+    ares_look_paired p = ares_look_validation(test_dir());
+    CHECK_EQ(p.n, 2);
+    CHECK_EQ(p.step[0], 0);
+    CHECK_EQ(p.step[1], 8);
+    CHECK_NEAR(p.accuracy[0], 0.25, 1e-12);
+    CHECK_NEAR(p.accuracy[1], 1, 1e-12);
+    CHECK_NEAR(p.mean, 0.75, 1e-12);
+}
+
+TEST(turns_of_an_episode_and_copies_of_a_row_are_one_answer)
+{
+    ares_arena arena = { 0 };
+    ares_look l;
+    REQUIRE_OK(ares_dir_make(test_file("rollouts")));
+    put("metrics.jsonl", "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+    /* group 7: the same first turn, another second one; a copy of a row. Group 8: the same text */
+    put("rollouts/step_000001.jsonl",
+        "{\"draw\":7,\"sample\":0,\"turn\":0,\"response\":\"up\"}\n"
+        "{\"draw\":7,\"sample\":0,\"turn\":1,\"response\":\"left\"}\n"
+        "{\"draw\":7,\"sample\":1,\"turn\":0,\"response\":\"up\"}\n"
+        "{\"draw\":7,\"sample\":1,\"turn\":1,\"response\":\"right\"}\n"
+        "{\"draw\":7,\"sample\":1,\"turn\":1,\"response\":\"right\"}\n"
+        "{\"draw\":8,\"sample\":0,\"response\":\"x\"}\n{\"draw\":8,\"sample\":1,\"response\":\"x\"}"
+        "\n");
+    put("rollouts/step_000003.jsonl", "{\"draw\":1,\"sample\":0,\"response\":\"alone\"}\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    ares_look_read_distinct(&arena, &l);
+    const double *share = ares_look_values(&l, ARES_LOOK_DISTINCT);
+    REQUIRE(share);
+    CHECK_NEAR(share[0], 0.75, 1e-12);
+    CHECK(isnan(share[1]) && isnan(share[2]));
+    ares_arena_fini(&arena);
+}
+
+TEST(the_headline_says_what_was_learnt_or_that_nothing_shows_it)
+{
+    ares_arena arena = { 0 };
+    ares_look l;
+    ares_verdicts v;
+    put("metrics.jsonl", "{\"step\":1,\"critic/score/mean\":1}\n");
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    ares_look_paired none = { 0 }, better = {
+        .n = 40, .accuracy = { 0.25, 0.5 }, .mean = 0.25, .half_width = 0.1
+    };
+    ares_look_judge(&arena, &l, &none, &v);
+    CHECK_STR(v.headline, "1 step, without a validation at both ends");
+    ares_look_judge(&arena, &l, &better, &v);
+    CHECK_STR(v.headline, "Accuracy rose from 25.0 % to 50.0 % on 40 validation questions");
+    CHECK_EQ(v.level, ARES_VERDICT_GOOD);
+    CHECK_EQ(v.count[ARES_VERDICT_WARN], 1); /* the run is not finished */
+    CHECK_STR(v.each[0].id, "end");
+    better.mean = -0.25;
+    ares_look_judge(&arena, &l, &better, &v);
+    CHECK_CONTAINS(v.headline, "Accuracy fell from");
+    CHECK_STR(v.each[0].title, "It got worse");
+    ares_arena_fini(&arena);
+}

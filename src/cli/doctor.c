@@ -295,9 +295,9 @@ static void look_at_build(doctor *d)
         { "zlib, zstd", "rows in .gz and .zst files", false },
 #endif
 #ifdef ARES_HAVE_SQLITE
-        { "sqlite3", "the trackers trackio and mlflow", true },
+        { "sqlite3", "trackio and mlflow as trackers", true },
 #else
-        { "sqlite3", "the trackers trackio and mlflow", false },
+        { "sqlite3", "trackio and mlflow as trackers", false },
 #endif
     };
     ares_str at = { 0 };

@@ -214,6 +214,15 @@ void cli_add_safe(ares_str *out, ares_view text)
     }
 }
 
+void cli_add_line(ares_str *out, ares_view text)
+{
+    for (size_t i = 0, end; i < text.len; i = end + 1) {
+        for (end = i; end < text.len && text.data[end] != '\n' && text.data[end] != '\t';) end++;
+        cli_add_safe(out, (ares_view){ text.data + i, end - i });
+        if (end < text.len) ares_str_add_char(out, ' ');
+    }
+}
+
 /* Fails where not all of it arrives: a pipe may be closed, a disk full. */
 int cli_print(const char *verb, const ares_str *text)
 {

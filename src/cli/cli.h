@@ -33,6 +33,8 @@
     X(show, false, "an episode or answer of a run, as the model read and wrote it")      \
     X(sweep, false, "a run for every value of some options, and their figure")           \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric") \
+    X(runs, false, "the runs below a folder: state, steps, scores, verdicts")            \
+    X(watch, false, "curves of a run in the terminal, as it goes")                       \
     X(doctor, false, "what this machine has, what a run would use, and what is missing") \
     X(completion, false, "a script that completes commands in bash, zsh or fish")
 
@@ -115,6 +117,8 @@ int cli_check_typo(const cli_command *command, const char *word);
 /* Appends a text that a model or a program wrote: control characters are shown, not sent to the
  * terminal; lines and tabs stay. */
 void cli_add_safe(ares_str *out, ares_view text);
+/* The same with a blank in place of each line break and tab. */
+void cli_add_line(ares_str *out, ares_view text);
 /* Writes the text to stdout and flushes it. */
 int cli_print(const char *verb, const ares_str *text);
 

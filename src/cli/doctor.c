@@ -153,9 +153,11 @@ static void look_at_memory(doctor *d)
     amount a, b, c;
     const char *limited = all < machine ? ", the limit of its control group" : "";
     bytes_as(all, a), bytes_as(left, b), bytes_as(machine, c);
-    bool little = left < 5e8;
+    bool little = left < 5e8, by_limit = all < machine && all < 5e8;
     say(d, little ? DOCTOR_WARN : DOCTOR_OK, "memory",
-        little ? "end other programs: ps --sort=-rss -eo rss,comm | head" : NULL,
+        by_limit ? "give its control group (the container, the batch job) a higher limit"
+        : little ? "end other programs: ps --sort=-rss -eo rss,comm | head"
+                 : NULL,
         "%s for this process%s (the machine has %s); %s of it free now", a, limited, c, b);
 }
 
@@ -519,15 +521,24 @@ static void look_at_plan(doctor *d, double *whole, double *model)
         (void)ares_json_get_double(plan, "checkpoint_bytes", 0, whole);
         (void)ares_json_get_double(plan, "model_checkpoint_bytes", 0, model);
         bytes_as(needs, a), bytes_as(there, b), bytes_as(left, c);
-        if (rc != ARES_OK) say_error(d, "plan", "the options that the line names");
-        else if (!card && needs > left)
+        if (rc != ARES_OK) {
+            static const char words[] = "it fits with ";
+            const char *with = strstr(ares_error_message(), words);
+            char *mend = with ? ares_strdup(with + sizeof words - 1) : NULL;
+            say_error(d, "plan", mend);
+            ares_free(mend);
+        } else if (!card && needs > left)
             say(d, DOCTOR_WARN, "plan", "end other programs: ps --sort=-rss -eo rss,comm | head",
                 "a process needs %s where rows have full length, of %s; only %s are free now", a, b,
                 c);
         else
             say(d, DOCTOR_OK, "plan", NULL,
                 "a process needs %s where rows have full length; there are %s", a, b);
-    } else if (rc != ARES_OK) say_error(d, "plan", "see the lines above");
+    } else if (rc == ARES_EUSE) { /* a card that the driver does not describe */
+        say(d, DOCTOR_WARN, "plan", "ares-train plan --config FILE --memory BYTES", "%s",
+            ares_error_message());
+        ares_error_clear();
+    } else if (rc != ARES_OK) say_error(d, "plan", NULL);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
 }
@@ -592,7 +603,7 @@ static void look_at_files(doctor *d, double *whole, double *model)
     /* tokenizer, templates, more rows, adapters, a checkpoint to begin with: as --check does */
     int rc = strcmp(d->verb, "sft") == 0 ? ares_sft_check_files(d->cfg, c)
                                          : ares_train_check_files(d->cfg, c);
-    if (rc != ARES_OK) say_error(d, "files", "see the message");
+    if (rc != ARES_OK) say_error(d, "files", NULL);
     else
         say(d, DOCTOR_OK, "files", NULL,
             "tokenizer, templates and the first rows fit together; your own programs were not "

@@ -170,6 +170,12 @@ static void draw(const curve *c, bool braille, int columns, int rows, uint8_t *c
         low = fmin(low, y[k]);
         top = fmax(top, y[k]);
     }
+    /* rounding alone draws no mountains */
+    double least = 1e-3 * fmax(fabs(low), fabs(top)), middle = (low + top) / 2;
+    if (top > low && top - low < least) {
+        low = middle - least / 2;
+        top = middle + least / 2;
+    }
     for (int k = 0; k < wide; k++) {
         double share = top > low ? (top - y[k]) / (top - low) : 0.5;
         int at = isfinite(share) ? (int)lround(share * (high - 1)) : 0;
@@ -189,7 +195,7 @@ static void draw(const curve *c, bool braille, int columns, int rows, uint8_t *c
 static void change_of(double from, double to, char text[static 16])
 {
     double by = 100 * (to / from - 1);
-    if (from == to) snprintf(text, 16, "same");
+    if (from == to || fabs(by) < 0.5) snprintf(text, 16, "same");
     else if (!isfinite(by) || from < 0) snprintf(text, 16, "%+.3g", to - from);
     else if (fabs(by) >= 1000) snprintf(text, 16, "x%.3g", to / from);
     else snprintf(text, 16, "%+.0f %%", by);

@@ -94,6 +94,17 @@ TEST(doctor_names_what_is_missing_and_how_to_have_it)
                              4));
     CHECK_EQ(doctor(&out, "ARES_TORCH_LIB=./torn.so", ""), 0);
     CHECK_CONTAINS(line_of(&out, "missing  libtorch"), "torn.so: file too short");
+    CHECK_EQ(doctor(&out, "ARES_CUDA_LIB=/no/such.so", ""), 0);
+    CHECK_CONTAINS(line_of(&out, "missing  libares_cuda"), "no /no/such.so");
+    CHECK_CONTAINS(out.data, "-> scripts/setup.sh && cmake --preset release -DARES_CUDA=ON");
+    if (!ares_file_exists("/proc/driver/nvidia/version")) {
+        CHECK_EQ(doctor(&out, "ARES_CUDA_LIB=", ""), 0);
+        CHECK_CONTAINS(line_of(&out, "missing  card"), "runs compute on the CPU");
+        write_run();
+        CHECK_EQ(doctor(&out, "ARES_CUDA_LIB=", "--config run.yaml trainer.device=cuda"), 1);
+        CHECK_CONTAINS(line_of(&out, "fails    card"), "no driver of a CUDA card");
+        CHECK_CONTAINS(out.data, "-> trainer.device=cpu\n");
+    }
     CHECK_EQ(doctor(&out, "PATH=/no/such", ""), 0);
     CHECK_CONTAINS(line_of(&out, "missing  python3"), "not in PATH");
     CHECK(*line_of(&out, "missing  MPI"));

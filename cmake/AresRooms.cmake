@@ -72,6 +72,21 @@ function(ares_commit room)
     target_include_directories(${room} PRIVATE ${CMAKE_BINARY_DIR}/generated/train)
 endfunction()
 
+# The script and the style of the report, as arrays of bytes.
+function(ares_page_bytes room)
+    set(generated ${CMAKE_BINARY_DIR}/generated/look)
+    file(MAKE_DIRECTORY ${generated})
+    foreach(kind js css)
+        set(from ${CMAKE_SOURCE_DIR}/src/train/look/page.${kind})
+        add_custom_command(OUTPUT ${generated}/page_${kind}.h
+            COMMAND ${CMAKE_COMMAND} -DIN=${from} -DOUT=${generated}/page_${kind}.h
+                -DNAME=page_${kind} -P ${CMAKE_SOURCE_DIR}/cmake/AresBytes.cmake
+            DEPENDS ${from} ${CMAKE_SOURCE_DIR}/cmake/AresBytes.cmake VERBATIM)
+        target_sources(${room} PRIVATE ${generated}/page_${kind}.h)
+    endforeach()
+    target_include_directories(${room} PRIVATE ${generated})
+endfunction()
+
 foreach(room IN LISTS ARES_ROOMS)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
     if(room STREQUAL "kernels")
@@ -111,6 +126,9 @@ foreach(room IN LISTS ARES_ROOMS)
     elseif(room STREQUAL "dist" AND ARES_HAVE_MPI)
         target_compile_definitions(ares_dist PRIVATE ARES_HAVE_MPI)
         target_link_libraries(ares_dist PRIVATE MPI::MPI_C)
+    endif()
+    if(room STREQUAL "train")
+        ares_page_bytes(ares_train)
     endif()
     list(PREPEND ARES_ROOM_LIBRARIES ares_${room})
     set(ARES_ROOMS_UP_TO_${room} ${ARES_ROOM_LIBRARIES})

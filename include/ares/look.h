@@ -90,25 +90,26 @@ typedef enum {
     ARES_VERDICT_WARN,
     ARES_VERDICT_GOOD,
     ARES_VERDICT_OFF
-} ares_level;
-enum { ARES_LEVELS = 4 };
-extern const char *const ares_level_names[ARES_LEVELS]; /* bad, warn, good, off */
+} ares_look_level;
+enum { ARES_LOOK_LEVELS = 4 };
+extern const char *const ares_look_level_names[ARES_LOOK_LEVELS]; /* bad, warn, good, off */
 
-typedef struct ares_verdict {
+typedef struct ares_look_verdict {
     const char *id; /* of its rule: "entropy" */
-    ares_level level;
+    ares_look_level level;
     const char *title, *why; /* "Entropy holds"; "0.133 → 0.105 nats a token (−21 %)" */
     const char *metric;      /* whose curve shows it; "": none */
     const char *rule;        /* "warns below half or above twice the start, bad below a tenth" */
-} ares_verdict;
+} ares_look_verdict;
 
-typedef struct ares_verdicts {
-    ares_level level;     /* of the headline */
-    const char *headline; /* a sentence: what was learnt */
+typedef struct ares_look_verdicts {
+    ares_look_level level; /* of the headline */
+    const char *headline;  /* a sentence: what was learnt */
     int n;
-    ares_verdict *each; /* [n] bad, warn, good, off; in the order of the rules within a level */
-    int count[ARES_LEVELS];
-} ares_verdicts;
+    ares_look_verdict
+        *each; /* [n] bad, warn, good, off; in the order of the rules within a level */
+    int count[ARES_LOOK_LEVELS];
+} ares_look_verdicts;
 
 /*
  * Applies the rules of docs/report.md#verdicts. "At first" and "at the end" are means over the
@@ -116,11 +117,32 @@ typedef struct ares_verdicts {
  * A rule whose metric is missing says nothing, or that it is not judged.
  */
 void ares_look_judge(ares_arena *arena, const ares_look *l, const ares_look_paired *p,
-                     ares_verdicts *out);
+                     ares_look_verdicts *out);
 
 /*
  * IEEE half floats: round to nearest even, values outside [-65504, 65504] clamped to it. NaN stays
  * one. (train/look/judge.c)
  */
 uint16_t ares_half(double x);
+
+/* ---------------- the report (train/look/page.c) */
+
+typedef struct ares_report_options {
+    const char *out;  /* NULL: report.html in the first run's directory */
+    double budget_mb; /* of the file, 10^6 bytes each; 0: 20 */
+    /* Of a run that is about to end: its state, whatever its directory says; NULL: what it says */
+    const ares_look_state *state;
+    const char *stopped;
+    ares_str
+        *lines; /* gets a line per verdict of the first run, bad ones first; NULL: not wanted */
+    int *bad;   /* how many of them are bad; NULL: not wanted */
+} ares_report_options;
+/*
+ * Reads runs [n] and writes them as one HTML file that needs no other: verdicts, curves, answers
+ * token by token, validation before and after, times, options (docs/report.md). Written to a
+ * temporary name, then renamed. path gets its name; path NULL: no page, the lines alone.
+ */
+int ares_report_write(const char *const *dirs, int n, const ares_report_options *o, ares_str *path);
+/* The verdicts of runs [n] as JSON, a line each: {"run":.., "headline":.., "verdicts":[..]}. */
+int ares_report_json(const char *const *dirs, int n, ares_str *out);
 #endif

@@ -277,7 +277,7 @@ int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
     int left = 1, taken;
     *helped = seen_by != NULL;
     if (seen_by) {
-        seen_by(seen_with, argv[0], c);
+        seen_by(seen_with, c);
         return ARES_OK;
     }
     for (int i = 1; i < *argc && !*helped; i += taken) {

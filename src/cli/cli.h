@@ -28,9 +28,11 @@
     X(grade, false, "run a verifier on {response, ground_truth, ..}")                    \
     X(merge, false, "a model with an adapter added to its weights")                      \
     X(export, false, "a model as one GGUF file, for llama.cpp")                          \
+    X(export_tokens, false, "logged tokens of a run as prime-rl writes them")            \
     X(serve, false, "the model behind HTTP, for OpenAI's clients")                       \
     X(play, false, "act in an environment by hand, and read what a model reads")         \
     X(show, false, "an episode or answer of a run, as the model read and wrote it")      \
+    X(report, false, "runs as one HTML page: verdicts, curves, answers by token")        \
     X(sweep, false, "a run for every value of some options, and their figure")           \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric") \
     X(runs, false, "the runs below a folder: state, steps, scores, verdicts")            \
@@ -108,7 +110,7 @@ int cli_read(const cli_command *command, int *argc, char **argv, bool *helped);
  * Calls `see` with the table of every verb, in the order of CLI_LIST, through the verbs themselves:
  * each stops, as after --help, where it would have read its command line.
  */
-typedef void cli_see(void *ctx, const char *verb, const cli_command *command);
+typedef void cli_see(void *ctx, const cli_command *command);
 int cli_each_command(cli_see *see, void *ctx);
 /* Takes this one option out of argv, wherever it stands; other words stay as they are. */
 int cli_take(const char *verb, const cli_option *option, int *argc, char **argv);
@@ -189,6 +191,12 @@ typedef struct rollouts_step {
     const char *path;
 } rollouts_step;
 
+/*
+ * The steps that rollouts/ or validation/ of a run directory has files of, ascending, in the arena;
+ * ARES_EUSE where there is none.
+ */
+int rollouts_steps(ares_arena *arena, const char *verb, const char *dir, const char *folder,
+                   int64_t **out, int64_t *n);
 /*
  * Reads rollouts/step_<step>.jsonl of a run directory into the arena, or that file of validation/.
  * step -1: the last one there is. verb: for messages. ARES_EUSE: there is no such run or step, and

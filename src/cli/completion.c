@@ -81,20 +81,18 @@ static follows value_of(ares_arena *arena, const cli_option *o)
     return value;
 }
 
-static void see_verb(void *ctx, const char *name, const cli_command *c)
+static void see_verb(void *ctx, const cli_command *c)
 {
-    static const struct {
-        const char *name, *doc;
-    } docs[] = {
-#define DOC(name, on_ranks, doc) { #name, doc },
+    static const char *const docs[] = {
+#define DOC(name, on_ranks, doc) doc,
         CLI_LIST(DOC)
 #undef DOC
     };
     tables *t = ctx;
-    verb *v = &t->verbs[t->n_verbs++];
-    *v = (verb){ .name = name, .configured = c->words == CLI_OVERRIDES };
-    for (int i = 0; i < ARES_COUNT(docs); i++)
-        if (strcmp(docs[i].name, name) == 0) v->doc = docs[i].doc;
+    verb *v = &t->verbs[t->n_verbs];
+    *v = (verb){ .name = c->name,
+                 .doc = docs[t->n_verbs++], /* verbs come in the order of the list */
+                 .configured = c->words == CLI_OVERRIDES };
     v->options = ares_arena_alloc(&t->arena, (size_t)(c->n_options + 1) * sizeof *v->options);
     for (int i = 0; i < c->n_options; i++)
         if (c->options[i].name[0] == '-') /* not key=value */

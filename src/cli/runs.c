@@ -27,7 +27,7 @@ typedef struct line {
     double reward, accuracy, minutes; /* NAN: not known */
     double best, best_step;
     const char *best_metric;
-    int count[ARES_LEVELS];
+    int count[ARES_LOOK_LEVELS];
     int64_t when; /* seconds since 1970 of the last row */
 } line;
 
@@ -111,7 +111,7 @@ static void read_one(void *ctx, int64_t i, int worker)
     line *r = &j->lines[i];
     ares_arena *arena = &j->texts[i], scratch = { 0 };
     ares_look l;
-    ares_verdicts v = { 0 };
+    ares_look_verdicts v = { 0 };
     (void)worker;
     if (ares_look_read(&scratch, r->dir, ENDS, &l) != ARES_OK) {
         r->why = ares_arena_printf(arena, "%s", ares_error_message());
@@ -271,8 +271,8 @@ static void add_json(const job *j, ares_str *out)
         else ares_json_write_i64(out, (int64_t)r->best_step);
         ares_json_write_double(ares_json_key(out, "minutes"), r->minutes);
         ares_json_begin(ares_json_key(out, "verdicts"), '{');
-        for (int k = 0; k < ARES_LEVELS; k++)
-            ares_json_write_i64(ares_json_key(out, ares_level_names[k]), r->count[k]);
+        for (int k = 0; k < ARES_LOOK_LEVELS; k++)
+            ares_json_write_i64(ares_json_key(out, ares_look_level_names[k]), r->count[k]);
         ares_json_end(out, '}');
         /* false: these are of the first and the last steps alone */
         ares_json_write_bool(ares_json_key(out, "whole"), r->whole);

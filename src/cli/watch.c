@@ -241,7 +241,7 @@ typedef struct watched {
     const char *dir;
     ares_arena arena; /* of what was read last */
     ares_look look;
-    ares_verdicts verdicts;
+    ares_look_verdicts verdicts;
     bool begun; /* there are metrics */
     bool partly;
     ares_str answers[2]; /* the last two, a line each, the older first */
@@ -329,11 +329,11 @@ static void add_phase(screen *s, const ares_look *l)
 }
 
 /* Verdicts that are not good, the bad ones first, as many as there is room for. */
-static void add_verdicts(screen *s, const ares_verdicts *v, int most)
+static void add_verdicts(screen *s, const ares_look_verdicts *v, int most)
 {
     int wanted = v->count[ARES_VERDICT_BAD] + v->count[ARES_VERDICT_WARN];
     for (int i = 0; i < v->n && most > 0; i++) {
-        const ares_verdict *e = &v->each[i];
+        const ares_look_verdict *e = &v->each[i];
         if (e->level != ARES_VERDICT_BAD && e->level != ARES_VERDICT_WARN) continue;
         if (most == 1 && wanted > 1) {
             addf(s, v->count[ARES_VERDICT_BAD] ? RED : YELLOW,
@@ -341,7 +341,7 @@ static void add_verdicts(screen *s, const ares_verdicts *v, int most)
             end_line(s);
             return;
         }
-        add(s, e->level == ARES_VERDICT_BAD ? RED : YELLOW, ares_level_names[e->level]);
+        add(s, e->level == ARES_VERDICT_BAD ? RED : YELLOW, ares_look_level_names[e->level]);
         addf(s, PLAIN, " %s: %s", e->title, e->why);
         end_line(s);
         wanted--;
@@ -529,7 +529,7 @@ static int look(watched *w, bool *changed)
     if (!*changed) return ARES_OK;
     w->seen = seen;
     ares_arena_reset(&w->arena);
-    w->verdicts = (ares_verdicts){ 0 };
+    w->verdicts = (ares_look_verdicts){ 0 };
     struct stat st = { 0 };
     ares_str path = { 0 };
     (void)stat(ares_path_join(&path, w->dir, "metrics.jsonl"), &st);

@@ -219,7 +219,7 @@ TEST(a_brief_reading_judges_as_a_whole_one)
     put("run", "config.yaml", config);
     ares_arena arena = { 0 };
     ares_look l[2];
-    ares_verdicts v[2] = { 0 };
+    ares_look_verdicts v[2] = { 0 };
     for (int brief = 0; brief < 2; brief++) {
         REQUIRE_OK(ares_look_read(&arena, test_file("run"), brief ? 64 << 10 : 0, &l[brief]));
         ares_look_judge(&arena, &l[brief], NULL, &v[brief]);

@@ -89,7 +89,7 @@ GOLDEN(look, verdicts)
     ares_view state = golden_string(g, "state");
     ares_look l = { .dir = "run", .planned = -1, .config = sections_of(g, golden_in(g, "config")) };
     ares_look_paired p = { 0 };
-    ares_verdicts v;
+    ares_look_verdicts v;
     l.state = ares_view_is(state, "finished") ? ARES_LOOK_FINISHED : ARES_LOOK_STOPPED;
     for (int64_t k = 0; k < series->count; k++) {
         const ares_json *list = series->members[k].value;
@@ -118,7 +118,7 @@ GOLDEN(look, verdicts)
         int k = 0;
         while (k < v.n && !ares_view_is(want->items[i].items[0].text, v.each[k].id)) k++;
         golden_text(g, want->items[i].items[0].text.data,
-                    ares_view_of(k < v.n ? ares_level_names[v.each[k].level] : "no verdict"),
+                    ares_view_of(k < v.n ? ares_look_level_names[v.each[k].level] : "no verdict"),
                     &want->items[i].items[1]);
     }
     if (v.n != want->count) golden_fail(g, "%d verdicts, not %lld", v.n, (long long)want->count);

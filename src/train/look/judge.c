@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const ares_level_names[ARES_LEVELS] = { "bad", "warn", "good", "off" };
+const char *const ares_look_level_names[ARES_LOOK_LEVELS] = { "bad", "warn", "good", "off" };
 
 enum { MOST = 20, FEWEST_STEPS = 4, RULES = 16 };
 
@@ -16,7 +16,7 @@ typedef struct judge {
     ares_arena *arena;
     const ares_look *l;
     const ares_look_paired *p;
-    ares_verdicts *out;
+    ares_look_verdicts *out;
 } judge;
 
 /* A metric of the steps after 0: its values without gaps, and what is made of them. */
@@ -84,16 +84,16 @@ static const char *change(const judge *j, double from, double to)
 
 #define WHY(...) ares_arena_printf(j->arena, __VA_ARGS__)
 
-static void add(judge *j, const char *id, ares_level level, const char *title, const char *why,
+static void add(judge *j, const char *id, ares_look_level level, const char *title, const char *why,
                 const char *metric, const char *rule)
 {
     ARES_ASSERT(j->out->n < RULES);
-    j->out->each[j->out->n++] = (ares_verdict){ id, level, title, why, metric, rule };
+    j->out->each[j->out->n++] = (ares_look_verdict){ id, level, title, why, metric, rule };
     j->out->count[level]++;
 }
 
 /* The level of a number that is to stay low. */
-static ares_level above(double x, double warn, double bad)
+static ares_look_level above(double x, double warn, double bad)
 {
     return x > bad ? ARES_VERDICT_BAD : x > warn ? ARES_VERDICT_WARN : ARES_VERDICT_GOOD;
 }
@@ -113,7 +113,7 @@ static void learning(judge *j)
 {
     static const char rule[] = "the 95 % interval of the paired difference lies above 0";
     const ares_look_paired *p = j->p;
-    ares_verdicts *v = j->out;
+    ares_look_verdicts *v = j->out;
     if (!p || !p->n) {
         v->level = ARES_VERDICT_OFF;
         v->headline = WHY("%lld step%s, without a validation at both ends", (long long)j->l->steps,
@@ -155,10 +155,10 @@ static void entropy(judge *j)
     course c = course_of(j, metric);
     if (!c.n || too_short(j, "entropy", "Entropy", metric, rule)) return;
     double ratio = c.end / c.start;
-    ares_level level = c.start <= 0                 ? ARES_VERDICT_OFF
-                       : ratio < 0.1                ? ARES_VERDICT_BAD
-                       : ratio < 0.5 || ratio > 2.0 ? ARES_VERDICT_WARN
-                                                    : ARES_VERDICT_GOOD;
+    ares_look_level level = c.start <= 0                 ? ARES_VERDICT_OFF
+                            : ratio < 0.1                ? ARES_VERDICT_BAD
+                            : ratio < 0.5 || ratio > 2.0 ? ARES_VERDICT_WARN
+                                                         : ARES_VERDICT_GOOD;
     add(j, "entropy", level,
         ratio < 0.1   ? "Entropy has collapsed"
         : ratio < 0.5 ? "Entropy falls"
@@ -173,9 +173,9 @@ static void diversity(judge *j)
     static const char rule[] = "warns below 40 %, bad below 15 %";
     course c = course_of(j, ARES_LOOK_DISTINCT);
     if (!c.n || too_short(j, "diversity", "Different answers", ARES_LOOK_DISTINCT, rule)) return;
-    ares_level level = c.end < 0.15  ? ARES_VERDICT_BAD
-                       : c.end < 0.4 ? ARES_VERDICT_WARN
-                                     : ARES_VERDICT_GOOD;
+    ares_look_level level = c.end < 0.15  ? ARES_VERDICT_BAD
+                            : c.end < 0.4 ? ARES_VERDICT_WARN
+                                          : ARES_VERDICT_GOOD;
     add(j, "diversity", level,
         level == ARES_VERDICT_GOOD   ? "Answers of a group differ"
         : level == ARES_VERDICT_WARN ? "Answers of a group repeat"
@@ -190,7 +190,7 @@ static void kl(judge *j)
     static const char metric[] = "actor/kl", rule[] = "warns above 0.2 nats a token, bad above 1";
     course c = course_of(j, metric);
     if (!c.n || too_short(j, "kl", "KL to the reference", metric, rule)) return;
-    ares_level level = above(c.end, 0.2, 1);
+    ares_look_level level = above(c.end, 0.2, 1);
     add(j, "kl", level,
         level == ARES_VERDICT_GOOD   ? "Close to the reference"
         : level == ARES_VERDICT_WARN ? "Far from the reference"
@@ -224,7 +224,7 @@ static void step_size(judge *j)
             "one update a step: every ratio is 1, nothing can be clipped", shown, rule);
         return;
     }
-    ares_level level = ARES_MIN(above(kl_most, 0.02, 0.1), above(clipped, 0.2, 0.5));
+    ares_look_level level = ARES_MIN(above(kl_most, 0.02, 0.1), above(clipped, 0.2, 0.5));
     add(j, "step_size", level,
         level == ARES_VERDICT_GOOD   ? "Steps are small"
         : level == ARES_VERDICT_WARN ? "Steps are large"
@@ -250,7 +250,7 @@ static void signal_of_groups(judge *j)
     const char *metric = filtered ? "rollout/filter_zero_count" : "rollout/mixed_groups_frac";
     if (!c.n || too_short(j, "signal", "Signal of groups", metric, rule)) return;
     /* shares are quotients of counts: their mean may lie a rounding above the limit it is */
-    ares_level level = above(c.end - 1e-9, 0.5, 0.8);
+    ares_look_level level = above(c.end - 1e-9, 0.5, 0.8);
     add(j, "signal", level,
         level == ARES_VERDICT_GOOD   ? "Groups carry signal"
         : level == ARES_VERDICT_WARN ? "Many groups carry no signal"
@@ -268,7 +268,7 @@ static void cut(judge *j)
     course c = course_of(j, metric);
     if (!c.n || too_short(j, "cut", "Cut answers", metric, rule)) return;
     double longest = ares_look_option_number(j->l, "data.max_response_length", NAN);
-    ares_level level = above(c.end, 0.25, 0.5);
+    ares_look_level level = above(c.end, 0.25, 0.5);
     add(j, "cut", level,
         level == ARES_VERDICT_GOOD   ? "Answers end by themselves"
         : level == ARES_VERDICT_WARN ? "Many answers are cut"
@@ -317,9 +317,9 @@ static void failures(judge *j)
     }
     double answers = ares_look_option_number(j->l, "data.rollout_batch_size", NAN) *
                      ares_look_option_number(j->l, "worker.rollout.n", NAN);
-    ares_level level = most > 0.05 * answers        ? ARES_VERDICT_BAD
-                       : most >= 1 || missing > 0.1 ? ARES_VERDICT_WARN
-                                                    : ARES_VERDICT_GOOD;
+    ares_look_level level = most > 0.05 * answers        ? ARES_VERDICT_BAD
+                            : most >= 1 || missing > 0.1 ? ARES_VERDICT_WARN
+                                                         : ARES_VERDICT_GOOD;
     add(j, "failures", level,
         level == ARES_VERDICT_GOOD ? "Rewards work"
         : most >= 1                ? "Judgements fail"
@@ -344,9 +344,9 @@ static void gradient(judge *j)
                     : c.n % 2 ? sorted[c.n / 2]
                               : (sorted[c.n / 2 - 1] + sorted[c.n / 2]) / 2;
     for (int64_t i = 0; i < skipped.n; i++) left_out += skipped.value[i];
-    ares_level level = left_out > 0                                ? ARES_VERDICT_BAD
-                       : c.n && median > 0 && c.most > 10 * median ? ARES_VERDICT_WARN
-                                                                   : ARES_VERDICT_GOOD;
+    ares_look_level level = left_out > 0                                ? ARES_VERDICT_BAD
+                            : c.n && median > 0 && c.most > 10 * median ? ARES_VERDICT_WARN
+                                                                        : ARES_VERDICT_GOOD;
     double limit = ares_look_option_number(j->l, "worker.actor.max_grad_norm", NAN);
     add(j, "gradient", level,
         level == ARES_VERDICT_BAD    ? "Updates were left out"
@@ -366,9 +366,9 @@ static void exactness(judge *j)
                       rule[] = "0 on the CPU; bad at 0.05 or above";
     course c = course_of(j, metric);
     if (!c.n) return;
-    ares_level level = c.most == 0     ? ARES_VERDICT_GOOD
-                       : c.most < 0.05 ? ARES_VERDICT_WARN
-                                       : ARES_VERDICT_BAD;
+    ares_look_level level = c.most == 0     ? ARES_VERDICT_GOOD
+                            : c.most < 0.05 ? ARES_VERDICT_WARN
+                                            : ARES_VERDICT_BAD;
     add(j, "exactness", level,
         level == ARES_VERDICT_GOOD   ? "Sampled is trained"
         : level == ARES_VERDICT_WARN ? "Sampled is nearly trained"
@@ -434,21 +434,21 @@ static void end(judge *j)
 }
 
 void ares_look_judge(ares_arena *arena, const ares_look *l, const ares_look_paired *p,
-                     ares_verdicts *out)
+                     ares_look_verdicts *out)
 {
     static void (*const rules[])(judge *) = {
         learning, constant_reward, entropy,  diversity, kl,        step_size, signal_of_groups,
         cut,      length,          failures, gradient,  exactness, hacking,   end
     };
     judge j = { arena, l, p, out };
-    *out = (ares_verdicts){ .each = ares_arena_alloc(arena, RULES * sizeof *out->each) };
+    *out = (ares_look_verdicts){ .each = ares_arena_alloc(arena, RULES * sizeof *out->each) };
     for (int i = 0; i < ARES_COUNT(rules); i++) rules[i](&j);
     /* bad ones first; of a level, in the order of the rules */
-    ares_verdict *sorted = ares_arena_alloc(arena, RULES * sizeof *sorted);
+    ares_look_verdict *sorted = ares_arena_alloc(arena, RULES * sizeof *sorted);
     int n = 0;
-    for (int level = 0; level < ARES_LEVELS; level++)
+    for (int level = 0; level < ARES_LOOK_LEVELS; level++)
         for (int i = 0; i < out->n; i++)
-            if (out->each[i].level == (ares_level)level) sorted[n++] = out->each[i];
+            if (out->each[i].level == (ares_look_level)level) sorted[n++] = out->each[i];
     out->each = sorted;
 }
 

@@ -29,4 +29,52 @@ double look_distinct(look_answer *a, int64_t n);
 void look_question(const ares_json *row, ares_str *key);
 /* Adds bytes as base64, with padding. (judge.c) */
 void look_add_base64(ares_str *out, const void *data, size_t n);
+
+/* ---------------- answers (rollouts.c) */
+
+/* A group of rollouts/: rows of one draw, which stand together in a step's file. */
+typedef struct look_group {
+    int64_t step, offset, bytes; /* where its lines are */
+    int64_t row, place;          /* of the data; which of the step's groups */
+    int64_t rows;
+    float accuracy, spread; /* mean, NAN: not known; largest advantage less the smallest */
+    bool shown;             /* in the page */
+} look_group;
+
+typedef struct look_rollouts {
+    int64_t n;
+    look_group *groups;               /* [n] by step, as drawn */
+    double (*score)[2], (*length)[2]; /* [rows of the run] 10th and 90th percentile of answers */
+} look_rollouts;
+
+/* Every distinct piece of the page once, shared by its runs. */
+typedef struct look_pieces {
+    ares_map *known; /* text -> number */
+    ares_str json;   /* the texts, as items of a list */
+    size_t bytes;    /* at most, in the page */
+    int width;       /* bytes of a number: 2, or 3 */
+    bool full;       /* two bytes are too few */
+    int64_t unequal; /* rows whose columns did not fit together and were dropped */
+} look_pieces;
+
+/* The first pass: numbers of all rows; adds ARES_LOOK_DISTINCT to the run's series. */
+void look_rollouts_scan(ares_arena *arena, ares_look *l, look_rollouts *r);
+void look_rollouts_fini(look_rollouts *r);
+/*
+ * The second pass: a list of groups, [..], in rounds over the steps, the first and the last step
+ * first, until `room` bytes are used; at least one group. Marks those that are shown; returns how
+ * many are not.
+ */
+int64_t look_rollouts_write(ares_arena *arena, ares_look *l, look_rollouts *r, int64_t room,
+                            look_pieces *p, ares_str *out);
+/* The questions of the first and the last validation; returns how many there are. */
+int64_t look_validation_write(const ares_look *l, ares_str *out);
+
+/* ---------------- the page (page.c) */
+
+/*
+ * Adds JSON so that it can stand in a script element, and as text anywhere: `<` and every character
+ * that a terminal or browser would obey become \u escapes, invalid UTF-8 becomes U+FFFD.
+ */
+void look_escape(ares_str *out, ares_view json);
 #endif

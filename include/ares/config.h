@@ -348,6 +348,13 @@ void ares_config_print(const ares_config *cfg, ares_str *out);
  * comments say what becomes of it. ARES_ECONFIG where it chooses none. Works before resolve.
  */
 int ares_config_help(ares_config *cfg, const char *word, ares_str *out);
+/*
+ * For completion in a shell: the path of the i-th declared option, in order of declaration; NULL
+ * past the last one, "" for the second declaration of an option. values receives the words that it
+ * takes, separated by blanks; it stays empty where the user writes a text of his own. number: the
+ * option takes numbers.
+ */
+const char *ares_config_option(const ares_config *cfg, int i, ares_str *values, bool *number);
 
 #ifdef __cplusplus
 }

@@ -392,6 +392,8 @@ double ares_now_s(void);              /* monotonic (pool.c) */
 int64_t ares_peak_memory_bytes(void); /* peak resident memory of this process (pool.c) */
 /* main memory of this machine, or the part that the process's control groups allow (pool.c) */
 double ares_memory_bytes(void);
+/* what of it could be taken now, idle pages of files included (pool.c) */
+double ares_memory_free_bytes(void);
 
 /* ---------------- metrics (metrics.c): name -> scalar, in order of first mention
  * White space in a name becomes _.

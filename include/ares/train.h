@@ -633,7 +633,7 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int r
 typedef struct ares_plan_options {
     int ranks, local_ranks;
     double memory; /* bytes of a rank; 0: of this machine */
-    bool json;
+    bool json, supervised;
 } ares_plan_options;
 /*
  * What a rank of the run holds and sends, as a table or JSON into out; ARES_ELIMIT where it does

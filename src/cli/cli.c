@@ -20,6 +20,7 @@
 enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 }; /* width of --help; options of a command at most */
 
 const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
+const char *const cli_devices[2] = { "cpu", "cuda" };
 
 const char *const *cli_verbs(int *n)
 {
@@ -228,6 +229,15 @@ void cli_add_safe(ares_str *out, ares_view text)
     }
 }
 
+void cli_add_line(ares_str *out, ares_view text)
+{
+    for (size_t i = 0, end; i < text.len; i = end + 1) {
+        for (end = i; end < text.len && text.data[end] != '\n' && text.data[end] != '\t';) end++;
+        cli_add_safe(out, (ares_view){ text.data + i, end - i });
+        if (end < text.len) ares_str_add_char(out, ' ');
+    }
+}
+
 /* Fails where not all of it arrives: a pipe may be closed, a disk full. */
 int cli_print(const char *verb, const ares_str *text)
 {
@@ -251,11 +261,40 @@ int cli_take(const char *verb, const cli_option *option, int *argc, char **argv)
     return ARES_OK;
 }
 
+/* Who asks for the tables of all verbs; NULL: the verb was called by its user. */
+static cli_see *seen_by;
+static void *seen_with;
+
+int cli_each_command(cli_see *see, void *ctx)
+{
+    static int (*const verbs[])(int, char **) = {
+#define VERB(name, on_ranks, doc) ares_cli_##name,
+        CLI_LIST(VERB)
+#undef VERB
+    };
+    static const char *const names[] = {
+#define NAME(name, on_ranks, doc) #name,
+        CLI_LIST(NAME)
+#undef NAME
+    };
+    int rc = ARES_OK;
+    seen_by = see;
+    seen_with = ctx;
+    for (int i = 0; i < ARES_COUNT(verbs) && rc == ARES_OK; i++)
+        rc = verbs[i](1, (char *[]){ (char *)names[i], NULL });
+    seen_by = NULL;
+    return rc;
+}
+
 /* Takes the command's options out of argv; other words stay where the command allows them. */
 int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
 {
     int left = 1, taken;
-    *helped = false;
+    *helped = seen_by != NULL;
+    if (seen_by) {
+        seen_by(seen_with, c);
+        return ARES_OK;
+    }
     for (int i = 1; i < *argc && !*helped; i += taken) {
         const cli_option *o = NULL;
         for (int k = 0; k < c->n_options && !o; k++)

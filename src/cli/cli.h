@@ -14,28 +14,32 @@
  */
 
 /* name, whether it can run on several ranks (--ranks), what it does in a line */
-#define CLI_LIST(X)                                                                  \
-    X(train, true, "reinforcement learning from a configuration (the default verb)") \
-    X(sft, true, "supervised warm start on {prompt, response} or {messages}")        \
-    X(eval, true, "validation only")                                                 \
-    X(plan, false, "bytes of a run by owner, and what fits, before anything loads")  \
-    X(init, false, "a fresh random model directory")                                 \
-    X(generate, false, "try a model")                                                \
-    X(score, false, "log-prob and entropy of every token of given sequences")        \
-    X(tokenize, false, "JSON strings, one per line -> {\"ids\":[..]}")               \
-    X(detokenize, false, "{\"ids\":[..]} -> {\"text\":\"..\"}")                      \
-    X(render, false, "messages -> text, through the chat template")                  \
-    X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
-    X(merge, false, "a model with an adapter added to its weights")                  \
-    X(export, false, "a model as one GGUF file, for llama.cpp")                      \
-    X(export_tokens, false, "logged tokens of a run as prime-rl writes them")        \
-    X(serve, false, "the model behind HTTP, for OpenAI's clients")                   \
-    X(play, false, "act in an environment by hand, and read what a model reads")     \
-    X(verify, true, "a step of a run, made again and compared to the last bit")      \
-    X(show, false, "an episode or answer of a run, as the model read and wrote it")  \
-    X(report, false, "runs as one HTML page: verdicts, curves, answers by token")    \
-    X(sweep, false, "a run for every value of some options, and their figure")       \
-    X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
+#define CLI_LIST(X)                                                                      \
+    X(train, true, "reinforcement learning from a configuration (the default verb)")     \
+    X(sft, true, "supervised warm start on {prompt, response} or {messages}")            \
+    X(eval, true, "validation only")                                                     \
+    X(plan, false, "bytes of a run by owner, and what fits, before anything loads")      \
+    X(init, false, "a fresh random model directory")                                     \
+    X(generate, false, "try a model")                                                    \
+    X(score, false, "log-prob and entropy of every token of given sequences")            \
+    X(tokenize, false, "JSON strings, one per line -> {\"ids\":[..]}")                   \
+    X(detokenize, false, "{\"ids\":[..]} -> {\"text\":\"..\"}")                          \
+    X(render, false, "messages -> text, through the chat template")                      \
+    X(grade, false, "run a verifier on {response, ground_truth, ..}")                    \
+    X(merge, false, "a model with an adapter added to its weights")                      \
+    X(export, false, "a model as one GGUF file, for llama.cpp")                          \
+    X(export_tokens, false, "logged tokens of a run as prime-rl writes them")            \
+    X(serve, false, "the model behind HTTP, for OpenAI's clients")                       \
+    X(play, false, "act in an environment by hand, and read what a model reads")         \
+    X(verify, true, "a step of a run, made again and compared to the last bit")          \
+    X(show, false, "an episode or answer of a run, as the model read and wrote it")      \
+    X(report, false, "runs as one HTML page: verdicts, curves, answers by token")        \
+    X(sweep, false, "a run for every value of some options, and their figure")           \
+    X(compare, false, "runs of a study side by side: a table, and a figure of a metric") \
+    X(runs, false, "the runs below a folder: state, steps, scores, verdicts")            \
+    X(watch, false, "curves of a run in the terminal, as it goes")                       \
+    X(doctor, false, "what this machine has, what a run would use, and what is missing") \
+    X(completion, false, "a script that completes commands in bash, zsh or fish")
 
 #define CLI_DECLARE_(name, on_ranks, doc) int ares_cli_##name(int argc, char **argv);
 CLI_LIST(CLI_DECLARE_)
@@ -71,9 +75,11 @@ typedef struct cli_option {
     const char *value; /* what --help calls the value: "FILE"; NULL: a flag */
     const char *doc;
     const char *const *choices; /* CLI_TEXT: the values allowed, then NULL; NULL: any */
-    int64_t least, most;        /* CLI_I64: the range, ends included; both 0: any number */
-    bool required;              /* CLI_TEXT */
-    bool once;                  /* CLI_TEXT, NULL by default: a second one is an error */
+    const char *const *offered; /* [n_offered] values that a shell's completion offers besides */
+    int n_offered;
+    int64_t least, most; /* CLI_I64: the range, ends included; both 0: any number */
+    bool required;       /* CLI_TEXT */
+    bool once;           /* CLI_TEXT, NULL by default: a second one is an error */
 } cli_option;
 
 /* An option of a table: type, variable, name, its value's name, doc, then .field = further ones. */
@@ -95,6 +101,7 @@ typedef struct cli_command {
     const cli_option *options;
     int n_options;
     cli_words words;
+    const char *const *choices; /* CLI_WORDS: what the first word may be, then NULL; NULL: files */
 } cli_command;
 
 /*
@@ -102,6 +109,12 @@ typedef struct cli_command {
  * in order, and *argc counts them. *helped: --help was asked for and printed.
  */
 int cli_read(const cli_command *command, int *argc, char **argv, bool *helped);
+/*
+ * Calls `see` with the table of every verb, in the order of CLI_LIST, through the verbs themselves:
+ * each stops, as after --help, where it would have read its command line.
+ */
+typedef void cli_see(void *ctx, const cli_command *command);
+int cli_each_command(cli_see *see, void *ctx);
 /* Takes this one option out of argv, wherever it stands; other words stay as they are. */
 int cli_take(const char *verb, const cli_option *option, int *argc, char **argv);
 /* Fails where the word is no option but resembles the name of one. */
@@ -109,6 +122,8 @@ int cli_check_typo(const cli_command *command, const char *word);
 /* Appends a text that a model or a program wrote: control characters are shown, not sent to the
  * terminal; lines and tabs stay. */
 void cli_add_safe(ares_str *out, ares_view text);
+/* The same with a blank in place of each line break and tab. */
+void cli_add_line(ares_str *out, ares_view text);
 /* Writes the text to stdout and flushes it. */
 int cli_print(const char *verb, const ares_str *text);
 
@@ -127,7 +142,8 @@ int cli_print(const char *verb, const ares_str *text);
 #define CLI_DTYPE(variable)                                                               \
     CLI_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
                .choices = cli_dtypes)
-extern const char *const cli_dtypes[]; /* fp32, bf16, NULL */
+extern const char *const cli_dtypes[];   /* fp32, bf16, NULL */
+extern const char *const cli_devices[2]; /* cpu, cuda: what completion offers */
 
 /* ---------------- --restarts (train.c)
  * The file that names the last checkpoint of the run that a verb of CLI_LIST with ranks would make

@@ -13,8 +13,11 @@ int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *ou
     *out = (runs_run){ .dir = dir };
     int rc = ARES_OK;
     if (!ares_file_exists(ares_path_join(&path, dir, "metrics.jsonl")))
-        rc = ares_fail(ARES_EUSE, "%s: '%s': no metrics.jsonl there; name run directories", verb,
-                       dir);
+        rc = ares_fail(
+            ARES_EUSE,
+            "%s: '%s': no metrics.jsonl there; name run directories ('ares-train runs' lists "
+            "them)",
+            verb, dir);
     else rc = ares_file_read(path.data, &text);
     if (rc == ARES_OK) {
         const char *at = ares_arena_copy(arena, text.data, text.len), *end = at + text.len,

@@ -291,8 +291,11 @@ int ares_cli_grade(int argc, char **argv)
     const char *verifier = NULL, *input = "-", *command_line = NULL, *function = NULL;
     bool helped, list = false;
     ares_str verifiers = { 0 };
+    int n;
+    const char *const *names = ares_verifier_names(&n);
     const cli_option options[] = {
-        CLI_OPTION(TEXT, verifier, "--verifier", "NAME", "one of the list below"),
+        CLI_OPTION(TEXT, verifier, "--verifier", "NAME", "one of the list below", .offered = names,
+                   .n_offered = n),
         CLI_OPTION(TEXT, command_line, "--command", "'PROGRAM WORDS'",
                    "a reward of your own, as a shell would start it"),
         CLI_OPTION(TEXT, function, "--function", "FILE:NAME",
@@ -307,8 +310,6 @@ int ares_cli_grade(int argc, char **argv)
           .doc = "sets an option of the verifier, or of your reward (timeout_s=60, processes=8)" },
     };
     /* the list under --help */
-    int n;
-    const char *const *names = ares_verifier_names(&n);
     ares_str_add_z(&verifiers, "verifiers:\n");
     for (int i = 0; i < n; i++)
         ares_str_addf(&verifiers, "  %-20s %s\n", names[i], ares_verifier_find(names[i])->doc);

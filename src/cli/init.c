@@ -525,11 +525,13 @@ int ares_cli_init(int argc, char **argv)
               .seed = 1,
               .rope_theta = 10000,
               .range = 0.02 };
+    static const char *const archs[] = { "qwen2", "qwen3", "llama", "qwen2_vl", "qwen2_5_vl" };
 #define SIZE(field, option, smallest, doc) \
     CLI_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
     const cli_option options[] = {
         CLI_OPTION(TEXT, j.arch, "--arch", "qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl",
-                   "architecture; the last two see images and videos", .required = true),
+                   "architecture; the last two see images and videos", .required = true,
+                   .offered = archs, .n_offered = ARES_COUNT(archs)),
         CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
         SIZE(hidden, "--hidden", 1, "width of the residual stream"),
         SIZE(layers, "--layers", 1, "decoder layers"),
@@ -555,7 +557,8 @@ int ares_cli_init(int argc, char **argv)
         CLI_OPTION(TEXT, j.tokenizer, "--tokenizer", "DIR|chars",
                    "files to copy; chars: one token per byte with <|endoftext|>, <|im_start|>, "
                    "<|im_end|> and a ChatML template, of a vision model the tokens of images "
-                   "and videos, too"),
+                   "and videos, too",
+                   .offered = (const char *const[]){ "chars" }, .n_offered = 1),
     };
 #undef SIZE
     const cli_command command = {

@@ -256,9 +256,11 @@ int ares_cli_play(int argc, char **argv)
     job j = { .actions = "-", .seed = 10000 };
     bool helped;
     ares_str more = { 0 };
+    int n, at = 0;
+    const char *const *tags = ares_env_tag_names(&n);
     const cli_option options[] = {
         CLI_OPTION(TEXT, j.tag, "--env", "TAG", "a tag of the list below, or of --config",
-                   .required = true),
+                   .required = true, .offered = tags, .n_offered = n),
         { .name = "--config",
           .type = CLI_PASSED,
           .value = "FILE",
@@ -284,8 +286,6 @@ int ares_cli_play(int argc, char **argv)
                  "instruction" },
     };
     /* the list of tags under --help, wrapped */
-    int n, at = 0;
-    const char *const *tags = ares_env_tag_names(&n);
     ares_str_add_z(&more, "tags (docs/environments.md):");
     for (int i = 0; i < n; i++) {
         bool fits = i && at + (int)strlen(tags[i]) < 90;

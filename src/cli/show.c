@@ -47,15 +47,19 @@ int rollouts_steps(ares_arena *arena, const char *verb, const char *dir, const c
                    int64_t **out, int64_t *n)
 {
     if (!ares_dir_exists(dir))
-        return ares_fail(ARES_EUSE, "%s: '%s': no such directory; name that of a run", verb, dir);
-    if (find_steps(arena, ares_arena_printf(arena, "%s/%s", dir, folder), out, n) != ARES_OK)
         return ares_fail(ARES_EUSE,
-                         strcmp(folder, "rollouts") == 0
-                             ? "%s: '%s': no folder %s there; name the directory of a run "
-                               "whose trainer.rollout_log is text or tokens"
-                             : "%s: '%s': no folder %s there; the run has validated nothing "
-                               "(data.val_files, trainer.val_freq)",
-                         verb, dir, folder);
+                         "%s: '%s': no such directory; name that of a run ('ares-train runs' lists "
+                         "them)",
+                         verb, dir);
+    if (find_steps(arena, ares_arena_printf(arena, "%s/%s", dir, folder), out, n) != ARES_OK)
+        return ares_fail(
+            ARES_EUSE,
+            strcmp(folder, "rollouts") == 0
+                ? "%s: '%s': no folder %s there; name the directory of a run "
+                  "whose trainer.rollout_log is text or tokens ('ares-train runs' lists runs)"
+                : "%s: '%s': no folder %s there; the run has validated nothing "
+                  "(data.val_files, trainer.val_freq)",
+            verb, dir, folder);
     if (!*n) return ares_fail(ARES_EUSE, "%s: '%s': %s has no step yet", verb, dir, folder);
     ares_sort_i64(*out, *n);
     return ARES_OK;
@@ -293,16 +297,6 @@ typedef struct job {
 /* TRAINED: the loss counted it; NOTE: written by this command */
 typedef enum { PLAIN, TRAINED, NOTE } paint;
 
-/* A text on one line, for cells of a table and notes: blanks replace line ends and tabs. */
-static void add_line(ares_str *out, ares_view text)
-{
-    for (size_t i = 0, end; i < text.len; i = end + 1) {
-        for (end = i; end < text.len && text.data[end] != '\n' && text.data[end] != '\t';) end++;
-        cli_add_safe(out, (ares_view){ text.data + i, end - i });
-        if (end < text.len) ares_str_add_char(out, ' ');
-    }
-}
-
 /* A colour ends with each line, so that pagers keep it; without colour, marks enclose the text. */
 static void add_painted(job *j, ares_view text, paint p)
 {
@@ -355,7 +349,7 @@ static void add_members(ares_str *out, const ares_json *o, const char *before)
 {
     for (int64_t i = 0; o && o->type == ARES_JSON_OBJECT && i < o->count; i++) {
         ares_str_add_z(out, i ? ", " : before);
-        add_line(out, o->members[i].key);
+        cli_add_line(out, o->members[i].key);
         ares_str_add_char(out, ' ');
         add_number(out, o->members[i].value);
     }
@@ -371,8 +365,8 @@ static void add_end(const rollouts_episode *e, ares_str *out)
     if (e->n_turns) end = rollouts_text(&e->turns[e->n_turns - 1], "end");
     if (e->failure.len) {
         ares_str_add_z(out, "failed: ");
-        add_line(out, e->failure);
-    } else if (end.len) add_line(out, end);
+        cli_add_line(out, e->failure);
+    } else if (end.len) cli_add_line(out, end);
     else if (e->played) ares_str_add_z(out, over ? "over" : "no turns left");
     else ares_str_add_z(out, over ? "stopped" : "cut by the limit of length");
     if (ares_json_get(row, "discarded")) ares_str_add_z(out, ", discarded");
@@ -392,7 +386,7 @@ static double sum_of(const rollouts_episode *e, const char *key)
 static void add_source(ares_str *out, const ares_json *row)
 {
     ares_view set = rollouts_text(row, "data_set");
-    add_line(out, set.len ? set : rollouts_text(row, "data_source"));
+    cli_add_line(out, set.len ? set : rollouts_text(row, "data_source"));
 }
 
 /* A line for each episode or answer of the step. */
@@ -452,7 +446,7 @@ static void note_turn(job *j, const rollouts_episode *e, int64_t turn, ares_view
     ares_str_addf(&note, "[turn %lld: ", (long long)turn + 1);
     for (int64_t i = 0; i < actions->count; i++) {
         if (i) ares_str_add_z(&note, " || ");
-        add_line(&note, actions->items[i].text);
+        cli_add_line(&note, actions->items[i].text);
     }
     if (!ares_json_get(t, "k")) { /* else it is a request of a program that plays by itself */
         if (!actions->count) ares_str_add_z(&note, "no action");
@@ -467,7 +461,7 @@ static void note_turn(job *j, const rollouts_episode *e, int64_t turn, ares_view
     ares_str_add_char(&note, ']');
     if (sampled.len) {
         ares_str_add_z(&note, "\n[it wrote: ");
-        add_line(&note, sampled);
+        cli_add_line(&note, sampled);
         ares_str_add_char(&note, ']');
     }
     add_painted(j, ares_str_view(&note), NOTE);
@@ -593,7 +587,7 @@ static void show_answer(job *j, const rollouts_episode *e)
     if (!truth.len) return;
     ares_str note = { 0 };
     ares_str_add_z(&note, "[ground truth: ");
-    add_line(&note, truth);
+    cli_add_line(&note, truth);
     ares_str_add_char(&note, ']');
     add_painted(j, ares_str_view(&note), NOTE);
     ares_str_add_char(&j->out, '\n');
@@ -747,9 +741,9 @@ static void show_head(job *j, const rollouts_episode *e)
     for (int64_t i = 0; details && i < details->count; i++) {
         ares_str_clear(&text);
         ares_json_write(&text, details->members[i].value);
-        add_line(out, details->members[i].key);
+        cli_add_line(out, details->members[i].key);
         ares_str_add_z(out, ": ");
-        add_line(out, ares_str_view(&text));
+        cli_add_line(out, ares_str_view(&text));
         ares_str_add_char(out, '\n');
     }
     ares_str_fini(&text);

@@ -356,3 +356,29 @@ int ares_config_help(ares_config *cfg, const char *word, ares_str *out)
     help(cfg, cfg->root, "", &a, 0, out);
     return ARES_OK;
 }
+
+const char *ares_config_option(const ares_config *cfg, int i, ares_str *values, bool *number)
+{
+    ares_str_clear(values);
+    if (i >= cfg->options.count) return NULL;
+    const config_option *o = &cfg->options.items[i];
+    ares_option_type type = o->option->type;
+    *number = type == ARES_OPTION_i64 || type == ARES_OPTION_f64 || type == ARES_OPTION_i64s ||
+              type == ARES_OPTION_f64s;
+    if (config_option_at(cfg, o->path) != o) return "";
+    /* "?a|b=c|d#1+": null, the names a, b and d, of which b may be written c; one item or more */
+    const char *c = o->constraint + (o->constraint[0] == '?');
+    bool words = type == ARES_OPTION_choice ||
+                 (type == ARES_OPTION_texts && *c && *c != '#' && strncmp(c, "nonempty", 8) != 0);
+    if (type == ARES_OPTION_flag) ares_str_add_z(values, "true false");
+    for (size_t n = strcspn(c, "#"); words && n;) {
+        size_t word = strcspn(c, "|=#"), whole = ARES_MIN(strcspn(c, "|"), n);
+        ares_str_addf(values, "%s%.*s", values->len ? " " : "", (int)word, c);
+        whole += whole < n; /* and the | after it */
+        c += whole;
+        n -= whole;
+    }
+    if (values->len && (o->constraint[0] == '?' || strcmp(o->option->text, "null") == 0))
+        ares_str_add_z(values, " null");
+    return o->path;
+}

@@ -25,6 +25,8 @@ int core_cgroup_cpus(const char *membership, const char *root);
  * set no limit.
  */
 double core_cgroup_memory(const char *membership, const char *root);
+/* Bytes that could be taken now within the tightest of them; infinite without a limit. */
+double core_cgroup_free(const char *membership, const char *root);
 
 /*
  * Logarithm, exponential and cosine from sums, products and quotients only: the same bits on every

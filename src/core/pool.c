@@ -65,7 +65,33 @@ static double folder_memory(const char *folder)
     return bytes > 0 ? bytes : INFINITY;
 }
 
-/* folder_cpus or folder_memory */
+/*
+ * Bytes that one control group leaves: its limit less what it holds. Pages of files that were not
+ * used for long do not count, because the system takes them back.
+ */
+static double folder_free(const char *folder)
+{
+    double limit = folder_memory(folder), used, unused, idle = 0;
+    char path[PATH_MAX], line[128];
+    if (isinf(limit)) return INFINITY;
+    if (!read_numbers(folder, "memory.current", &used, &unused) &&
+        !read_numbers(folder, "memory.usage_in_bytes", &used, &unused))
+        return limit;
+    FILE *file = snprintf(path, sizeof path, "%s/memory.stat", folder) < (int)sizeof path
+                     ? fopen(path, "re")
+                     : NULL;
+    /* version 1 has both names: total_ counts the groups below, as usage does */
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "inactive_file ", 14) == 0) idle = strtod(line + 14, NULL);
+        else if (strncmp(line, "total_inactive_file ", 20) == 0) {
+            idle = strtod(line + 20, NULL);
+            break;
+        }
+    if (file) fclose(file);
+    return ARES_MAX(0, limit - ARES_MAX(0, used - idle));
+}
+
+/* folder_cpus, folder_memory or folder_free */
 typedef double folder_limit(const char *folder);
 
 /*
@@ -128,6 +154,11 @@ double core_cgroup_memory(const char *membership, const char *root)
     return least_of(membership, root, "memory", folder_memory);
 }
 
+double core_cgroup_free(const char *membership, const char *root)
+{
+    return least_of(membership, root, "memory", folder_free);
+}
+
 int ares_cpu_count(void)
 {
     int allowed = 0;
@@ -146,6 +177,18 @@ double ares_memory_bytes(void)
 {
     double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double group = core_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup");
+    return ARES_MIN(machine, group);
+}
+
+double ares_memory_free_bytes(void)
+{
+    double machine = ares_memory_bytes(), kilobytes;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lf", &kilobytes) == 1) machine = kilobytes * 1024;
+    if (file) fclose(file);
+    double group = core_cgroup_free("/proc/self/cgroup", "/sys/fs/cgroup");
     return ARES_MIN(machine, group);
 }
 

@@ -233,7 +233,8 @@ TEST(help_of_every_verb_shows_usage_options_and_an_example)
         CHECK_EQ(program(&out, verbs[i], "--help"), 0);
         CHECK_CONTAINS(out.data, usage);
         CHECK_CONTAINS(out.data, "\nexample:\n  ");
-        CHECK_CONTAINS(out.data, "\n  --");
+        /* completion has none */
+        CHECK(strcmp(verbs[i], "completion") == 0 || strstr(out.data, "\n  --"));
         for (const char *line = out.data; *line;) {
             size_t length = strcspn(line, "\n");
             bool sample =

@@ -286,6 +286,26 @@ TEST(cgroup_limits_of_memory_count_at_every_level)
     CHECK(ares_memory_bytes() > 1e8 && ares_memory_bytes() >= (double)ares_peak_memory_bytes());
 }
 
+TEST(cgroup_memory_that_is_free_leaves_out_idle_pages_of_files)
+{
+    put("fs/pod/box", "memory.max", "max\n");
+    put("fs/pod/box", "memory.current", "900\n");
+    put("fs/pod", "memory.max", "1000000\n");
+    put("fs/pod", "memory.current", "700000\n");
+    put("fs/pod", "memory.stat", "anon 500000\ninactive_file 150000\nactive_file 50000\n");
+    CHECK_OK(ares_file_write(test_file("cgroup"), "0::/pod/box\n", 12));
+    CHECK_NEAR(core_cgroup_free(test_file("cgroup"), test_file("fs")), 450000.0, 0);
+    put("fs/pod", "memory.current", "2000000\n"); /* a limit that was lowered */
+    CHECK_NEAR(core_cgroup_free(test_file("cgroup"), test_file("fs")), 0.0, 0);
+    put("fs/memory/docker", "memory.limit_in_bytes", "1000\n");
+    put("fs/memory/docker", "memory.usage_in_bytes", "400\n");
+    put("fs/memory/docker", "memory.stat", "inactive_file 1\ntotal_inactive_file 100\n");
+    CHECK_OK(ares_file_write(test_file("cgroup"), "4:memory:/docker\n0::/\n", 22));
+    CHECK_NEAR(core_cgroup_free(test_file("cgroup"), test_file("fs")), 700.0, 0);
+    CHECK_NEAR(core_cgroup_free(test_file("absent"), test_file("fs")), (double)INFINITY, 0);
+    CHECK(ares_memory_free_bytes() > 1e6 && ares_memory_free_bytes() <= ares_memory_bytes());
+}
+
 TEST(cpu_count_follows_the_affinity_mask)
 {
     cpu_set_t before, one;

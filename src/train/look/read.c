@@ -225,7 +225,31 @@ static const ares_option *anything(int *n)
     return table;
 }
 
-static void read_config(ares_arena *arena, ares_look *l, const char *path)
+/*
+ * Whether a brief reading keeps the line: it begins a section, or has an option that the state or a
+ * verdict asks for. Items of lists are left out whole; *item: the column of the one that is left,
+ * -1: none. Most of the time of reading a thousand runs would go into their other options.
+ */
+static bool is_asked(ares_view line, int *item)
+{
+    static const char *const keys[] = { "rollout_batch_size", "n",         "ppo_epochs",
+                                        "global_batch_size",  "max_steps", "max_response_length",
+                                        "max_grad_norm" };
+    int column = 0;
+    while ((size_t)column < line.len && line.data[column] == ' ') column++;
+    ares_view text = ares_view_trim(line);
+    if (*item >= 0 && column > *item) return false;
+    *item = text.len && text.data[0] == '-' ? column : -1;
+    if (!text.len || *item >= 0) return false;
+    if (text.data[text.len - 1] == ':') return true;
+    const char *colon = memchr(text.data, ':', text.len);
+    for (int i = 0; colon && i < ARES_COUNT(keys); i++)
+        if (ares_view_is((ares_view){ text.data, (size_t)(colon - text.data) }, keys[i]))
+            return true;
+    return false;
+}
+
+static void read_config(ares_arena *arena, ares_look *l, const char *path, bool brief)
 {
     ares_str text = { 0 }, indented = { 0 }, json = { 0 };
     if (!ares_file_exists(path)) return;
@@ -235,11 +259,14 @@ static void read_config(ares_arena *arena, ares_look *l, const char *path)
         } bound = { 0 };
         ares_config *cfg = ares_config_new();
         ares_str_add_z(&indented, "run:\n");
+        int item = -1;
         for (const char *at = text.data, *end = at + text.len; at < end;) {
             const char *stop = memchr(at, '\n', (size_t)(end - at));
+            ares_view line = { at, (size_t)((stop ? stop + 1 : end) - at) };
+            at += line.len;
+            if (brief && !is_asked(line, &item)) continue;
             ares_str_add_z(&indented, "  ");
-            ares_str_add(&indented, at, (size_t)((stop ? stop + 1 : end) - at));
-            at = stop ? stop + 1 : end;
+            ares_str_add_view(&indented, line);
         }
         ares_config_add_options(cfg, NULL, anything, &bound);
         ares_config_load_text(cfg, path, ares_str_view(&indented));
@@ -324,7 +351,7 @@ int ares_look_read(ares_arena *arena, const char *dir, int64_t ends, ares_look *
                        dir);
     else rc = read_metrics(arena, out, path.data, ends);
     if (rc == ARES_OK) {
-        read_config(arena, out, ares_path_join(&path, dir, "config.yaml"));
+        read_config(arena, out, ares_path_join(&path, dir, "config.yaml"), ends > 0);
         read_state(arena, out);
     }
     ares_str_fini(&path);

@@ -590,8 +590,13 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
             ares_group_open(NULL, &t->run.device, (int)c->rollout.tensor_parallel_size, 1, &t->tp));
     if (where->reinforcement) ARES_TRY(open_rollout(t, where, p));
     if (c->trainer.val_only) return ARES_OK;
-    int64_t part, all = state_copied_bytes(&t->run, where->ranks, &part);
-    if (c->trainer.save_async) p->copied = (double)all;
+    int64_t part, model = state_written_bytes(&t->run, false, where->ranks, &part),
+                  whole = state_written_bytes(&t->run, true, where->ranks, &part);
+    bool states = !c->trainer.save_model_only || !ares_is_null_f64(c->trainer.save_minutes);
+    p->checkpoint = (double)(where->ranks * whole);
+    p->checkpoint_model = (double)(where->ranks * model);
+    if (!states) (void)state_written_bytes(&t->run, false, where->ranks, &part);
+    if (c->trainer.save_async) p->copied = (double)(states ? whole : model);
     if (!p->card) { /* in host memory, which is not in a card's table */
         both(p, PLAN_COPY, p->copied);
         both(p, PLAN_WRITING, (double)part);

@@ -602,6 +602,8 @@ static void plan_write_json(const plan *p, const plan_where *where, ares_str *ou
     write_number(out, "needed_bytes", plan_needs(p));
     write_number(out, "allocated_bytes", p->allocated);
     write_number(out, "checkpoint_copy_bytes", p->copied);
+    write_number(out, "checkpoint_bytes", p->checkpoint);
+    write_number(out, "model_checkpoint_bytes", p->checkpoint_model);
     write_number(out, "cache_tokens", p->cache_tokens);
     write_number(out, "micro_batch_tokens", (double)p->micro.tokens);
     write_number(out, "micro_batch_tokens_that_fit", (double)p->most_micro);
@@ -839,8 +841,8 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
                          .threads = threads_here(c, o->local_ranks),
                          .texts = plan_texts(c),
                          .memory = o->memory > 0 ? o->memory : memory_here(c, o->local_ranks),
-                         .reinforcement = true,
-                         .val_longest = longest_validated(cfg, c) };
+                         .reinforcement = !o->supervised,
+                         .val_longest = o->supervised ? 0 : longest_validated(cfg, c) };
     if (!isfinite(where.memory))
         return ares_fail(ARES_EUSE, "plan: no card tells its memory here; say it with --memory");
     ARES_TRY(plan_measure(c, &where, &p));

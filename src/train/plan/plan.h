@@ -115,6 +115,8 @@ typedef struct plan {
     double allocated; /* of the device at most, without BASE: perf/max_memory_allocated_gb */
     double lent[PLAN_OWNERS_N]; /* part of the bytes in training that lies in rollout's memory */
     double copied;              /* of a checkpoint, in host memory, while it is written */
+    double checkpoint;          /* on the disk, of all ranks, with optimizer states */
+    double checkpoint_model;    /* and without them */
     double shared;              /* bytes that rollout and training take turns in */
     double slice;               /* bytes of rollout's weights that training does not use yet */
     double cache_tokens;

@@ -386,10 +386,8 @@ int state_commit(training *t, state_save *s)
     return ares_world_share_error(t->world, rc);
 }
 
-int64_t state_copied_bytes(const training *t, int ranks, int64_t *part)
+int64_t state_written_bytes(const training *t, bool states, int ranks, int64_t *part)
 {
-    bool states =
-        !t->cfg->trainer.save_model_only || !ares_is_null_f64(t->cfg->trainer.save_minutes);
     const ares_params *own = t->adapter ? &t->adapter->params : &t->model->params;
     int64_t of_critic = 0, bytes = ares_params_save_bytes(own, states, ranks, part);
     if (t->critic)

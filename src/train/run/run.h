@@ -96,8 +96,11 @@ int state_write(training *t, state_kind kind, bool beside, state_save *s);
 /* Whether this rank is done with writing its part, also where that failed. */
 bool state_is_written(const state_save *s);
 int state_commit(training *t, state_save *s);
-/* Most bytes that rank 0 copies for it; *part: of the largest piece, which is always copied. */
-int64_t state_copied_bytes(const training *t, int ranks, int64_t *part);
+/*
+ * Most bytes of tensors that rank 0 of `ranks` writes into a checkpoint, with or without optimizer
+ * states; *part: of the largest piece, which is always copied.
+ */
+int64_t state_written_bytes(const training *t, bool states, int ranks, int64_t *part);
 void state_abandon(state_save *s); /* keeps the pending error */
 
 /* Remembers the counters and states that a step changes before its update. */

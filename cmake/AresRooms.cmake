@@ -131,7 +131,7 @@ foreach(room IN LISTS ARES_ROOMS)
     endif()
     if(room STREQUAL "train")
         ares_page_bytes(ares_train)
-    if(room STREQUAL "train") # what exactness.json says of the build, and nothing is made of
+        # what exactness.json says of the build, and nothing is made of
         string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
         string(STRIP "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${type}} -ffp-contract=off" flags)
         string(REPLACE "\"" "" flags "${flags}")

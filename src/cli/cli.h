@@ -39,6 +39,8 @@
 #define CLI_DECLARE_(name, on_ranks, doc) int ares_cli_##name(int argc, char **argv);
 CLI_LIST(CLI_DECLARE_)
 #undef CLI_DECLARE_
+/* The words that users write for them, in that order: - where a name in C has _. (cli.c) */
+const char *const *cli_verbs(int *n);
 
 /* ---------------- command lines (cli.c)
  * A verb describes its command line in one table, which the parser and --help both read. An option

@@ -341,7 +341,7 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "them; the state of save_minutes keeps them",                                               \
       ARES_NO_RESULT)                                                                             \
     X(flag, report, "report", "true", "",                                                         \
-      "write report.html into the run directory at the end: verdicts, curves, answers by "       \
+      "write report.html into the run directory at the end: verdicts, curves, answers by "        \
       "token, as ares-train report does (docs/report.md)",                                        \
       ARES_NO_RESULT)                                                                             \
     X(text, load_checkpoint, "load_checkpoint_path", "null", "",                                  \

@@ -17,19 +17,30 @@ typedef struct cli_entry {
     bool on_ranks;
 } cli_entry;
 #define ENTRY(name, on_ranks, doc) { #name, doc, ares_cli_##name, on_ranks },
-#define NAME(name, on_ranks, doc) #name,
 static const cli_entry verbs[] = { CLI_LIST(ENTRY) };
-static const char *const names[] = { CLI_LIST(NAME) };
+/* The words that users write: - where a name in C has _. */
+static char words[ARES_COUNT(verbs)][32];
+static const char *names[ARES_COUNT(verbs)];
+
+static void name_verbs(void)
+{
+    for (int i = 0; i < ARES_COUNT(verbs); i++) {
+        (void)snprintf(words[i], sizeof words[i], "%s", verbs[i].name);
+        for (char *c = words[i]; *c; c++)
+            if (*c == '_') *c = '-';
+        names[i] = words[i];
+    }
+}
 
 /* *exit_code: of the launched processes, which main exits with; -1: by the returned failure. */
 static int dispatch(int argc, char **argv, int *exit_code)
 {
     *exit_code = -1;
+    name_verbs();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         puts("usage: ares-train [VERB] [options]\n");
-        for (int i = 0; i < ARES_COUNT(verbs); i++)
-            printf("  %-11s %s\n", verbs[i].name, verbs[i].doc);
+        for (int i = 0; i < ARES_COUNT(verbs); i++) printf("  %-13s %s\n", names[i], verbs[i].doc);
         puts("\nares-train VERB --help says more. Reinforcement learning:\n\n  ares-train --config "
              "examples/quickstart/config.yaml [key=value ...]");
         return ARES_OK;
@@ -50,7 +61,7 @@ static int dispatch(int argc, char **argv, int *exit_code)
         int64_t ranks = 1, restarts = 0;
         const cli_option options[] = { CLI_RANKS(ranks), CLI_RESTARTS(restarts) };
         for (int i = 0; i < ARES_COUNT(options); i++)
-            ARES_TRY(cli_take(verbs[verb].name, &options[i], &argc, argv));
+            ARES_TRY(cli_take(names[verb], &options[i], &argc, argv));
         if (ranks > 1 || restarts > 0) {
             /* starts the same command without these options, as processes to watch */
             ares_str latest = { 0 };

@@ -339,6 +339,11 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "checkpoints of save_freq without optimizer states: smaller, but no run can go on from "     \
       "them; the state of save_minutes keeps them",                                                \
       ARES_NO_RESULT)                                                                              \
+    X(flag, report, "report", "true", "",                                                          \
+      "write report.html into the run directory at the end: verdicts, curves, answers by token, "  \
+      "as "                                                                                        \
+      "ares-train report does (docs/report.md)",                                                   \
+      ARES_NO_RESULT)                                                                              \
     X(text, load_checkpoint, "load_checkpoint_path", "null", "",                                   \
       "a checkpoint or run directory to go on from where this run has no checkpoint of its own",   \
       ARES_NO_RESULT)                                                                              \

@@ -14,25 +14,26 @@
  */
 
 /* name, whether it can run on several ranks (--ranks), what it does in a line */
-#define CLI_LIST(X)                                                                      \
-    X(train, true, "reinforcement learning from a configuration (the default verb)")     \
-    X(sft, true, "supervised warm start on {prompt, response} or {messages}")            \
-    X(eval, true, "validation only")                                                     \
-    X(plan, false, "bytes of a run by owner, and what fits, before anything loads")      \
-    X(init, false, "a fresh random model directory")                                     \
-    X(generate, false, "try a model")                                                    \
-    X(score, false, "log-prob and entropy of every token of given sequences")            \
-    X(tokenize, false, "JSON strings, one per line -> {\"ids\":[..]}")                   \
-    X(detokenize, false, "{\"ids\":[..]} -> {\"text\":\"..\"}")                          \
-    X(render, false, "messages -> text, through the chat template")                      \
-    X(grade, false, "run a verifier on {response, ground_truth, ..}")                    \
-    X(merge, false, "a model with an adapter added to its weights")                      \
-    X(export, false, "a model as one GGUF file, for llama.cpp")                          \
-    X(serve, false, "the model behind HTTP, for OpenAI's clients")                       \
-    X(play, false, "act in an environment by hand, and read what a model reads")         \
-    X(show, false, "an episode or answer of a run, as the model read and wrote it")      \
-    X(report, false, "runs as one HTML page: what was learnt, curves, answers by token") \
-    X(sweep, false, "a run for every value of some options, and their figure")           \
+#define CLI_LIST(X)                                                                  \
+    X(train, true, "reinforcement learning from a configuration (the default verb)") \
+    X(sft, true, "supervised warm start on {prompt, response} or {messages}")        \
+    X(eval, true, "validation only")                                                 \
+    X(plan, false, "bytes of a run by owner, and what fits, before anything loads")  \
+    X(init, false, "a fresh random model directory")                                 \
+    X(generate, false, "try a model")                                                \
+    X(score, false, "log-prob and entropy of every token of given sequences")        \
+    X(tokenize, false, "JSON strings, one per line -> {\"ids\":[..]}")               \
+    X(detokenize, false, "{\"ids\":[..]} -> {\"text\":\"..\"}")                      \
+    X(render, false, "messages -> text, through the chat template")                  \
+    X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
+    X(merge, false, "a model with an adapter added to its weights")                  \
+    X(export, false, "a model as one GGUF file, for llama.cpp")                      \
+    X(export_tokens, false, "logged tokens of a run as prime-rl writes them")        \
+    X(serve, false, "the model behind HTTP, for OpenAI's clients")                   \
+    X(play, false, "act in an environment by hand, and read what a model reads")     \
+    X(show, false, "an episode or answer of a run, as the model read and wrote it")  \
+    X(report, false, "runs as one HTML page: verdicts, curves, answers by token")    \
+    X(sweep, false, "a run for every value of some options, and their figure")       \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
 
 #define CLI_DECLARE_(name, on_ranks, doc) int ares_cli_##name(int argc, char **argv);
@@ -174,6 +175,12 @@ typedef struct rollouts_step {
     const char *path;
 } rollouts_step;
 
+/*
+ * The steps that rollouts/ or validation/ of a run directory has files of, ascending, in the arena;
+ * ARES_EUSE where there is none.
+ */
+int rollouts_steps(ares_arena *arena, const char *verb, const char *dir, const char *folder,
+                   int64_t **out, int64_t *n);
 /*
  * Reads rollouts/step_<step>.jsonl of a run directory into the arena, or that file of validation/.
  * step -1: the last one there is. verb: for messages. ARES_EUSE: there is no such run or step, and

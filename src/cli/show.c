@@ -43,22 +43,30 @@ static int find_steps(ares_arena *arena, const char *folder, int64_t **out, int6
     return d ? ARES_OK : ARES_EUSE;
 }
 
+int rollouts_steps(ares_arena *arena, const char *verb, const char *dir, const char *folder,
+                   int64_t **out, int64_t *n)
+{
+    if (!ares_dir_exists(dir))
+        return ares_fail(ARES_EUSE, "%s: '%s': no such directory; name that of a run", verb, dir);
+    if (find_steps(arena, ares_arena_printf(arena, "%s/%s", dir, folder), out, n) != ARES_OK)
+        return ares_fail(ARES_EUSE,
+                         strcmp(folder, "rollouts") == 0
+                             ? "%s: '%s': no folder %s there; name the directory of a run "
+                               "whose trainer.rollout_log is text or tokens"
+                             : "%s: '%s': no folder %s there; the run has validated nothing "
+                               "(data.val_files, trainer.val_freq)",
+                         verb, dir, folder);
+    if (!*n) return ares_fail(ARES_EUSE, "%s: '%s': %s has no step yet", verb, dir, folder);
+    ares_sort_i64(*out, *n);
+    return ARES_OK;
+}
+
 /* The path of the step's file; *step -1 becomes the last one. */
 static int find_file(ares_arena *arena, const char *verb, const char *dir, const char *folder,
                      int64_t *step, const char **path)
 {
     int64_t *steps, n;
-    if (!ares_dir_exists(dir))
-        return ares_fail(ARES_EUSE, "%s: '%s': no such directory; name that of a run", verb, dir);
-    if (find_steps(arena, ares_arena_printf(arena, "%s/%s", dir, folder), &steps, &n) != ARES_OK)
-        return ares_fail(ARES_EUSE,
-                         strcmp(folder, "rollouts") == 0
-                             ? "%s: '%s': no folder %s there; name the directory of a run"
-                             : "%s: '%s': no folder %s there; the run has validated nothing "
-                               "(data.val_files, trainer.val_freq)",
-                         verb, dir, folder);
-    if (!n) return ares_fail(ARES_EUSE, "%s: '%s': %s has no step yet", verb, dir, folder);
-    ares_sort_i64(steps, n);
+    ARES_TRY(rollouts_steps(arena, verb, dir, folder, &steps, &n));
     if (*step < 0) *step = steps[n - 1];
     *path = ares_arena_printf(arena, "%s/%s/step_%06lld.jsonl", dir, folder, (long long)*step);
     if (ares_file_exists(*path)) return ARES_OK;
@@ -159,7 +167,9 @@ static int check_row(const ares_json *row, bool validation)
     int64_t length = 0; /* in characters, as the runs count */
     for (size_t i = 0; i < response.len; i++)
         length += ((unsigned char)response.data[i] & 0xc0) != 0x80;
-    ARES_TRY(check_runs(row, "trained", INT64_MAX));
+    static const char *const runs_of_tokens[] = { "trained", "clipped", "hwe" };
+    for (int i = 0; i < ARES_COUNT(runs_of_tokens); i++)
+        ARES_TRY(check_runs(row, runs_of_tokens[i], INT64_MAX));
     ARES_TRY(check_runs(row, "trained_text", length));
     const ares_json *ends = ares_json_get(row, "turn_ends"); /* places that do not descend */
     int64_t at = 0;
@@ -271,7 +281,7 @@ enum { COLUMNS = 8 }; /* of the list, at most */
 typedef struct job {
     const char *color;
     int64_t step, episode;
-    bool colored, validation;
+    bool colored, validation, tokens;
     rollouts_step of;
     ares_arena arena;
     ares_str out;
@@ -590,6 +600,87 @@ static void show_answer(job *j, const rollouts_episode *e)
     ares_str_fini(&note);
 }
 
+/* Whether token i lies in the runs of the row, which check_row has seen. */
+static bool in_runs(const ares_json *runs, int64_t i)
+{
+    for (int64_t k = 0; runs && k < runs->count; k++) {
+        int64_t first = runs->items[k].items[0].integer;
+        if (i >= first && i - first < runs->items[k].items[1].integer) return true;
+    }
+    return false;
+}
+
+/* A token's text between quotes, on one line: what JSON escapes, and no control byte. */
+static void add_piece(ares_str *out, ares_view text)
+{
+    ares_str quoted = { 0 };
+    ares_json_write_string(&quoted, text);
+    cli_add_safe(out, ares_str_view(&quoted));
+    ares_str_fini(&quoted);
+}
+
+/*
+ * A line per token of the episode's rows: number, id, the columns that the row has, marks, and the
+ * text, which comes last because its width varies.
+ */
+static void show_tokens(job *j, const rollouts_episode *e)
+{
+    static const struct {
+        const char *key, *head;
+    } columns[] = { { "logprobs", "log-prob" },
+                    { "ref_logprobs", "reference" },
+                    { "entropies", "entropy" },
+                    { "ratio", "ratio" },
+                    { "kl", "KL" },
+                    { "values", "value" } };
+    static const struct {
+        const char *key;
+        char mark;
+    } marks[] = { { "clipped", 'c' }, { "hwe", 'h' } };
+    for (int64_t r = 0; r < e->n; r++) {
+        const ares_json *row = e->rows[r], *ids = ares_json_get(row, "token_ids"),
+                        *pieces = ares_json_get(row, "pieces"),
+                        *trained = ares_json_get(row, "trained"), *list[ARES_COUNT(columns)];
+        ares_str *out = &j->out;
+        if (e->n > 1)
+            ares_str_addf(out, "--- row %lld of %lld\n", (long long)r + 1, (long long)e->n);
+        if (!ids || ids->type != ARES_JSON_ARRAY) {
+            ares_str_add_z(out, "no columns of tokens: trainer.rollout_log and "
+                                "trainer.rollout_log_tokens say which rows have them\n");
+            continue;
+        }
+        ares_str_addf(out, "%6s %7s", "token", "id");
+        for (int k = 0; k < ARES_COUNT(columns); k++) {
+            list[k] = ares_json_get(row, columns[k].key);
+            if (list[k] && (list[k]->type != ARES_JSON_ARRAY || list[k]->count != ids->count))
+                list[k] = NULL;
+            if (list[k]) ares_str_addf(out, " %10s", columns[k].head);
+        }
+        ares_str_add_z(out, "      text\n");
+        for (int64_t i = 0; i < ids->count; i++) {
+            ares_str_addf(out, "%6lld %7.0f", (long long)i, ids->items[i].number);
+            for (int k = 0; k < ARES_COUNT(columns); k++) {
+                const ares_json *x = list[k] ? &list[k]->items[i] : NULL;
+                bool number = x && (x->type == ARES_JSON_INT || x->type == ARES_JSON_FLOAT);
+                if (number) ares_str_addf(out, " %10.4g", x->number);
+                else if (x) ares_str_addf(out, " %10s", "-");
+            }
+            ares_str_add_char(out, ' ');
+            for (int k = 0; k < ARES_COUNT(marks); k++)
+                ares_str_add_char(out, in_runs(ares_json_get(row, marks[k].key), i) ? marks[k].mark
+                                                                                    : ' ');
+            bool untrained =
+                trained ? !in_runs(trained, i) : ares_json_get(row, "discarded") != NULL;
+            ares_str_addf(out, "%c ", untrained ? 'u' : ' ');
+            if (pieces && pieces->type == ARES_JSON_ARRAY && i < pieces->count &&
+                pieces->items[i].type == ARES_JSON_STRING)
+                add_piece(out, pieces->items[i].text);
+            ares_str_add_char(out, '\n');
+        }
+    }
+    ares_str_add_z(&j->out, "c: clipped, h: high window entropy, u: not trained\n");
+}
+
 /* "1 row of 513 tokens, 39 of them trained; trained text is green" */
 static void add_sizes(job *j, const rollouts_episode *e)
 {
@@ -679,7 +770,8 @@ static int show(job *j, const char *dir)
     } else {
         const rollouts_episode *e = &j->of.episodes[j->episode - 1];
         show_head(j, e);
-        if (e->played) show_played(j, e);
+        if (j->tokens) show_tokens(j, e);
+        else if (e->played) show_played(j, e);
         else show_answer(j, e);
     }
     if (j->of.half_written)
@@ -700,12 +792,15 @@ int ares_cli_show(int argc, char **argv)
         CLI_OPTION(I64, j.episode, "--episode", "K",
                    "the episode or answer; without it all of the step are listed", .least = 1,
                    .most = INT64_MAX),
+        CLI_OPTION(FLAG, j.tokens, "--tokens", NULL,
+                   "of that episode a line per token: log-prob, entropy, ratio, and what else the "
+                   "run has logged"),
         CLI_OPTION(TEXT, j.color, "--color", "WHEN",
                    "auto, always or never; auto: where stdout is a terminal", .choices = colors),
     };
     const cli_command command = {
         .name = "show",
-        .usage = "RUN_DIR [--validation] [--step N] [--episode K]",
+        .usage = "RUN_DIR [--validation] [--step N] [--episode K [--tokens]]",
         .about =
             "Prints an episode of a run as the model read and wrote it, with the actions, "
             "rewards and numbers of each turn, and its score and end. Text that the policy was "
@@ -725,6 +820,10 @@ int ares_cli_show(int argc, char **argv)
         return ares_fail(ARES_EUSE, "show: %s (see ares-train show --help)",
                          argc < 2 ? "no run directory is named"
                                   : "more than one word is given; name one run directory");
+    if (j.tokens && (!j.episode || j.validation))
+        return ares_fail(ARES_EUSE, "show: --tokens: %s",
+                         j.validation ? "validations log no tokens; leave out --validation"
+                                      : "of which answer? add --episode K");
     j.colored =
         strcmp(j.color, "always") == 0 || (strcmp(j.color, "auto") == 0 && isatty(STDOUT_FILENO));
     rc = show(&j, argv[1]);

@@ -514,8 +514,14 @@ void ares_json_write_bool(ares_str *out, bool x)
 
 void ares_json_write_i64(ares_str *out, int64_t x)
 {
+    char digits[24];
+    int at = sizeof digits;
+    uint64_t left = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+    do digits[--at] = (char)('0' + left % 10);
+    while (left /= 10);
+    if (x < 0) digits[--at] = '-';
     separate(out);
-    ares_str_addf(out, "%lld", (long long)x);
+    ares_str_add(out, digits + at, sizeof digits - (size_t)at);
 }
 
 /* Runs of bytes that need no escape are added at once. */
@@ -566,11 +572,66 @@ void ares_json_write_float(ares_str *out, float x)
     else ares_str_add_z(out, "null");
 }
 
+/*
+ * printf's %.<digits>g by one product, which files of many numbers are written with. False where
+ * that might differ in a digit, or the number is none of the usual ones: printf then writes it.
+ */
+static bool add_rounded(ares_str *out, double x, int digits)
+{
+    static const double tens[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 }; /* all exact */
+    enum { MOST = 6 };
+    double size = fabs(x);
+    char text[MOST + 16];
+    int n = 0, exponent = 0;
+    if (!(size >= 1e-12 && size < 1e6) || digits < 1 || digits > MOST) return false;
+    if (size >= 1)
+        while (size >= tens[exponent + 1]) exponent++;
+    else
+        while (size * tens[-exponent] < 1) exponent--;
+    int shift = digits - 1 - exponent; /* so that all digits stand before the point */
+    double scaled = shift >= 0 ? size * tens[shift] : size / tens[-shift], whole = floor(scaled),
+           rest = scaled - whole;
+    /* the product is off by less than 1e-9: near a half the exact value decides */
+    if (fabs(rest - 0.5) < 1e-6) return false;
+    int64_t number = (int64_t)whole + (rest > 0.5);
+    if (number >= (int64_t)tens[digits]) { /* 9.9996 is 10 */
+        number /= 10;
+        exponent++;
+    }
+    int last = digits; /* zeros at the end are not written */
+    while (last > 1 && number % 10 == 0) number /= 10, last--;
+    char figures[MOST];
+    for (int i = last; i-- > 0; number /= 10) figures[i] = (char)('0' + number % 10);
+    if (exponent >= digits) return false;
+    if (x < 0) text[n++] = '-';
+    if (exponent < -4) { /* 1.25e-07 */
+        text[n++] = figures[0];
+        if (last > 1) text[n++] = '.';
+        for (int i = 1; i < last; i++) text[n++] = figures[i];
+        text[n++] = 'e';
+        text[n++] = '-';
+        text[n++] = (char)('0' + -exponent / 10);
+        text[n++] = (char)('0' + -exponent % 10);
+    } else {
+        if (exponent < 0) text[n++] = '0', text[n++] = '.';
+        for (int i = -1; i > exponent; i--) text[n++] = '0';
+        for (int i = 0; i < last; i++) {
+            if (i == exponent + 1 && i > 0) text[n++] = '.';
+            text[n++] = figures[i];
+        }
+        for (int i = last; i <= exponent; i++) text[n++] = '0';
+    }
+    ares_str_add(out, text, (size_t)n);
+    return true;
+}
+
 void ares_json_write_rounded(ares_str *out, double x, int digits)
 {
     separate(out);
-    if (isfinite(x)) ares_str_addf(out, "%.*g", digits, x);
-    else ares_str_add_z(out, "null");
+    if (!isfinite(x)) ares_str_add_z(out, "null");
+    else if (!add_rounded(out, x, digits)) ares_str_addf(out, "%.*g", digits, x);
 }
 
 void ares_json_write(ares_str *out, const ares_json *value)

@@ -19,6 +19,9 @@ int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_adapt
     a->loss = ares_loss_find(cfg->loss.loss_type);
     a->kl = ares_kl_find(cfg->algorithm.kl_penalty);
     if (!a->loss || !a->kl) return ARES_ECONFIG;
+    /* a loss of pairs has a ratio to the reference, of whole answers and their pairs */
+    a->logs = cfg->trainer.rollout_log && strcmp(cfg->trainer.rollout_log, "tokens") == 0 &&
+              !(a->loss->flags & ARES_LOSS_PAIRS);
     return learner_open(
         &a->learner, m,
         &(learner_options){ .role = "actor",
@@ -208,9 +211,7 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     ARES_TRY(mini_batches_cut(&size, b, a->learner.world, &minis));
     ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
     update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
-    /* a loss of pairs has a ratio to the reference, of whole answers and their pairs */
-    u.logs =
-        strcmp(a->cfg->trainer.rollout_log, "tokens") == 0 && !(a->loss->flags & ARES_LOSS_PAIRS);
+    u.logs = a->logs;
     int rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);

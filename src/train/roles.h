@@ -20,6 +20,7 @@ typedef struct actor {
     const ares_kl *kl;
     struct reference *ref; /* the trainer's; read by an exact KL in the loss, else NULL */
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
+    bool logs;           /* an update writes columns ratio and clipped */
     bool ratios;         /* in the last update a ratio was not exactly 1, on any rank */
 } actor;
 

@@ -758,8 +758,8 @@ int update_prepare(update *u)
         *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     if (kl) c->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
     if (u->logs) {
-        c->ratio = ARES_PUT(b, ratio);
-        c->clipped = ARES_PUT(b, clipped);
+        c->ratio = b->ratio ? b->ratio : ARES_PUT(b, ratio);
+        c->clipped = b->clipped ? b->clipped : ARES_PUT(b, clipped);
     }
     if (a->loss->choose) c->chosen = ares_arena_calloc(&b->arena, n, 1);
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);

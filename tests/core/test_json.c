@@ -1,6 +1,8 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static ares_arena arena;
 
@@ -207,6 +209,37 @@ TEST(json_writes_what_python_writes)
     CHECK_STR(out.data, "null,null,0.1");
     ares_str_fini(&out);
     ares_arena_fini(&arena);
+}
+
+TEST(rounded_numbers_are_those_of_printf)
+{
+    static const double special[] = { 0,      -0.0,    1,       -1,       0.5,  0.25,
+                                      9.9995, 9.99949, 99999.5, 999999.5, 1e-4, 9.9995e-5,
+                                      1e-5,   1e-12,   1e-13,   1e6,      1e5,  123456.5,
+                                      1e300,  5e-324,  0.001,   1000,     2.5,  0.00015,
+                                      1.0005, 1e22,    1.5e-7,  10 };
+    ares_str out = { 0 };
+    uint64_t state = 7;
+    char want[40];
+    for (int i = 0; i < 200000; i++) {
+        double x;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        if (i < ARES_COUNT(special)) x = special[i];
+        else if (i % 4 == 0) /* at or beside the middle of two numbers of few digits */
+            x = ((double)(state >> 44) + 0.5) * pow(10, (double)(i % 15) - 12);
+        else x = (double)(int64_t)state * pow(10, -19 - (double)(i % 13));
+        for (int digits = 1; digits <= 7; digits++) {
+            ares_str_clear(&out);
+            ares_json_write_rounded(&out, x, digits);
+            snprintf(want, sizeof want, "%.*g", digits, x);
+            if (strcmp(out.data, want) != 0) CHECK_STR(out.data, want);
+        }
+    }
+    static const int64_t whole[] = { 0, -1, 10, INT64_MAX, INT64_MIN };
+    ares_str_clear(&out);
+    for (int i = 0; i < ARES_COUNT(whole); i++) ares_json_write_i64(&out, whole[i]);
+    CHECK_STR(out.data, "0,-1,10,9223372036854775807,-9223372036854775808");
+    ares_str_fini(&out);
 }
 
 TEST(json_writer_puts_the_commas)

@@ -1061,6 +1061,18 @@ static const option_case options[] = {
     { "trainer.val_generations_to_log", "2", "logged",
       "$ grep -aq val/sample_1 $RUN/events* && ! grep -aq val/sample_2 $RUN/events* && ! grep "
       "-aq val/sample_ $BASE/events*" },
+    { "trainer.report", "false", "plain",
+      "$ test ! -e $RUN/report.html && grep -q '<script type=\"application/json\"' "
+      "$BASE/report.html" },
+    { "trainer.rollout_log", "text", "plain",
+      "$ ! rollouts | grep -q token_ids && test $(rollouts | wc -l) = 16 && base_rollouts | grep "
+      "-q token_ids" },
+    { "trainer.rollout_log_freq", "5", "often",
+      "$ test \"$(cd $RUN/rollouts; echo *)\" = 'step_000001.jsonl step_000003.jsonl' && test -e "
+      "$BASE/rollouts/step_000002.jsonl" },
+    { "trainer.rollout_log_tokens", "1", "plain",
+      "$ test $(rollouts | grep -c token_ids) = 4 && test $(base_rollouts | grep -c token_ids) = "
+      "16" },
     { "trainer.save_freq", "1", "two_steps",
       "$ test -e $RUN/checkpoints/step_000001 && test ! -e $BASE/checkpoints/step_000001" },
     { "trainer.save_async", "true", "plain", "same" },

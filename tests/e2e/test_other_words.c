@@ -91,7 +91,7 @@ static const struct {
     { "a run directory goes on by itself, else from trainer.load_checkpoint_path",
       "trainer.resume_mode=auto" },
     { "rollouts/*.jsonl in trainer.run_dir hold every answer",
-      "trainer.rollout_data_dir=d trainer.validation_data_dir=d log_completions=true" },
+      "trainer.rollout_data_dir=d trainer.validation_data_dir=d num_completions_to_print=1" },
     { "a step samples with the weights that it trains", "async_training.staleness_threshold=1" },
     { "ranks come from --ranks or mpirun", "ray_init.num_cpus=null ray_kwargs.timeline=null" },
     { "every step is logged", "logging_steps=1" },

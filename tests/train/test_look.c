@@ -99,7 +99,11 @@ TEST(done_the_lock_and_run_json_say_how_a_run_stands)
     CHECK_EQ(l.state, ARES_LOOK_RUNNING);
     CHECK(ares_lock_held(test_dir()));
     ares_lock_drop(lock);
-    put("run.json", "{\"stopped\":\"signal 15\",\"steps\":40}");
+    put("run.json", "{\"stopped\":\"signal 15\"}");
+    put("config.yaml", "trainer:\n  max_steps: null\n");
+    REQUIRE_OK(ares_dir_make(test_file("checkpoints/step_000001")));
+    put("checkpoints/step_000001/state.json", "{\"total_steps\":40}");
+    put("checkpoints/latest", "step_000001");
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
     CHECK_EQ(l.state, ARES_LOOK_STOPPED);
     CHECK_STR(l.stopped, "signal 15");

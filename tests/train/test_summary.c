@@ -34,7 +34,7 @@ TEST(the_summary_shows_where_answers_begin_and_end)
         "\x85\xab\xe4\xb9\x9d\xe5\x8d\x81\xe4\xb8\x80\xe4\xba\x8c\xe4\xb8\x89\xe5\x9b\x9b\xe4\xba"
         "\x94\xe5\x85\xad\xe4\xb8\x83\xe5\x85\xab\xe4\xb9\x9d\xe5\x8d\x81\xe4\xb8\x80\xe4\xba\x8c"
         "\xe4\xb8\x89\"}\n");
-    REQUIRE_OK(run_summary(test_file("run")));
+    REQUIRE_OK(run_summary(test_file("run"), NULL));
     REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
     CHECK_CONTAINS(text.data, "1+2=?                               a short one                     "
                               "            First 1 + 2 = 3 Then \xe2\x80\xa6"
@@ -54,7 +54,7 @@ TEST(the_summary_of_a_run_that_was_not_validated_before_has_one_column)
     REQUIRE_OK(ares_dir_make(test_file("run/checkpoints/step_000002")));
     put("run/metrics.jsonl", "{\"step\":1,\"val/accuracy\":0.25}\n"
                              "{\"step\":2,\"val/accuracy\":0.5,\"val/self.threshold\":0.3}\n");
-    REQUIRE_OK(run_summary(test_file("run")));
+    REQUIRE_OK(run_summary(test_file("run"), NULL));
     REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
     CHECK_CONTAINS(text.data, "val/accuracy                                               0.500\n");
     CHECK(!strstr(text.data, "threshold"));
@@ -84,7 +84,7 @@ TEST(the_summary_has_no_numbers_of_a_file_that_cannot_be_read_to_its_end)
     put("run/validation/step_000002.jsonl", "{\"question\":\"1+2=?\",\"response\":\"4\"}\n");
     for (int i = 0; i < 2; i++) {
         disk_fails = i == 1;
-        int rc = run_summary(test_file("run"));
+        int rc = run_summary(test_file("run"), NULL);
         disk_fails = false;
         REQUIRE_OK(rc);
         REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
@@ -105,7 +105,7 @@ TEST(the_summary_shows_ten_questions_from_all_over_the_validation_rows)
         ares_str_addf(&rows, "{\"question\":\"question %02d.\",\"response\":\"x\"}\n", i);
     put("run/validation/step_000000.jsonl", rows.data);
     put("run/validation/step_000002.jsonl", rows.data);
-    REQUIRE_OK(run_summary(test_file("run")));
+    REQUIRE_OK(run_summary(test_file("run"), NULL));
     REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
     for (int i = 0; i < 25; i++) {
         snprintf(question, sizeof question, "question %02d.", i);
@@ -159,7 +159,7 @@ TEST(the_summary_tells_results_and_leaves_out_what_is_none)
         REQUIRE_OK(ares_dir_make(
             test_file(cases[i].checkpoint ? "run/checkpoints/step_000002" : "run/checkpoints")));
         put("run/metrics.jsonl", cases[i].metrics);
-        REQUIRE_OK(run_summary(test_file("run")));
+        REQUIRE_OK(run_summary(test_file("run"), NULL));
         ares_str_clear(&text);
         REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
         for (int k = 0; k < 3 && cases[i].told[k]; k++) CHECK_CONTAINS(text.data, cases[i].told[k]);
@@ -181,7 +181,7 @@ TEST(the_summary_shows_the_questions_that_both_validations_have)
     put("run/validation/step_000002.jsonl",
         "{\"question\":\"one\",\"response\":\"a1\"}\n{\"question\":null,\"response\":\"a2\"}\n"
         "{\"question\":\"three\",\"response\":\"a3\"}\n{\"question\":\"fo");
-    REQUIRE_OK(run_summary(test_file("run")));
+    REQUIRE_OK(run_summary(test_file("run"), NULL));
     REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
     CHECK_CONTAINS(text.data, "\nquestion                            before            ");
     CHECK_CONTAINS(text.data, "\none                                 b1 b              ");
@@ -190,7 +190,7 @@ TEST(the_summary_shows_the_questions_that_both_validations_have)
     CHECK(!strstr(text.data, "old") && !strstr(text.data, "three"));
     /* nothing of a validation from before when the run has made no step */
     CHECK_EQ(test_shell(NULL, "rm -r '%s'", test_file("run/checkpoints")), 0);
-    REQUIRE_OK(run_summary(test_file("run")));
+    REQUIRE_OK(run_summary(test_file("run"), NULL));
     ares_str_clear(&text);
     REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
     CHECK(!strstr(text.data, "question"));

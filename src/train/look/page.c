@@ -399,10 +399,10 @@ static void write_page(ares_arena *arena, run *runs, int n, double budget, ares_
             for (int i = 0; i < n; i++) {
                 if (i) ares_str_add_char(out, ',');
                 if (p.unequal && i == 0)
-                    look_note(arena, &runs[0].l,
-                              "rollouts: %lld answers have columns of unequal length, which are "
-                              "left out",
-                              (long long)p.unequal);
+                    look_note(
+                        arena, &runs[0].l,
+                        "rollouts: %lld answer%s columns of unequal length, which are left out",
+                        (long long)p.unequal, p.unequal == 1 ? " has" : "s have");
                 write_run(&runs[i], each, &groups[i], out);
                 ares_str_fini(&groups[i]);
             }

@@ -294,11 +294,21 @@ static void read_state(ares_arena *arena, ares_look *l)
         l->stopped = text_of(l->run, "stopped");
         l->state = l->stopped ? ARES_LOOK_STOPPED : ARES_LOOK_DIED;
     }
+    /* of a run by epochs its checkpoints know the steps */
     double most = ares_look_option_number(l, "trainer.max_steps", -1);
-    const ares_json *planned = ares_json_get(l->run, "steps");
-    l->planned = l->state == ARES_LOOK_FINISHED ? l->last_step
-                 : is_number(planned)           ? planned->integer
-                                                : (int64_t)most;
+    if (most < 0 && l->state != ARES_LOOK_FINISHED) {
+        ares_str name = { 0 };
+        if (ares_checkpoint_latest(ares_path_join(&path, l->dir, "checkpoints"), &name) ==
+                ARES_OK &&
+            name.len) {
+            ares_str_addf(&path, "/%s/state.json", name.data);
+            const ares_json *total = ares_json_get(read_object(arena, path.data), "total_steps");
+            if (is_number(total)) most = total->number;
+        }
+        ares_error_clear();
+        ares_str_fini(&name);
+    }
+    l->planned = l->state == ARES_LOOK_FINISHED ? l->last_step : (int64_t)most;
     ares_str_fini(&path);
 }
 

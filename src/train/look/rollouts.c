@@ -17,6 +17,17 @@ enum { LONGEST_TEXT = 200000, VALIDATION_BYTES = 2 << 20, MISFITS = 20 };
 
 /* ---------------------------------------------------------------- lines, without their trees */
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static const char *skip_blanks(const char *p, const char *end)
+{
+    while (p < end && is_blank(*p)) p++;
+    return p;
+}
+
 static const char *skip_string(const char *p, const char *end)
 {
     for (p++; p < end && *p != '"'; p++) p += *p == '\\';
@@ -38,7 +49,7 @@ static const char *skip_value(const char *p, const char *end)
         }
         return end;
     }
-    while (p < end && *p != ',' && *p != '}') p++;
+    while (p < end && *p != ',' && *p != '}' && !is_blank(*p)) p++;
     return p;
 }
 
@@ -49,19 +60,20 @@ static const char *skip_value(const char *p, const char *end)
 static bool scan(ares_view line, const char *const *keys, int n, ares_view *out)
 {
     const char *p = line.data, *end = p + line.len;
-    while (end > p && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ')) end--;
+    while (end > p && is_blank(end[-1])) end--;
     for (int i = 0; i < n; i++) out[i] = (ares_view){ "", 0 };
     if (end - p < 2 || *p != '{' || end[-1] != '}') return false;
-    for (p++; p < end && *p != '}';) {
-        const char *key = p + 1, *after = skip_string(p, end);
-        if (*p != '"' || after >= end || *after != ':') return false;
-        const char *value = after + 1;
+    for (p = skip_blanks(p + 1, end); p < end && *p != '}';) {
+        const char *key = p + 1, *after = skip_string(p, end), *colon = skip_blanks(after, end);
+        if (*p != '"' || colon >= end || *colon != ':') return false;
+        const char *value = skip_blanks(colon + 1, end);
         size_t len = (size_t)(after - 1 - key);
         p = skip_value(value, end);
         for (int i = 0; i < n; i++)
             if (strlen(keys[i]) == len && memcmp(keys[i], key, len) == 0)
                 out[i] = (ares_view){ value, (size_t)(p - value) };
-        if (p < end && *p == ',') p++;
+        p = skip_blanks(p, end);
+        if (p < end && *p == ',') p = skip_blanks(p + 1, end);
     }
     return p + 1 == end;
 }
@@ -160,15 +172,18 @@ static void scan_step(ares_arena *arena, ares_look *l, look_rollouts *r, int64_t
     int64_t draw = -1, place = 0;
     a->n = a->n_scores = 0;
     if (!lines_open(&in, path)) {
-        look_note(arena, l, "%s: not readable, and left out", path);
+        look_note(arena, l, "rollouts/step_%06lld.jsonl: not readable, and left out",
+                  (long long)step);
         return;
     }
     while (lines_next(&in, &line, &torn)) {
         if (torn || !scan(line, fields, FIELDS, v)) {
             look_note(arena, l,
-                      torn ? "%s:%lld: the last line has no end and is left out"
-                           : "%s:%lld: no JSON object in this line: read up to there",
-                      path, (long long)in.number);
+                      torn ? "rollouts/step_%06lld.jsonl:%lld: the last line has no end and is "
+                             "left out"
+                           : "rollouts/step_%06lld.jsonl:%lld: no JSON object in this line: read "
+                             "up to there",
+                      (long long)step, (long long)in.number);
             break;
         }
         int64_t of = (int64_t)number_of(v[F_draw], number_of(v[F_row], 0));

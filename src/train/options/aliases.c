@@ -166,6 +166,11 @@
     "not built: a sandbox for programs; ask it from a command of worker.reward.rewards " \
     "(docs/rewards.md)"
 #define ANSWERS "rollouts/*.jsonl in trainer.run_dir hold every answer"
+/* Other trainers' words for writing answers or their tokens: a truth value, or null. */
+#define LOGS_TOKENS(word)                                          \
+    { word, "trainer.rollout_log=tokens", "=true", NULL },         \
+        { word, "trainer.rollout_log=text", "=false|null", NULL }, \
+        { word, NULL, NULL, "set true or false, or trainer.rollout_log: none, text or tokens" }
 #define ONE_AFTER_ANOTHER "a step samples with the weights that it trains"
 #define MODEL_OF_VERL VERL "model.path"
 #define RANK0_OF_EASYR1 ACTOR "fsdp.enable_rank0_init"
@@ -561,7 +566,9 @@ const ares_config_alias train_aliases[] = {
     { "trainer.remove_previous_ckpt_in_save", "", "=false", UNSAID },
     { "trainer.save_freq", "trainer.save_freq=-1", "=0", NULL },
     { "trainer.test_freq", "trainer.val_freq=0", "=0|-1", NULL },
-    { "trainer.rollout_data_dir", "", NULL, ANSWERS },
+    { "trainer.rollout_data_dir", "trainer.rollout_log=text", "=false|null", NULL },
+    { "trainer.rollout_data_dir", "", NULL,
+      "rollouts/*.jsonl in trainer.run_dir hold every answer, as trainer.rollout_log says" },
     { "trainer.validation_data_dir", "", NULL, ANSWERS },
     { "trainer.esi_redundant_time", "", NULL, "trainer.save_minutes keeps a state to go on from" },
     { "trainer.del_local_ckpt_after_load", "", NULL, "trainer.save_limit says which are kept" },
@@ -1121,7 +1128,9 @@ const ares_config_alias train_aliases[] = {
     { "logging_strategy", "", NULL, "every step is logged" },
     { "logging_first_step", "", NULL, "every step is logged" },
     { "logging_dir", "", NULL, "metrics and logs lie in trainer.run_dir" },
-    { "log_completions", "", NULL, ANSWERS },
+    LOGS_TOKENS("log_completions"),
+    LOGS_TOKENS("enable_token_export"), /* prime-rl's, in the file of its trainer or of its run */
+    LOGS_TOKENS("trainer.enable_token_export"),
     { "num_completions_to_print", "", NULL, ANSWERS },
     { "log_unique_prompts", "", NULL, ANSWERS },
     { "log_multimodal", "", NULL, ANSWERS },

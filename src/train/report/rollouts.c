@@ -113,8 +113,6 @@ static void write_tokens(const ares_trainer *t, int64_t row, bool prompt, ares_s
     write_ids(out, "token_ids", b->responses + first, n);
     write_pieces(t->run.tokenizer, b->responses + first, n, out);
     write_numbers(out, "entropies", b->entropies_1 + first, wrote, n, 3);
-    if (b->hwe) write_runs(out, "hwe", b->hwe + first, n, NULL);
-    if (b->hwe && b->kl_weight) write_levels(out, "kl_weight", b->kl_weight + first, n, 6);
     if (b->old_log_probs)
         write_numbers(out, "logprobs", b->old_log_probs + first, wrote, n, DIGITS);
     if (b->ref_log_probs)
@@ -126,6 +124,8 @@ static void write_tokens(const ares_trainer *t, int64_t row, bool prompt, ares_s
     if (!equal) write_levels(out, "advantages", b->advantages + first, n, DIGITS);
     if (b->values) write_numbers(out, "values", b->values + first, trained, n, DIGITS);
     if (!all && !s->turns.len) write_runs(out, "trained", trained, n, NULL); /* episodes have it */
+    if (b->hwe) write_runs(out, "hwe", b->hwe + first, n, NULL);
+    if (b->hwe && b->kl_weight) write_levels(out, "kl_weight", b->kl_weight + first, n, 6);
     ares_free(wrote);
 }
 
@@ -337,7 +337,7 @@ static int write_rows(const ares_trainer *t, ares_str *out)
                 bool same = shown && shown->prompt_len == s->prompt_len &&
                             memcmp(shown->prompt, s->prompt,
                                    (size_t)s->prompt_len * sizeof *s->prompt) == 0;
-                write_tokens(t, r, !same, out);
+                write_tokens(t, r, !same || is_played(s), out);
                 shown = s;
             }
             ares_json_end(out, '}');

@@ -633,6 +633,30 @@ static int validate_again(run *r)
     return rc;
 }
 
+/*
+ * The run's verdicts, a line each, of which the bad ones are also told on the terminal, and its
+ * report. A report that cannot be written is no failure of the run.
+ */
+static void look_back(const run *r, const char *stopped, ares_str *verdicts)
+{
+    ares_look_state state = stopped ? ARES_LOOK_STOPPED : ARES_LOOK_FINISHED;
+    ares_str path = { 0 };
+    const char *dir = r->dir.path.data;
+    const ares_report_options o = { .state = &state, .stopped = stopped, .lines = verdicts };
+    int rc = ares_report_write(&dir, 1, &o, r->training->cfg->trainer.report ? &path : NULL);
+    if (rc != ARES_OK)
+        ares_log(ARES_LOG_WARN, "run: no report of it: %s; ares-train report %s makes it",
+                 ares_error_message(), dir);
+    ares_error_clear();
+    for (const char *at = verdicts->data, *end; at && *at; at = end + 1) {
+        end = strchrnul(at, '\n');
+        if (strncmp(at, "bad ", 4) == 0)
+            ares_log(ARES_LOG_WARN, "run: %.*s", (int)(end - at - 6), at + 6);
+        if (!*end) break;
+    }
+    ares_str_fini(&path);
+}
+
 static int run_all(run *r)
 {
     training *t = r->training;
@@ -655,8 +679,13 @@ static int run_all(run *r)
     console_end_line(&r->console);
     if (!lead(r)) return ARES_OK;
     tell_verdicts(r, true);
-    ARES_TRY(run_summary(r->dir.path.data));
     const char *stopped = controls_stop(t->controls);
+    record_end(r->dir.path.data, stopped);
+    ares_str verdicts = { 0 };
+    look_back(r, stopped, &verdicts);
+    int rc = run_summary(r->dir.path.data, verdicts.data);
+    ares_str_fini(&verdicts);
+    ARES_TRY(rc);
     if (stopped)
         printf("stopped in step %lld of %lld: %s\n", (long long)t->step, (long long)t->total_steps,
                stopped);
@@ -687,7 +716,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
         if (r.recorded) record_end(r.dir.path.data, why);
         ares_fail(rc, "%s", why);
         ares_free(why);
-    } else if (r.recorded) record_end(r.dir.path.data, controls_stop(r.training->controls));
+    }
     ares_log_keep(NULL);
     console_close(&r.console);
     ares_metrics_free(r.metrics);

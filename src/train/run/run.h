@@ -56,9 +56,10 @@ void record_end(const char *run_dir, const char *stopped);
 /*
  * Prints the table at the end of a run, and writes it to summary.txt: some questions with their
  * answers before and after, validation before and after, the paths of the results. It is made from
- * the run's files alone. (summary.c)
+ * the run's files alone. verdicts: lines about the run's health, of which the table ends; NULL:
+ * none. (summary.c)
  */
-int run_summary(const char *run_dir);
+int run_summary(const char *run_dir, const char *verdicts);
 
 /*
  * Checkpoints of everything that a run depends on. All functions but state_begin_step and

@@ -158,7 +158,7 @@ static bool is_shown(const char *key)
     return true;
 }
 
-static void write_summary(FILE *out, const char *run_dir)
+static void write_summary(FILE *out, const char *run_dir, const char *verdicts)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 }, name = { 0 };
@@ -191,18 +191,21 @@ static void write_summary(FILE *out, const char *run_dir)
         else fprintf(out, "model          %s/checkpoints/%s/model\n", run_dir, name.data);
     }
     fprintf(out, "metrics        %s/metrics.jsonl\n", run_dir);
+    if (ares_file_exists(ares_path_join(&path, run_dir, "report.html")))
+        fprintf(out, "report         %s\n", path.data);
+    if (verdicts) fprintf(out, "\n%s", verdicts);
     ares_arena_fini(&arena);
     ares_str_fini(&path);
     ares_str_fini(&name);
 }
 
-int run_summary(const char *run_dir)
+int run_summary(const char *run_dir, const char *verdicts)
 {
     char *text = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
     ARES_ASSERT(out);
-    write_summary(out, run_dir);
+    write_summary(out, run_dir, verdicts);
     ares_error_clear(); /* a missing file leaves its part of the table out */
     ARES_ASSERT(fclose(out) == 0);
     fwrite(text, 1, len, stdout);

@@ -1,8 +1,8 @@
 /*
  * Trackers of other programs (docs/trackers.md): the rows of a run are kept until each of its
  * trackers has written them, so that a locked file or a full disk costs no row and ends no run.
- * Then W&B's file, a LevelDB log of protocol buffers (wandb/proto/wandb_internal.proto,
- * leveldb/doc/log_format.md with zlib's CRC-32 in place of CRC-32C).
+ * Then W&B's file, a LevelDB log of protocol buffers (wandb_internal.proto,
+ * the log format of LevelDB with zlib's CRC-32 in place of CRC-32C).
  */
 #include "tracker.h"
 

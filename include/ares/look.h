@@ -55,13 +55,7 @@ double ares_look_last(const ares_look *l, const char *metric);
 /* "running", "finished", "stopped", "died" */
 const char *ares_look_state_name(ares_look_state state);
 
-/*
- * Adds the series ARES_LOOK_DISTINCT: of each step in rollouts/, how many different texts a group's
- * answers are, divided by its answers; the mean over groups of two answers or more. Reads every
- * file there. Without rollouts it adds nothing.
- */
 #define ARES_LOOK_DISTINCT "report/distinct_answers_frac"
-void ares_look_read_distinct(ares_arena *arena, ares_look *l);
 
 /* ---------------- before and after, question by question (train/look/read.c) */
 
@@ -72,8 +66,6 @@ typedef struct ares_look_paired {
     double accuracy[2];      /* mean over the questions */
     double mean, half_width; /* of the differences: mean and 1.96 s / sqrt(n), s with n - 1 */
 } ares_look_paired;
-/* The first and the last file of validation/. Never fails: what is missing makes n 0. */
-ares_look_paired ares_look_validation(const char *dir);
 
 /* ---------------- verdicts (train/look/judge.c) */
 

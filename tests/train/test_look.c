@@ -128,7 +128,7 @@ TEST(done_the_lock_and_run_json_say_how_a_run_stands)
 TEST(validations_are_paired_by_question_over_its_samples)
 {
     REQUIRE_OK(ares_dir_make(test_file("validation")));
-    CHECK_EQ(ares_look_validation(test_dir()).n, 0);
+    CHECK_EQ(look_validation(test_dir()).n, 0);
     /* row 1 of two data sets is two questions; row 2 has no accuracy at first, and does not count
      */
     put("validation/step_000000.jsonl",
@@ -140,7 +140,7 @@ TEST(validations_are_paired_by_question_over_its_samples)
         "{\"row\":2,\"accuracy\":1}\n{\"data_set\":\"b\",\"row\":1,\"accuracy\":1}\n"
         "{\"data_set\":\"a\",\"row\":1,\"accuracy\":1}\n{\"data_set\":\"a\",\"row\":1,\"acc");
     put("validation/step_8.jsonl", "none of ours");
-    ares_look_paired p = ares_look_validation(test_dir());
+    ares_look_paired p = look_validation(test_dir());
     CHECK_EQ(p.n, 2);
     CHECK_EQ(p.step[0], 0);
     CHECK_EQ(p.step[1], 8);
@@ -166,7 +166,7 @@ TEST(turns_of_an_episode_and_copies_of_a_row_are_one_answer)
         "\n");
     put("rollouts/step_000003.jsonl", "{\"draw\":1,\"sample\":0,\"response\":\"alone\"}\n");
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
-    ares_look_read_distinct(&arena, &l);
+    look_read_distinct(&arena, &l);
     const double *share = ares_look_values(&l, ARES_LOOK_DISTINCT);
     REQUIRE(share);
     CHECK_NEAR(share[0], 0.75, 1e-12);

@@ -28,6 +28,15 @@ int64_t look_files(ares_arena *arena, const char *dir, const char *folder, int64
 /* The path of one of them, in path->data, too. */
 const char *look_file(ares_str *path, const char *dir, const char *folder, int64_t step);
 
+/*
+ * Adds the series ARES_LOOK_DISTINCT: of each step in rollouts/, how many different texts a group's
+ * answers are, divided by its answers; the mean over groups of two answers or more. Reads every
+ * file there. Without rollouts it adds nothing.
+ */
+void look_read_distinct(ares_arena *arena, ares_look *l);
+/* The first and the last file of validation/. Never fails: what is missing makes n 0. */
+ares_look_paired look_validation(const char *dir);
+
 /* What of a row of rollouts/ tells its answer from others of the group. */
 typedef struct look_answer {
     int64_t draw, sample, turn; /* draw: of the group */

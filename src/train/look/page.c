@@ -295,7 +295,7 @@ static int read_run(ares_arena *arena, const char *dir, const ares_report_option
         if (x->l.state == ARES_LOOK_FINISHED) x->l.planned = x->l.last_step;
     }
     if (answers) look_rollouts_scan(arena, &x->l, &x->r);
-    x->p = ares_look_validation(dir);
+    x->p = look_validation(dir);
     ares_look_judge(arena, &x->l, &x->p, &x->v);
     return ARES_OK;
 }

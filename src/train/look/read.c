@@ -458,7 +458,7 @@ look_answer look_answer_of(const ares_json *row)
     return a;
 }
 
-void ares_look_read_distinct(ares_arena *arena, ares_look *l)
+void look_read_distinct(ares_arena *arena, ares_look *l)
 {
     int64_t *steps, files = look_files(arena, l->dir, "rollouts", &steps), room = 0;
     double *share = ares_arena_alloc(arena, (size_t)(l->rows + 1) * sizeof *share);
@@ -504,7 +504,7 @@ typedef struct question {
     double sum[2], n[2];
 } question;
 
-ares_look_paired ares_look_validation(const char *dir)
+ares_look_paired look_validation(const char *dir)
 {
     ares_look_paired p = { 0 };
     ares_arena arena = { 0 };

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "ares/core.h"
-#include "ares/look.h"
+#include "look/look.h"
 
 /* The console's line of progress, which tells what the ranks of rank 0's machine count. */
 typedef struct console {
@@ -274,8 +274,8 @@ static void tell_verdicts(run *r, bool end)
     if (!lead(r) || !ares_tracker_shows_alerts(r->tracker) || (!end && step < r->judged_at)) return;
     r->judged_at = step + ARES_MAX(10, step / 20);
     if (ares_look_read(&arena, r->dir.path.data, 0, &look) == ARES_OK) {
-        ares_look_paired paired = ares_look_validation(r->dir.path.data);
-        if (end) ares_look_read_distinct(&arena, &look);
+        ares_look_paired paired = look_validation(r->dir.path.data);
+        if (end) look_read_distinct(&arena, &look);
         ares_look_judge(&arena, &look, &paired, &v);
         for (int i = 0; i < v.n; i++)
             if (v.each[i].level == ARES_VERDICT_BAD || v.each[i].level == ARES_VERDICT_WARN)

@@ -6,7 +6,8 @@ alone.
     benchmarks/serve.py --model DIR [--build build] [--requests 32] [--tokens 64] [--rounds 3]
                         [--peer http://127.0.0.1:8080/v1]
 
---peer: another server that answers OpenAI's chat, asked the same questions in the same way.
+--peer: another server that answers OpenAI's chat and knows ignore_eos, such as
+benchmarks/peers/llama_server.py, asked the same questions in the same way.
 Prints a JSON line per measure.
 """
 
@@ -39,9 +40,9 @@ def generate(a, path):
 
 
 def ask(base, i, a, first, answers):
-    body = dict(question(i), max_tokens=a.tokens, temperature=0, stream=True)
+    body = dict(question(i), max_tokens=a.tokens, temperature=0, stream=True, ignore_eos=True)
     if answers is not None:
-        body.update(ignore_eos=True, return_token_ids=True)
+        body["return_token_ids"] = True
     r = urllib.request.Request(base + "/chat/completions", json.dumps(body).encode())
     r.add_header("content-type", "application/json")
     begin, ids, pieces = time.monotonic(), [], 0

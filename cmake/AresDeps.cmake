@@ -88,4 +88,17 @@ if(NOT ARES_COMPRESSED STREQUAL "OFF")
 endif()
 message(STATUS "zlib and libzstd: ${ARES_HAVE_COMPRESSED}")
 
+# trackers that are SQLite files: trainer.logger trackio, mlflow
+set(ARES_HAVE_SQLITE OFF)
+if(NOT ARES_SQLITE STREQUAL "OFF")
+    set(missing "")
+    ares_find(SQLITE sqlite3.h sqlite3 libsqlite3-dev)
+    if(NOT missing)
+        set(ARES_HAVE_SQLITE ON)
+    elseif(ARES_SQLITE STREQUAL "ON")
+        message(FATAL_ERROR "ARES_SQLITE=ON, but no libsqlite3 was found; install libsqlite3-dev")
+    endif()
+endif()
+message(STATUS "libsqlite3: ${ARES_HAVE_SQLITE}")
+
 find_package(AresTorch)

@@ -109,8 +109,10 @@ foreach(room IN LISTS ARES_ROOMS)
         ares_kernel_isas(ares_kernels)
     elseif(room STREQUAL "reward")
         ares_instruction_tables(ares_reward)
-    elseif(room STREQUAL "core" AND ARES_HAVE_COMPRESSED)
-        target_compile_definitions(ares_core PRIVATE ARES_HAVE_COMPRESSED)
+    elseif(room STREQUAL "core")
+        target_compile_definitions(ares_core PRIVATE
+            $<$<BOOL:${ARES_HAVE_COMPRESSED}>:ARES_HAVE_COMPRESSED>
+            $<$<BOOL:${ARES_HAVE_SQLITE}>:ARES_HAVE_SQLITE>)
     elseif(room MATCHES "^(env|serve)$" AND ARES_HAVE_WEBSOCKETS)
         target_compile_definitions(ares_${room} PRIVATE ARES_HAVE_WEBSOCKETS)
     elseif(room MATCHES "^(train|cli)$")
@@ -129,6 +131,13 @@ foreach(room IN LISTS ARES_ROOMS)
     endif()
     if(room STREQUAL "train")
         ares_page_bytes(ares_train)
+        # what exactness.json says of the build, and nothing is made of
+        string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+        string(STRIP "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${type}} -ffp-contract=off" flags)
+        string(REPLACE "\"" "" flags "${flags}")
+        set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/train/run/exactness.c PROPERTY COMPILE_DEFINITIONS
+            ARES_BUILD_FLAGS="${flags}"
+            ARES_BUILD_COMPILER="${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
     endif()
     list(PREPEND ARES_ROOM_LIBRARIES ares_${room})
     set(ARES_ROOMS_UP_TO_${room} ${ARES_ROOM_LIBRARIES})

@@ -109,6 +109,7 @@ foreach(room IN LISTS ARES_TEST_ROOMS ITEMS e2e)
     target_include_directories(test_${room} PRIVATE
         ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src/${of})
     target_compile_definitions(test_${room} PRIVATE
+        $<$<BOOL:${ARES_HAVE_SQLITE}>:ARES_HAVE_SQLITE>
         ARES_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ARES_BINARY_DIR="${CMAKE_BINARY_DIR}")
     # the tests' own code, most of what is compiled; that of kernels computes what it compares with
     if(ARES_SANITIZE OR (CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT room STREQUAL "kernels"))

@@ -10,7 +10,8 @@
 # Compiler, cmake and ninja come with the system there, and so does an MPI if several processes are
 # wanted: its plug-ins do not travel. Nor does libwebsockets, whose headers want those of several
 # others: install libwebsockets-dev there for environments on OpenEnv servers, zlib1g-dev and
-# libzstd-dev for compressed rows, libavformat-dev and libswscale-dev for files of videos. For Parquet
+# libzstd-dev for compressed rows, libsqlite3-dev for the files of Trackio and MLflow,
+# libavformat-dev and libswscale-dev for files of videos. For Parquet
 # carry the folder pyarrow and name it in ARES_PYARROW.
 set -euo pipefail
 cd "$(dirname "$0")/.."

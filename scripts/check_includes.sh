@@ -24,7 +24,7 @@ left[main]="${left[cli]} cli"
 left[cuda]="${left[model]}" # kernels, losses, and NCCL of dist
 
 # Headers in include/ares whose name is not that of their room.
-declare -A room_of=([at]=kernels [grade]=reward [io]=core [media]=data)
+declare -A room_of=([at]=kernels [grade]=reward [io]=core [look]=train [media]=data)
 passed=0
 failed=0
 

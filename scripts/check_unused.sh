@@ -75,6 +75,7 @@ room_of_header() { # include/ares/algo_loss.h -> algo
     at) name=kernels ;;
     grade) name=reward ;;
     io) name=core ;;
+    look) name=train ;;
     media) name=data ;;
     esac
     echo "$name"

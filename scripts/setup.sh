@@ -77,6 +77,10 @@ if [[ ${ARES_COMPRESSED:-AUTO} != OFF ]]; then
     [[ -e /usr/include/zstd.h ]] || optional+=(libzstd-dev)
 fi
 
+if [[ ${ARES_SQLITE:-AUTO} != OFF && ! -e /usr/include/sqlite3.h ]]; then
+    optional+=(libsqlite3-dev)
+fi
+
 if [[ ${ARES_VIDEO:-AUTO} != OFF ]]; then
     for name in avformat avcodec swscale avutil; do
         compgen -G "/usr/include/*-linux-gnu/lib$name/$name.h" >/dev/null ||
@@ -150,7 +154,8 @@ if ((${#packages[@]} + ${#optional[@]})) && ! install "${packages[@]}" "${option
         problems+=("$problem")
     else
         say "going on without ${optional[*]}: no several processes, no environments on OpenEnv" \
-            "servers, no compressed rows, or no files of videos; $remedy"
+            "servers, no compressed rows, no files of Trackio and MLflow, or no files of videos;" \
+            "$remedy"
     fi
 fi
 

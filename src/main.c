@@ -18,25 +18,13 @@ typedef struct cli_entry {
 } cli_entry;
 #define ENTRY(name, on_ranks, doc) { #name, doc, ares_cli_##name, on_ranks },
 static const cli_entry verbs[] = { CLI_LIST(ENTRY) };
-/* The words that users write: - where a name in C has _. */
-static char words[ARES_COUNT(verbs)][32];
-static const char *names[ARES_COUNT(verbs)];
-
-static void name_verbs(void)
-{
-    for (int i = 0; i < ARES_COUNT(verbs); i++) {
-        (void)snprintf(words[i], sizeof words[i], "%s", verbs[i].name);
-        for (char *c = words[i]; *c; c++)
-            if (*c == '_') *c = '-';
-        names[i] = words[i];
-    }
-}
 
 /* *exit_code: of the launched processes, which main exits with; -1: by the returned failure. */
 static int dispatch(int argc, char **argv, int *exit_code)
 {
+    int n;
+    const char *const *names = cli_verbs(&n);
     *exit_code = -1;
-    name_verbs();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         puts("usage: ares-train [VERB] [options]\n");
@@ -53,8 +41,7 @@ static int dispatch(int argc, char **argv, int *exit_code)
     bool named =
         argv[1][0] != '-' && argv[1][0] != '+' && argv[1][0] != '~' && !strchr(argv[1], '=');
     if (named) {
-        ARES_TRY(
-            ares_lookup(ARES_EUSE, "ares-train: verb", argv[1], names, ARES_COUNT(names), &verb));
+        ARES_TRY(ares_lookup(ARES_EUSE, "ares-train: verb", argv[1], names, n, &verb));
         first = 1;
     }
     if (verbs[verb].on_ranks) {

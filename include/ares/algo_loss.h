@@ -149,8 +149,8 @@ typedef struct ares_loss_args {
     const uint8_t *chosen;
     /*
      * [n], written where the mask is 1: the ratio that the loss's clip looks at, the row's in a
-     * loss of rows; 1 where a clip has made the token's gradient 0 or bounds its factor. NULL,
-     * both: not wanted.
+     * loss of rows; 1 where a clip has made the token's gradient 0 or bounds its factor, and the
+     * advantage is not 0. NULL, both: not wanted.
      */
     float *ratio;
     uint8_t *clipped;

@@ -96,20 +96,49 @@ void ares_jsonl_close(ares_jsonl *r);
 /* Bytes of a text that zlib has compressed at level 9 (rows.c); -1: a build without zlib. */
 int64_t ares_deflated_bytes(ares_view text);
 
-/* ---------------- tracker (metrics.c): metrics.jsonl and TensorBoard events in a run directory
- * metrics.jsonl has a line per step: {"step":3,"actor/pg_loss":...}. TensorBoard gets scalars,
- * texts of samples and histograms. Opening a run that goes on drops the rows of metrics.jsonl with
- * step >= from_step, and its new event file tells TensorBoard to forget those steps.
+/* ---------------- tracker (metrics.c): metrics.jsonl and what else shows a run's metrics
+ * metrics.jsonl, in the run directory, has a line per step: {"step":3,"actor/pg_loss":...}.
+ * TensorBoard's event files lie beside it and get scalars, texts of samples and histograms; the
+ * files of Trackio, MLflow and W&B get scalars (docs/trackers.md). Opening a run that goes on drops
+ * the rows with step >= from_step, and its new event file tells TensorBoard to forget those steps.
  */
 typedef struct ares_tracker ares_tracker;
-int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out);
+typedef struct ares_tracker_run {
+    const char *dir; /* the run directory */
+    int64_t from_step;
+    const char *const *loggers; /* words of trainer.logger; console and file mean nothing here */
+    int64_t n_loggers;
+    const char *project, *name; /* of the run in trackers */
+    const ares_json *options;   /* the configuration, which trackers show; NULL: none */
+} ares_tracker_run;
+/*
+ * Whether the tracker of this name could be written: fails with the reason and a remedy. Writes
+ * nothing. Names that need no check are fine.
+ */
+int ares_tracker_check(const char *logger, const char *project);
+/*
+ * Fails where a tracker cannot be written at all. Later on a failure of Trackio's, MLflow's or
+ * W&B's file is a warning: the rows are kept and written with those of a later step.
+ */
+int ares_tracker_open(const ares_tracker_run *r, ares_tracker **out);
 int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m);
 int ares_tracker_sync(ares_tracker *t); /* fsync of metrics.jsonl */
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text);
 /* A histogram whose values are counted already: count [n], edge [n + 1] finite and rising. */
 int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
                       const double *count, int n);
-int ares_tracker_close(ares_tracker *t);
+/*
+ * A verdict of the run, for trackers that show alerts (Trackio's). Each rule is told once, and once
+ * more where a warning becomes bad.
+ */
+typedef struct ares_tracker_alert {
+    const char *rule, *title, *text;
+    bool bad; /* else a warning */
+} ares_tracker_alert;
+bool ares_tracker_shows_alerts(const ares_tracker *t);
+void ares_tracker_tell(ares_tracker *t, int64_t step, const ares_tracker_alert *a);
+/* finished: the run came to its end; trackers that say how a run ended say so */
+int ares_tracker_close(ares_tracker *t, bool finished);
 
 /* ---------------- checkpoint (checkpoint.c): directories that appear whole or not at all
  * begin gives a temporary directory beside <dir>/<name>: the lead makes it, and other processes

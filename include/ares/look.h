@@ -50,14 +50,8 @@ typedef struct ares_look {
 int ares_look_read(ares_arena *arena, const char *dir, int64_t ends, ares_look *out);
 /* The values [rows] of a metric; NULL: no step has it. */
 const double *ares_look_values(const ares_look *l, const char *metric);
-/* The first and the last value of a metric, step 0 included; NAN: there is none. */
-double ares_look_first(const ares_look *l, const char *metric);
+/* The last value of a metric; NAN: there is none. */
 double ares_look_last(const ares_look *l, const char *metric);
-/* An option's value, by its path ("worker.rollout.n"); NULL: not known. */
-const ares_json *ares_look_option(const ares_look *l, const char *path);
-double ares_look_option_number(const ares_look *l, const char *path, double absent);
-/* Adds a series; value [rows] must live as long as the arena. */
-void ares_look_add(ares_arena *arena, ares_look *l, const char *name, const double *value);
 /* "running", "finished", "stopped", "died" */
 const char *ares_look_state_name(ares_look_state state);
 
@@ -80,8 +74,6 @@ typedef struct ares_look_paired {
 } ares_look_paired;
 /* The first and the last file of validation/. Never fails: what is missing makes n 0. */
 ares_look_paired ares_look_validation(const char *dir);
-/* mean and half_width of differences [n]; half_width 0 for n < 2 */
-void ares_look_interval(const double *difference, int64_t n, double *mean, double *half_width);
 
 /* ---------------- verdicts (train/look/judge.c) */
 
@@ -118,12 +110,6 @@ typedef struct ares_look_verdicts {
  */
 void ares_look_judge(ares_arena *arena, const ares_look *l, const ares_look_paired *p,
                      ares_look_verdicts *out);
-
-/*
- * IEEE half floats: round to nearest even, values outside [-65504, 65504] clamped to it. NaN stays
- * one. (train/look/judge.c)
- */
-uint16_t ares_half(double x);
 
 /* ---------------- the report (train/look/page.c) */
 

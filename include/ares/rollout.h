@@ -137,6 +137,24 @@ typedef struct ares_completion {
     const float *likely_log_probs; /* at temperature 1 */
 } ares_completion;
 
+/*
+ * Shown some tokens of any request as they are drawn, on the CPU, by a rank that decodes alone.
+ * `wants` is asked of each with its sampling key and its place in the response, which name it
+ * whatever the order of decoding.
+ */
+typedef struct ares_watched {
+    const int32_t *prompt, *ids; /* [prompt_len]; [n] the sample's new tokens before it */
+    int32_t prompt_len, n;
+    const ares_row_media *row_media; /* of the request */
+    int32_t token;                   /* what was drawn after them, */
+    const float *logits;             /* from these [vocab], before temperature */
+} ares_watched;
+typedef struct ares_rollout_watch {
+    bool (*wants)(void *ctx, ares_rng_key sample, int64_t place);
+    void (*show)(void *ctx, const ares_watched *x);
+    void *ctx;
+} ares_rollout_watch;
+
 typedef struct ares_rollout_options {
     /*
      * size of the KV cache in tokens; 0: as many as max_num_seqs samples of full length need, or as
@@ -169,6 +187,7 @@ typedef struct ares_rollout_options {
     int32_t adapter_rank;        /* largest of adapters to come; a larger one takes memory anew */
     const ares_adapter *adapter; /* of ranks that decode as one: the only one that requests name */
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
+    const ares_rollout_watch *watch; /* borrowed; NULL: nobody looks */
 } ares_rollout_options;
 
 typedef struct ares_rollout ares_rollout;

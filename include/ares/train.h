@@ -250,110 +250,111 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       "max_new_tokens (at most data.max_response_length); n is 1 unless set here")
 ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
 
-#define ARES_TRAINER_OPTIONS(X)                                                                    \
-    X(text, project_name, "project_name", "ares", "nonempty",                                      \
-      "first part of the default run directory")                                                   \
-    X(text, experiment_name, "experiment_name", "demo", "nonempty",                                \
-      "second part of the default run directory")                                                  \
-    X(text, run_dir, "run_dir", "null", "",                                                        \
-      "where checkpoints, metrics and logs are written; null: "                                    \
-      "runs/<project_name>/<experiment_name>")                                                     \
-    X(i64, total_epochs, "total_epochs", "15", "[1,)", "passes over the training rows")            \
-    X(i64, max_steps, "max_steps", "null", "[0,)",                                                 \
-      "training steps at most; null: as many as total_epochs gives. A larger number lengthens a "  \
-      "run, also one that is finished")                                                            \
-    X(text, device, "device", "cpu", "nonempty",                                                   \
-      "cpu; cuda: one GPU for each rank of a machine; cuda:1: that GPU")                           \
-    X(choice, kernels, "kernels", "native", "native|aten",                                         \
-      "whose arithmetic: native: that of ares-train; aten: the operators of libtorch, on one "     \
-      "thread; slower, and equal to native within the error of float32. On device cpu only: on "   \
-      "a card native takes products and attention from libtorch already")                          \
-    X(i64, threads, "threads", "null", "[1,)",                                                     \
-      "CPU threads; changes speed, no result; null: all CPUs at hand, divided among the ranks "    \
-      "of the machine",                                                                            \
-      ARES_NO_RESULT)                                                                              \
-    X(f64, comm_timeout, "comm_timeout_s", "600", "?[0,)",                                         \
-      "seconds that a rank waits for the others before it ends the run and says which rank does "  \
-      "not come; more than the longest time that ranks may be apart, such as in answering their "  \
-      "prompts; 0 or null: for ever (docs/ranks.md)",                                              \
-      ARES_NO_RESULT)                                                                              \
-    X(choice, comm_transport, "comm_transport", "auto", "auto|staged|nccl",                        \
-      "what moves bytes between the cards of ranks: nccl; staged: MPI, over host memory; auto: "   \
-      "nccl where every rank has a card of its own and libnccl.so.2 is found, else staged "        \
-      "(docs/ranks.md)",                                                                           \
-      ARES_NO_RESULT)                                                                              \
-    X(texts, logger, "logger", "[console, tensorboard]",                                           \
-      "console|file|tensorboard|wandb|mlflow|swanlab",                                             \
-      "where metrics go beside metrics.jsonl, which is always written; wandb, mlflow and "         \
-      "swanlab write TensorBoard files, which those services import",                              \
-      ARES_NO_RESULT)                                                                              \
-    X(choice, progress, "progress", "auto", "auto|line|none",                                      \
-      "what the console shows between two steps, of rank 0's share: auto: on a terminal a line "   \
-      "that moves, else line: a line of the log every 30 s at most; none: nothing",                \
-      ARES_NO_RESULT)                                                                              \
-    X(flag, balance_batch, "balance_batch", "true", "",                                            \
-      "true: share the work of each mini-batch evenly among the ranks, in whole groups; where "    \
-      "mini-batches count rows, also make each of rows of like length, as verl does, unless "      \
-      "worker.actor.shuffle is true; false: deal the groups out in turn, and leave the rows in "   \
-      "their order")                                                                               \
-    X(i64, val_freq, "val_freq", "-1", "-1|[0,)",                                                  \
-      "steps between validations; -1: only one at the end, where there are rows for it; 0: none")  \
-    X(flag, val_before_train, "val_before_train", "true", "",                                      \
-      "validate before the first step, also when a run goes on from a step that was not "          \
-      "validated")                                                                                 \
-    X(flag, val_only, "val_only", "false", "",                                                     \
-      "only validate the checkpoint of load_checkpoint_path, else the latest checkpoint, else "    \
-      "the model; print the result and write nothing")                                             \
-    X(i64, val_generations, "val_generations_to_log", "0", "[0,)",                                 \
-      "validation samples shown in TensorBoard", ARES_NO_RESULT)                                   \
-    X(choice, rollout_log, "rollout_log", "tokens", "none|text|tokens",                            \
-      "what rollouts/step_*.jsonl hold of the answers: text: texts, scores and advantages; "       \
-      "tokens: also log-probs, entropies, ratios and more of each token (docs/runs.md#rollouts); " \
-      "none: no such files",                                                                       \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, rollout_log_freq, "rollout_log_freq", "1", "[1,)",                                      \
-      "steps between two of these files; the first and the last step always have one",             \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, rollout_log_tokens, "rollout_log_tokens", "16384", "-1|[1,)",                           \
-      "rollout_log tokens: of how many response tokens of a step, over all ranks: whole groups, "  \
-      "those with the widest spread of advantages first, and at least one; -1: of all",            \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, save_freq, "save_freq", "-1", "-1|[1,)",                                                \
-      "steps between checkpoints that are kept; -1: only one at the end", ARES_NO_RESULT)          \
-    X(f64, save_minutes, "save_minutes", "10", "?(0,)",                                            \
-      "minutes between states to go on from after a crash; only the latest is kept, beside the "   \
-      "checkpoints of save_freq; null: off",                                                       \
-      ARES_NO_RESULT)                                                                              \
-    X(flag, save_async, "save_async", "false", "",                                                 \
-      "checkpoints are copied and written while the run goes on, which takes as much memory as "   \
-      "a rank writes of one; its failure ends the run a step later; same results",                 \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, save_limit, "save_limit", "-1", "-1|[1,)",                                              \
-      "checkpoints of save_freq to keep: the newest ones and the best one; -1: all",               \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, critic_warmup, "critic_warmup", "0", "[0,)",                                            \
-      "first steps, in which only the critic learns")                                              \
-    X(i64, max_try_make_batch, "max_try_make_batch", "20", "",                                     \
-      "draws of prompts for one batch at most, where filters drop groups; 0: no limit")            \
-    X(flag, save_model_only, "save_model_only", "false", "",                                       \
-      "checkpoints of save_freq without optimizer states: smaller, but no run can go on from "     \
-      "them; the state of save_minutes keeps them",                                                \
-      ARES_NO_RESULT)                                                                              \
-    X(flag, report, "report", "true", "",                                                          \
-      "write report.html into the run directory at the end: verdicts, curves, answers by token, "  \
-      "as "                                                                                        \
-      "ares-train report does (docs/report.md)",                                                   \
-      ARES_NO_RESULT)                                                                              \
-    X(text, load_checkpoint, "load_checkpoint_path", "null", "",                                   \
-      "a checkpoint or run directory to go on from where this run has no checkpoint of its own",   \
-      ARES_NO_RESULT)                                                                              \
-    X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "",                              \
-      "true: go on from the latest checkpoint of the run directory; false: refuse to run where "   \
-      "there is one",                                                                              \
-      ARES_NO_RESULT)                                                                              \
-    X(flag, force, "force", "false", "",                                                           \
-      "go on although the data set, the model or the options are not those of the state (same "    \
-      "as the command line option --force)",                                                       \
+#define ARES_TRAINER_OPTIONS(X)                                                                   \
+    X(text, project_name, "project_name", "ares", "nonempty",                                     \
+      "first part of the default run directory")                                                  \
+    X(text, experiment_name, "experiment_name", "demo", "nonempty",                               \
+      "second part of the default run directory")                                                 \
+    X(text, run_dir, "run_dir", "null", "",                                                       \
+      "where checkpoints, metrics and logs are written; null: "                                   \
+      "runs/<project_name>/<experiment_name>")                                                    \
+    X(i64, total_epochs, "total_epochs", "15", "[1,)", "passes over the training rows")           \
+    X(i64, max_steps, "max_steps", "null", "[0,)",                                                \
+      "training steps at most; null: as many as total_epochs gives. A larger number lengthens a " \
+      "run, also one that is finished")                                                           \
+    X(text, device, "device", "cpu", "nonempty",                                                  \
+      "cpu; cuda: one GPU for each rank of a machine; cuda:1: that GPU")                          \
+    X(choice, kernels, "kernels", "native", "native|aten",                                        \
+      "whose arithmetic: native: that of ares-train; aten: the operators of libtorch, on one "    \
+      "thread; slower, and equal to native within the error of float32. On device cpu only: on "  \
+      "a card native takes products and attention from libtorch already")                         \
+    X(i64, threads, "threads", "null", "[1,)",                                                    \
+      "CPU threads; changes speed, no result; null: all CPUs at hand, divided among the ranks "   \
+      "of the machine",                                                                           \
+      ARES_NO_RESULT)                                                                             \
+    X(f64, comm_timeout, "comm_timeout_s", "600", "?[0,)",                                        \
+      "seconds that a rank waits for the others before it ends the run and says which rank does " \
+      "not come; more than the longest time that ranks may be apart, such as in answering their " \
+      "prompts; 0 or null: for ever (docs/ranks.md)",                                             \
+      ARES_NO_RESULT)                                                                             \
+    X(choice, comm_transport, "comm_transport", "auto", "auto|staged|nccl",                       \
+      "what moves bytes between the cards of ranks: nccl; staged: MPI, over host memory; auto: "  \
+      "nccl where every rank has a card of its own and libnccl.so.2 is found, else staged "       \
+      "(docs/ranks.md)",                                                                          \
+      ARES_NO_RESULT)                                                                             \
+    X(texts, logger, "logger", "[console, tensorboard]",                                          \
+      "console|file|tensorboard|trackio|mlflow|wandb",                                            \
+      "where metrics go beside metrics.jsonl, which is always written (file: nothing else); "     \
+      "trackio, mlflow and wandb write the files that those programs open (docs/trackers.md)",    \
+      ARES_NO_RESULT)                                                                             \
+    X(choice, progress, "progress", "auto", "auto|line|none",                                     \
+      "what the console shows between two steps, of rank 0's share: auto: on a terminal a line "  \
+      "that moves, else line: a line of the log every 30 s at most; none: nothing",               \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, balance_batch, "balance_batch", "true", "",                                           \
+      "true: share the work of each mini-batch evenly among the ranks, in whole groups; where "   \
+      "mini-batches count rows, also make each of rows of like length, as verl does, unless "     \
+      "worker.actor.shuffle is true; false: deal the groups out in turn, and leave the rows in "  \
+      "their order")                                                                              \
+    X(i64, val_freq, "val_freq", "-1", "-1|[0,)",                                                 \
+      "steps between validations; -1: only one at the end, where there are rows for it; 0: none") \
+    X(flag, val_before_train, "val_before_train", "true", "",                                     \
+      "validate before the first step, also when a run goes on from a step that was not "         \
+      "validated")                                                                                \
+    X(flag, val_only, "val_only", "false", "",                                                    \
+      "only validate the checkpoint of load_checkpoint_path, else the latest checkpoint, else "   \
+      "the model; print the result and write nothing")                                            \
+    X(i64, val_generations, "val_generations_to_log", "0", "[0,)",                                \
+      "validation samples shown in TensorBoard", ARES_NO_RESULT)                                  \
+    X(choice, rollout_log, "rollout_log", "tokens", "none|text|tokens",                           \
+      "what rollouts/step_*.jsonl hold of the answers: text: texts, scores and advantages; "      \
+      "tokens: also log-probs, entropies, ratios and more of each token "                         \
+      "(docs/runs.md#columns-of-tokens); "                                                        \
+      "none: no such files",                                                                      \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, rollout_log_freq, "rollout_log_freq", "1", "[1,)",                                     \
+      "steps between two of these files; the first and the last step always have one",            \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, rollout_log_tokens, "rollout_log_tokens", "16384", "-1|[1,)",                          \
+      "rollout_log tokens: of how many response tokens of a step, over all ranks: whole groups, " \
+      "those with the widest spread of advantages first, and at least one; -1: of all",           \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, save_freq, "save_freq", "-1", "-1|[1,)",                                               \
+      "steps between checkpoints that are kept; -1: only one at the end", ARES_NO_RESULT)         \
+    X(f64, save_minutes, "save_minutes", "10", "?(0,)",                                           \
+      "minutes between states to go on from after a crash; only the latest is kept, beside the "  \
+      "checkpoints of save_freq; null: off",                                                      \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, save_async, "save_async", "false", "",                                                \
+      "checkpoints are copied and written while the run goes on, which takes as much memory as "  \
+      "a rank writes of one; its failure ends the run a step later; same results",                \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, save_limit, "save_limit", "-1", "-1|[1,)",                                             \
+      "checkpoints of save_freq to keep: the newest ones and the best one; -1: all",              \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, critic_warmup, "critic_warmup", "0", "[0,)",                                           \
+      "first steps, in which only the critic learns")                                             \
+    X(i64, max_try_make_batch, "max_try_make_batch", "20", "",                                    \
+      "draws of prompts for one batch at most, where filters drop groups; 0: no limit")           \
+    X(flag, save_model_only, "save_model_only", "false", "",                                      \
+      "checkpoints of save_freq without optimizer states: smaller, but no run can go on from "    \
+      "them; the state of save_minutes keeps them",                                               \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, report, "report", "true", "",                                                         \
+      "write report.html into the run directory at the end: verdicts, curves, answers by token, " \
+      "as "                                                                                       \
+      "ares-train report does (docs/report.md)",                                                  \
+      ARES_NO_RESULT)                                                                             \
+    X(text, load_checkpoint, "load_checkpoint_path", "null", "",                                  \
+      "a checkpoint or run directory to go on from where this run has no checkpoint of its own",  \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "",                             \
+      "true: go on from the latest checkpoint of the run directory; false: refuse to run where "  \
+      "there is one",                                                                             \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, force, "force", "false", "",                                                          \
+      "go on although the data set, the model or the options are not those of the state (same "   \
+      "as the command line option --force)",                                                      \
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 
@@ -648,6 +649,11 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
 int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words);
 /*
+ * Notes a fault of trainer.logger for each tracker that could not be written on this machine: to be
+ * called on rank 0, which writes them, before faults are reported. (run/start.c)
+ */
+void ares_train_check_trackers(ares_config *cfg, const ares_train_config *c);
+/*
  * Checks the files that a run reads, weights apart: the first rows of each data file, tokenizer and
  * chat template, and trainer.load_checkpoint_path. Where rows or the model are not on this machine
  * it only warns: the configuration may be meant for another one. (run/start.c)
@@ -719,6 +725,22 @@ int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *wor
 /* Validation alone. output (may be NULL): a file to write every answer to, as JSON lines. */
 int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                   const char *output);
+
+typedef struct ares_verify_options {
+    const char *run_dir;
+    int64_t step; /* -1: the latest of which there are rollouts and the state that it began with */
+    int64_t rows; /* of logits, over all ranks */
+    const char *const *words; /* [n_words] overrides that change no result, and paths */
+    int n_words;
+} ares_verify_options;
+/*
+ * Makes a step of a run again, from the state that it began with and without its update, and
+ * compares what is sampled with what the run has written; then decoding with the training forward
+ * (docs/exactness.md). Writes nothing into the run directory, and takes no lock there. out: on rank
+ * 0, the table of what was compared, also of a step that differs. ARES_ESTATE: something differs;
+ * ARES_EUSE: nothing was compared; both say what. A collective. (run/verify.c)
+ */
+int ares_verify_run(const ares_verify_options *o, ares_world *world, ares_str *out);
 
 /*
  * ---------------- supervised fine-tuning (sft.c)

@@ -22,6 +22,21 @@ enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 }; /* width of --help; options of a 
 const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
 const char *const cli_devices[2] = { "cpu", "cuda" };
 
+const char *const *cli_verbs(int *n)
+{
+#define NAME(name, on_ranks, doc) #name,
+    static char words[][32] = { CLI_LIST(NAME) };
+#undef NAME
+    static const char *list[ARES_COUNT(words)];
+    *n = ARES_COUNT(words);
+    for (int i = 0; i < *n; i++) {
+        for (char *c = words[i]; *c; c++)
+            if (*c == '_') *c = '-';
+        list[i] = words[i];
+    }
+    return list;
+}
+
 /* ---------------- values */
 /* Checks a value by the option's type, range and choices, and stores it in *o->into. */
 static int read_value(const char *verb, const cli_option *o, const char *value)

@@ -31,6 +31,7 @@
     X(export_tokens, false, "logged tokens of a run as prime-rl writes them")            \
     X(serve, false, "the model behind HTTP, for OpenAI's clients")                       \
     X(play, false, "act in an environment by hand, and read what a model reads")         \
+    X(verify, true, "a step of a run, made again and compared to the last bit")          \
     X(show, false, "an episode or answer of a run, as the model read and wrote it")      \
     X(report, false, "runs as one HTML page: verdicts, curves, answers by token")        \
     X(sweep, false, "a run for every value of some options, and their figure")           \
@@ -43,6 +44,8 @@
 #define CLI_DECLARE_(name, on_ranks, doc) int ares_cli_##name(int argc, char **argv);
 CLI_LIST(CLI_DECLARE_)
 #undef CLI_DECLARE_
+/* The words that users write for them, in that order: - where a name in C has _. (cli.c) */
+const char *const *cli_verbs(int *n);
 
 /* ---------------- command lines (cli.c)
  * A verb describes its command line in one table, which the parser and --help both read. An option

@@ -652,7 +652,9 @@ static void show_tokens(job *j, const rollouts_episode *e)
         }
         ares_str_add_z(out, "      text\n");
         for (int64_t i = 0; i < ids->count; i++) {
-            ares_str_addf(out, "%6lld %7.0f", (long long)i, ids->items[i].number);
+            const ares_json *id = &ids->items[i];
+            ares_str_addf(out, "%6lld %7lld", (long long)i,
+                          id->type == ARES_JSON_INT ? (long long)id->integer : -1LL);
             for (int k = 0; k < ARES_COUNT(columns); k++) {
                 const ares_json *x = list[k] ? &list[k]->items[i] : NULL;
                 bool number = x && (x->type == ARES_JSON_INT || x->type == ARES_JSON_FLOAT);
@@ -692,6 +694,7 @@ static void add_sizes(job *j, const rollouts_episode *e)
     if (j->validation) return;
     if (e->played) ares_str_addf(out, ", %lld of them trained", (long long)trained);
     if (e->copies) ares_str_addf(out, ", and %lld copies", (long long)e->copies);
+    if (j->tokens) return;
     if (e->played && !ares_json_get(e->rows[0], "trained_text"))
         ares_str_add_z(out, "; the file does not say which text was trained");
     else

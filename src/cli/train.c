@@ -64,6 +64,7 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
             1, ranks / (c->published.nnodes == ARES_NULL_I64 ? 1 : (int)c->published.nnodes));
     }
     if (!o->print) ares_train_memory_check(cfg, c, ranks, local, v->reinforcement, &needs);
+    if (!o->print && ares_world_rank(world) == 0) ares_train_check_trackers(cfg, c);
     int rc = v->check(cfg, c, ranks);
     if (rc == ARES_OK && !o->print)
         rc = ares_train_plan_check(cfg, c, ranks, local, v->reinforcement, !o->check, &needs);
@@ -192,12 +193,13 @@ static int with_words(const config_verb *v, int argc, char **argv, words_fn *run
                  "~key)" },
         CLI_RANKS(o.ranks),
         CLI_RESTARTS(o.restarts),
-        CLI_OPTION(
-            FLAG, o.check, "--check", NULL,
-            "check the configuration, the first rows of its files, the checkpoint that it names "
-            "and the memory it needs here, start each reward and environment of your own once, and "
-            "stop; touches no "
-            "weights"),
+        CLI_OPTION(FLAG, o.check, "--check", NULL,
+                   "check the configuration, the first rows of its files, the checkpoint and "
+                   "trackers that "
+                   "it names and the memory it needs here, start each reward and environment of "
+                   "your own once, and "
+                   "stop; touches no "
+                   "weights"),
         CLI_OPTION(FLAG, o.no_programs, "--no-programs", NULL,
                    "with --check: start no program of your own"),
         CLI_OPTION(FLAG, o.print, "--print-config", NULL,

@@ -1,5 +1,6 @@
 /* Metrics: names -> scalars, and where they are written: metrics.jsonl and TensorBoard. */
 #include "internal.h"
+#include "tracker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -120,49 +121,54 @@ struct ares_tracker {
     jsonl_writer *metrics;
     int events; /* -1: none */
     char *events_path;
+    trackers *others;             /* NULL: none */
     ares_str line, event, record; /* kept for their memory: emptied for each use */
 };
 
 /* ---------------------------------------------------------------- protobuf and records
- * Wire types of put_key: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+ * Wire types of proto_key: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
  */
-/* Castagnoli's polynomial, reflected; bit by bit, as records are short. */
-static uint32_t masked_crc32c(const void *data, size_t n)
+uint32_t tracker_crc32(uint32_t polynomial, const void *data, size_t n)
 {
     const unsigned char *p = data;
     uint32_t crc = 0xffffffffu;
     for (size_t i = 0; i < n; i++) {
         crc ^= p[i];
-        for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (0x82f63b78u & (0u - (crc & 1)));
+        for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (polynomial & (0u - (crc & 1)));
     }
-    crc = ~crc;
+    return ~crc;
+}
+
+static uint32_t masked_crc32c(const void *data, size_t n)
+{
+    uint32_t crc = tracker_crc32(0x82f63b78u, data, n); /* Castagnoli's polynomial */
     /* TFRecord masks its checksums, so that data which holds checksums can be checked, too */
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
 /* An unsigned integer of 1 to 8 bytes, the lowest byte first. */
-static void put_little(ares_str *s, uint64_t v, int bytes)
+void proto_little(ares_str *s, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++) ares_str_add_char(s, (char)(v >> (8 * i)));
 }
 
 /* Protobuf's integers: 7 bits a byte, the lowest first; the top bit: more follow. */
-static void put_varint(ares_str *s, uint64_t v)
+void proto_varint(ares_str *s, uint64_t v)
 {
     for (; v >= 128; v >>= 7) ares_str_add_char(s, (char)(v | 128));
     ares_str_add_char(s, (char)v);
 }
 
-static void put_key(ares_str *s, int field, int wire)
+void proto_key(ares_str *s, int field, int wire)
 {
-    put_varint(s, (uint64_t)field << 3 | (uint64_t)wire);
+    proto_varint(s, (uint64_t)field << 3 | (uint64_t)wire);
 }
 
 /* A field of a text or of a message that is written whole: key, length, bytes. */
-static void put_bytes(ares_str *s, int field, ares_view v)
+void proto_bytes(ares_str *s, int field, ares_view v)
 {
-    put_key(s, field, 2);
-    put_varint(s, v.len);
+    proto_key(s, field, 2);
+    proto_varint(s, v.len);
     ares_str_add_view(s, v);
 }
 
@@ -170,12 +176,11 @@ static void put_double(ares_str *s, int field, double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    put_key(s, field, 1);
-    put_little(s, bits, 8);
+    proto_key(s, field, 1);
+    proto_little(s, bits, 8);
 }
 
-/* Seconds since 1970, which TensorBoard shows. */
-static double wall_time(void)
+double tracker_now(void)
 {
     struct timeval now;
     gettimeofday(&now, NULL);
@@ -186,23 +191,28 @@ static double wall_time(void)
 static int write_event(ares_tracker *t, int64_t step, int field, ares_view payload)
 {
     ares_str_clear(&t->event);
-    put_double(&t->event, 1, wall_time());
-    put_key(&t->event, 2, 0);
-    put_varint(&t->event, (uint64_t)step);
-    put_bytes(&t->event, field, payload);
+    put_double(&t->event, 1, tracker_now());
+    proto_key(&t->event, 2, 0);
+    proto_varint(&t->event, (uint64_t)step);
+    proto_bytes(&t->event, field, payload);
     ares_str_clear(&t->record);
-    put_little(&t->record, t->event.len, 8);
-    put_little(&t->record, masked_crc32c(t->record.data, 8), 4);
+    proto_little(&t->record, t->event.len, 8);
+    proto_little(&t->record, masked_crc32c(t->record.data, 8), 4);
     ares_str_add_view(&t->record, ares_str_view(&t->event));
-    put_little(&t->record, masked_crc32c(t->event.data, t->event.len), 4);
+    proto_little(&t->record, masked_crc32c(t->event.data, t->event.len), 4);
     return io_write_all(t->events, t->events_path, t->record.data, t->record.len, -1);
 }
 
 /* ---------------------------------------------------------------- opening */
 
-int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out)
+int ares_tracker_open(const ares_tracker_run *r, ares_tracker **out)
 {
+    const char *run_dir = r->dir;
+    int64_t from_step = r->from_step;
+    bool tensorboard = false;
     *out = NULL;
+    for (int64_t i = 0; i < r->n_loggers; i++)
+        tensorboard = tensorboard || strcmp(r->loggers[i], "tensorboard") == 0;
     ares_tracker *t = ares_calloc(1, sizeof *t);
     ares_str path = { 0 };
     ares_jsonl *old = NULL;
@@ -229,7 +239,7 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
         /* counts up, because a run that is resumed within a second would get the same name */
         for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) {
             snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d",
-                     (long long)wall_time(), host, (long)getpid(), again);
+                     (long long)tracker_now(), host, (long)getpid(), again);
             ares_path_join(&events, run_dir, name);
             t->events = open(events.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
         }
@@ -238,24 +248,26 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
         if (rc == ARES_OK) rc = write_event(t, 0, 3, ARES_VIEW("brain.Event:2"));
         /* SessionLog {status 1 = START}: readers forget the steps from here on */
         if (rc == ARES_OK && from_step > 0) {
-            put_key(&start, 1, 0);
-            put_varint(&start, 1);
+            proto_key(&start, 1, 0);
+            proto_varint(&start, 1);
             rc = write_event(t, from_step, 7, ares_str_view(&start));
             ares_str_fini(&start);
         }
     }
     ares_str_fini(&path);
+    if (rc == ARES_OK) rc = trackers_open(r, &t->others);
     if (rc != ARES_OK) {
-        ares_tracker_close(t);
+        ares_tracker_close(t, false);
         return rc;
     }
     *out = t;
     return ARES_OK;
 }
 
-int ares_tracker_close(ares_tracker *t)
+int ares_tracker_close(ares_tracker *t, bool finished)
 {
     if (!t) return ARES_OK;
+    trackers_close(t->others, finished);
     int rc = jsonl_finish(t->metrics);
     if (t->events >= 0 && close(t->events) != 0 && rc == ARES_OK)
         rc = ares_fail(ARES_EIO, "io: %s: %s", t->events_path, strerror(errno));
@@ -269,7 +281,7 @@ int ares_tracker_close(ares_tracker *t)
 
 /* ---------------------------------------------------------------- logging */
 /* A line of JSON and, where there is TensorBoard, a summary with a value per metric. */
-int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
+static int log_row(ares_tracker *t, int64_t step, const ares_metrics *m)
 {
     ares_str *s = &t->line;
     ares_str_clear(s);
@@ -286,15 +298,32 @@ int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
         uint32_t bits;
         memcpy(&bits, &x, sizeof bits);
         ares_str_clear(&value);
-        put_bytes(&value, 1, ares_view_of(ares_metrics_name(m, i)));
-        put_key(&value, 2, 5);
-        put_little(&value, bits, 4);
-        put_bytes(&summary, 1, ares_str_view(&value));
+        proto_bytes(&value, 1, ares_view_of(ares_metrics_name(m, i)));
+        proto_key(&value, 2, 5);
+        proto_little(&value, bits, 4);
+        proto_bytes(&summary, 1, ares_str_view(&value));
     }
     int rc = write_event(t, step, 5, ares_str_view(&summary));
     ares_str_fini(&summary);
     ares_str_fini(&value);
     return rc;
+}
+
+int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
+{
+    ARES_TRY(log_row(t, step, m));
+    trackers_log(t->others, step, m);
+    return ARES_OK;
+}
+
+bool ares_tracker_shows_alerts(const ares_tracker *t)
+{
+    return trackers_show_alerts(t->others);
+}
+
+void ares_tracker_tell(ares_tracker *t, int64_t step, const ares_tracker_alert *a)
+{
+    trackers_tell(t->others, step, a);
 }
 
 int ares_tracker_sync(ares_tracker *t)
@@ -307,19 +336,19 @@ int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view 
     if (t->events < 0) return ARES_OK;
     ares_str plugin = { 0 }, metadata = { 0 }, tensor = { 0 }, shape = { 0 }, dim = { 0 },
              value = { 0 }, summary = { 0 };
-    put_bytes(&plugin, 1, ARES_VIEW("text"));        /* PluginData.plugin_name */
-    put_bytes(&metadata, 1, ares_str_view(&plugin)); /* SummaryMetadata.plugin_data */
-    put_key(&dim, 1, 0);                             /* TensorShapeProto.Dim.size */
-    put_varint(&dim, 1);
-    put_bytes(&shape, 2, ares_str_view(&dim));
-    put_key(&tensor, 1, 0); /* TensorProto.dtype = DT_STRING */
-    put_varint(&tensor, 7);
-    put_bytes(&tensor, 2, ares_str_view(&shape));
-    put_bytes(&tensor, 8, text); /* TensorProto.string_val */
-    put_bytes(&value, 1, ares_view_of(tag));
-    put_bytes(&value, 9, ares_str_view(&metadata));
-    put_bytes(&value, 8, ares_str_view(&tensor));
-    put_bytes(&summary, 1, ares_str_view(&value));
+    proto_bytes(&plugin, 1, ARES_VIEW("text"));        /* PluginData.plugin_name */
+    proto_bytes(&metadata, 1, ares_str_view(&plugin)); /* SummaryMetadata.plugin_data */
+    proto_key(&dim, 1, 0);                             /* TensorShapeProto.Dim.size */
+    proto_varint(&dim, 1);
+    proto_bytes(&shape, 2, ares_str_view(&dim));
+    proto_key(&tensor, 1, 0); /* TensorProto.dtype = DT_STRING */
+    proto_varint(&tensor, 7);
+    proto_bytes(&tensor, 2, ares_str_view(&shape));
+    proto_bytes(&tensor, 8, text); /* TensorProto.string_val */
+    proto_bytes(&value, 1, ares_view_of(tag));
+    proto_bytes(&value, 9, ares_str_view(&metadata));
+    proto_bytes(&value, 8, ares_str_view(&tensor));
+    proto_bytes(&summary, 1, ares_str_view(&value));
     int rc = write_event(t, step, 5, ares_str_view(&summary));
     ares_str *all[] = { &plugin, &metadata, &tensor, &shape, &dim, &value, &summary };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_str_fini(all[i]);
@@ -329,12 +358,12 @@ int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view 
 /* A repeated field of doubles: one key for all. */
 static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t n)
 {
-    put_key(s, field, 2);
-    put_varint(s, (uint64_t)n * 8);
+    proto_key(s, field, 2);
+    proto_varint(s, (uint64_t)n * 8);
     for (int64_t i = 0; i < n; i++) {
         uint64_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        put_little(s, bits, 8);
+        proto_little(s, bits, 8);
     }
 }
 
@@ -361,9 +390,9 @@ int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const doub
     for (int i = 0; i < 5; i++) put_double(&histogram, i + 1, head[i]);
     put_packed_doubles(&histogram, 6, edge + 1, n);
     put_packed_doubles(&histogram, 7, count, n);
-    put_bytes(&value, 1, ares_view_of(tag));
-    put_bytes(&value, 5, ares_str_view(&histogram));
-    put_bytes(&summary, 1, ares_str_view(&value));
+    proto_bytes(&value, 1, ares_view_of(tag));
+    proto_bytes(&value, 5, ares_str_view(&histogram));
+    proto_bytes(&summary, 1, ares_str_view(&value));
     int rc = write_event(t, step, 5, ares_str_view(&summary));
     ares_str_fini(&histogram);
     ares_str_fini(&value);

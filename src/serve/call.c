@@ -27,6 +27,12 @@ void serve_call_unset_timer(serve_call *c)
     c->timed = NULL;
 }
 
+void serve_call_free_body(serve_call *c)
+{
+    c->h->body_bytes -= (int64_t)c->body.len;
+    ares_str_fini(&c->body);
+}
+
 /* One holder less. The last one frees the call, and with the last call of a closed server that. */
 void serve_call_let_go(serve_call *c)
 {
@@ -37,7 +43,7 @@ void serve_call_let_go(serve_call *c)
     pthread_mutex_unlock(&h->lock);
     if (last) {
         ares_str_fini(&c->text);
-        ares_str_fini(&c->body);
+        serve_call_free_body(c);
         ares_str_fini(&c->headers);
         ares_str_fini(&c->out);
         ares_free(c);
@@ -236,7 +242,7 @@ void serve_call_drop(serve_call *c)
         wake(c);
     }
     pthread_mutex_unlock(&h->lock);
-    ares_str_fini(&c->body); /* may be large, and the client slow to read the answer */
+    serve_call_free_body(c); /* may be large, and the client slow to read the answer */
     serve_call_let_go(c);
 }
 

@@ -56,6 +56,8 @@ struct serve_http {
     bool stopping, ending, closed;
     serve_call *woken, *timed;
     uint64_t answers; /* so far */
+    /* without the lock: bytes of all bodies, of requests that come or are in work */
+    _Atomic int64_t body_bytes;
 };
 
 void http_wake(serve_http *h); /* has the service thread run; under the lock */
@@ -63,6 +65,7 @@ void http_wake(serve_http *h); /* has the service thread run; under the lock */
 /* One holder less; the last one frees the call, and of a closed server the last call frees that. */
 void serve_call_let_go(serve_call *c);
 void serve_http_free(serve_http *h);
+void serve_call_free_body(serve_call *c);
 /* Answers with an error of our own. */
 void serve_call_fault(serve_call *c, http_fault f);
 /* Under the lock: */

@@ -334,19 +334,29 @@ static void receive(connection *k, ares_view in)
         }
         case BODY: {
             serve_call *c = k->call;
+            size_t before = c->body.len;
+            bool readable = true;
             k->until = ares_now_s() + o->body_timeout_s;
             if (k->chunked) {
-                if (!http_chunks_read(&k->chunks, &in, o->max_body_bytes, &c->body, &fault)) {
-                    refuse_for(k, fault);
-                    return;
-                }
-                if (k->chunks.state == HTTP_CHUNK_END) hand_over(k);
-                break;
+                readable = http_chunks_read(&k->chunks, &in, o->max_body_bytes, &c->body, &fault);
+            } else {
+                size_t n = ARES_MIN(in.len, (size_t)k->length - before);
+                ares_str_add(&c->body, in.data, n);
+                in.data += n, in.len -= n;
             }
-            size_t n = ARES_MIN(in.len, (size_t)k->length - c->body.len);
-            ares_str_add(&c->body, in.data, n);
-            in.data += n, in.len -= n;
-            if (c->body.len == (size_t)k->length) hand_over(k);
+            int64_t all = k->h->body_bytes += (int64_t)(c->body.len - before);
+            if (!readable) {
+                refuse_for(k, fault);
+                return;
+            }
+            if (all > SERVE_BODIES * o->max_body_bytes) {
+                serve_call_free_body(c);
+                refuse(k, false, 503, "server_error", "too_many_large_bodies",
+                       "the server holds as many bytes of other requests as it may; ask again");
+                return;
+            }
+            if (k->chunked ? k->chunks.state == HTTP_CHUNK_END : c->body.len == (size_t)k->length)
+                hand_over(k);
             break;
         }
         case ANSWER: /* a second request before the first is answered: no client does that */

@@ -37,7 +37,7 @@ typedef struct serve_http_options {
     const char *api_key;
     const char *const *origins; /* allowed Origin headers, "*": any, only with a key */
     int n_origins;              /* 0: every request with an Origin is 403 */
-    int64_t max_body_bytes;
+    int64_t max_body_bytes; /* of one request; all bodies that are held: SERVE_BODIES times that */
     /* beyond it a connection is closed at once; RLIMIT_NOFILE is raised first */
     int max_connections;
     double head_timeout_s, body_timeout_s; /* of a head as a whole; of a body without a byte */
@@ -56,7 +56,7 @@ typedef struct serve_http_options {
      *   408 timeout_error            request_timeout (head or body)
      *   411 invalid_request_error    length_required
      *   500 server_error             internal_error (a call was dropped without an answer)
-     *   503 server_error             shutting_down
+     *   503 server_error             shutting_down, too_many_large_bodies
      */
     void (*error)(void *ctx, ares_view path, int status, const char *type, const char *code,
                   const char *message, ares_str *out);
@@ -64,6 +64,7 @@ typedef struct serve_http_options {
     void (*handle)(void *ctx, serve_call *call);
     void *ctx;
 } serve_http_options;
+enum { SERVE_BODIES = 4 };
 #define SERVE_HTTP_DEFAULTS                                                                     \
     .host = "127.0.0.1", .port = 8000, .max_body_bytes = (int64_t)256 << 20,                    \
     .max_connections = 4096, .head_timeout_s = 20, .body_timeout_s = 30, .idle_timeout_s = 120, \

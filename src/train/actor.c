@@ -96,8 +96,33 @@ int actor_sum_pi_squared(actor *a, ares_batch *b)
     return ARES_OK;
 }
 
+/*
+ * Over all ranks: how many tokens were compared with the rollout, and the first that differs.
+ * max_abs: already of all ranks. order: of u->batch in the step's batch; NULL: its own
+ */
+static int count_exact(actor *a, const update *u, const int64_t *order, double max_abs)
+{
+    ares_world *world = a->learner.world;
+    a->exact = (exactness){ .max_abs = max_abs };
+    update_count_compared(u, &a->exact);
+    ARES_TRY(ares_world_sum_i64(world, &a->exact.compared, 1));
+    ARES_TRY(ares_world_sum_i64(world, a->exact.not_compared, EXACT_REASONS));
+    if (max_abs == 0) return ARES_OK;
+    int64_t row = u->differs && order ? order[u->differs_row] : u->differs_row, before = 0,
+            mine[] = { u->batch->rows, u->differs, row, u->differs_token };
+    ares_str all = { 0 };
+    int rc = ares_world_gather_all(world, mine, sizeof mine, &all, NULL);
+    for (size_t at = 0; rc == ARES_OK && at < all.len && !a->exact.row; at += sizeof mine) {
+        memcpy(mine, all.data + at, sizeof mine); /* a file of rollouts has the ranks in order */
+        if (mine[1]) a->exact.row = before + mine[2] + 1, a->exact.token = mine[3];
+        before += mine[0];
+    }
+    ares_str_fini(&all);
+    return rc;
+}
+
 /* Metrics of an update over all ranks. grad_norm: sum of the norms of its mini-batches */
-static int report(actor *a, update *u, double grad_norm, ares_metrics *m)
+static int report(actor *a, update *u, const int64_t *order, double grad_norm, ares_metrics *m)
 {
     ares_world *world = a->learner.world;
     const ares_batch *b = u->batch;
@@ -118,6 +143,8 @@ static int report(actor *a, update *u, double grad_norm, ares_metrics *m)
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
     ares_metrics_set(m, "actor/lr", u->lr);
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
+    ARES_TRY(count_exact(a, u, order, bounds[0]));
+    ares_metrics_set(m, "exact/tokens_compared", (double)a->exact.compared);
     a->sums = *s;
     a->ratios = bounds[2] > 0;
     if (stops) {
@@ -162,10 +189,13 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
      * An update that was left out counts in no metric but exactness, to which finite losses have
      * contributed. Its KL is kept where it is finite: the weights have not changed.
      */
-    double max_abs = u->max_abs, compared = u->compared;
+    const update seen = *u;
     *u = before;
-    u->max_abs = max_abs; /* never less than before */
-    u->compared = compared;
+    u->max_abs = seen.max_abs; /* never less than before */
+    u->compared = seen.compared;
+    u->differs = seen.differs;
+    u->differs_row = seen.differs_row;
+    u->differs_token = seen.differs_token;
     u->skipped++;
     ares_batch *b = u->batch;
     int64_t first = b->row_start[row], last = b->row_start[end];
@@ -216,7 +246,7 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);
         a->learner.step++;
-        rc = report(a, &u, norms, m);
+        rc = report(a, &u, minis.order, norms, m);
     }
     mini_batches_fini(&minis);
     return rc;

@@ -13,6 +13,32 @@
 
 typedef struct training training; /* trainer.h */
 
+/*
+ * Whether the log-prob that rollout recorded for a token is that of the update's forward: what was
+ * compared over all ranks, and why other response tokens were not: X(name, text). The first that
+ * holds of a token counts it.
+ */
+#define EXACTNESS_REASONS(X)                                                                 \
+    X(not_trained, "environments' text, discarded answers, groups that only fill the batch") \
+    X(greedy, "drawn at temperature 0, which has no log-prob of its own")                    \
+    X(not_sampled, "a program wrote it, or its text was encoded anew")                       \
+    X(older_weights, "sampled in an earlier step, before an update")                         \
+    X(after_update, "its step went forward over it first after an optimizer step")           \
+    X(no_forward, "no update went over it: a warm-up of the critic, a mini-batch left out ..")
+typedef enum exactness_reason {
+#define EXACTNESS_REASON(name, text) EXACT_##name,
+    EXACTNESS_REASONS(EXACTNESS_REASON)
+#undef EXACTNESS_REASON
+        EXACT_REASONS
+} exactness_reason;
+typedef struct exactness {
+    int64_t steps, compared, not_compared[EXACT_REASONS]; /* tokens */
+    double max_abs; /* largest difference; 0: all were equal */
+    /* the first token that differs: its step (0: none does), line of that step's rollouts from 1
+     * on, place in the response from 0 on */
+    int64_t step, row, token;
+} exactness;
+
 typedef struct actor {
     learner learner; /* its model is the trainer's, which rollout samples from */
     const ares_train_config *cfg;
@@ -22,6 +48,7 @@ typedef struct actor {
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
     bool logs;           /* an update writes columns ratio and clipped */
     bool ratios;         /* in the last update a ratio was not exactly 1, on any rank */
+    exactness exact;     /* of the last update, over all ranks; whose step it is the run adds */
 } actor;
 
 /* adapter, features: as of learner_options */
@@ -125,8 +152,14 @@ typedef struct update {
     bool known;            /* the loss takes the rollout's log-probs: no forward pass before it */
     /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;
-    double compared;     /* 1: there was such a token */
-    uint64_t pass;       /* passes over the batch before this one */
+    double compared; /* 1: there was such a token */
+    /* [rows] how the first forward of the update met a row: 0: not yet, 1: compared, 2: weights had
+     * moved */
+    uint8_t *met;
+    int64_t version;                    /* of the weights before the update */
+    bool differs;                       /* a token does; the first one: */
+    int64_t differs_row, differs_token; /* of `batch`; place in the response */
+    uint64_t pass;                      /* passes over the batch before this one */
     double mini_batches; /* number of those that gave a gradient: metrics are means over them */
     double stopped_mini, stopped_micro, empty, skipped;
     double lr; /* of the optimizer steps */
@@ -150,6 +183,8 @@ int update_prepare(update *u);
  * step is due.
  */
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
+/* After the last mini-batch: adds this rank's tokens, by whether they were compared. (update.c) */
+void update_count_compared(const update *u, exactness *out);
 /* Adds the gradients of the groups that go with rows [row, end) of the batch. (vapor.c) */
 int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end);
 /* The policy's log-probs of the pairs that go with rows [row, end). (vapor.c) */

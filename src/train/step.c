@@ -101,13 +101,15 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED)
         STAGE("sum_pi_squared", LOCAL(actor_sum_pi_squared(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
-    if (t->vapor) STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, &second, m));
+    if (t->vapor && !t->run.replays)
+        STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, &second, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     if (ares_rollout_corrects(&cfg->loss)) /* answers may lose tokens until ares_rollout_restore */
         STAGE("correct", ares_rollout_correct(&cfg->loss, t->run.world, b, m));
     STAGE("adv", LOCAL(t->adv->compute(&cfg->algorithm, t->run.world, b)));
-    scale_advantages(b); /* the critic's returns stay as they are */
+    scale_advantages(b);                /* the critic's returns stay as they are */
+    if (t->run.replays) return ARES_OK; /* ares-train verify: the batch is what is compared */
     bool learns = !cfg->gradients.only;
     if (t->critic && learns) STAGE("update_critic", critic_update(t->critic, b, m));
     if (report_gradients_due(t)) STAGE("gradient_analysis", report_gradients(t, b, m));

@@ -597,7 +597,8 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
         .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
         .adapter_rank = t->run.adapter ? t->run.adapter->rank : 0,
         .adapter = trainer_adapter(t),
-        .no_prefix_cache = !c->rollout.enable_prefix_caching
+        .no_prefix_cache = !c->rollout.enable_prefix_caching,
+        .watch = t->slice ? NULL : t->watch
     };
     t->slice_version = -1;
     return ares_rollout_new(t->slice ? t->slice : t->run.model, t->run.tokenizer, &o, &t->rollout);
@@ -776,6 +777,16 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
                  const char *weights)
 {
     trainer_init(t, c, world);
+    ARES_TRY(ares_world_share_error(world, training_open_device(&t->run)));
+    return open_on_device(t, cfg, weights);
+}
+
+int trainer_open_replay(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
+                        ares_world *world, const char *weights, const ares_rollout_watch *watch)
+{
+    trainer_init(t, c, world);
+    t->run.replays = true;
+    t->watch = watch;
     ARES_TRY(ares_world_share_error(world, training_open_device(&t->run)));
     return open_on_device(t, cfg, weights);
 }

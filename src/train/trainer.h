@@ -64,6 +64,9 @@ typedef struct training {
     int64_t validated_step;
     bool unjudged; /* the first validation could judge nothing: the run ends, saved */
     step_begin begun;
+    exactness exact; /* of all steps (run/exactness.c) */
+    /* ares-train verify: steps learn nothing, and nothing is written into the run directory */
+    bool replays;
     ares_str run_dir;
     bool same_files; /* all ranks see the run directory of rank 0 */
     /* worker.actor.model.model_path, found: the run began with its weights and tokenizer */
@@ -147,6 +150,7 @@ typedef struct ares_trainer {
     uint8_t *triggers;
     ares_batch batch;
     int64_t rollouts_step; /* the last one that rollouts/ has a file of, by this process */
+    const ares_rollout_watch *watch; /* of the engine, before it opens; NULL: nobody looks */
     ares_sampling val_sampling;
     int64_t val_n;       /* answers per prompt of a validation */
     int64_t val_longest; /* as validation_longest says */
@@ -162,6 +166,9 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
  */
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights);
+/* The same for ares-train verify: its steps learn nothing, and `watch` looks on as they decode. */
+int trainer_open_replay(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
+                        ares_world *world, const char *weights, const ares_rollout_watch *watch);
 void trainer_close(ares_trainer *t);
 /* A trainer of which no part is open. --check calls this and the parts that it needs. */
 void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world);

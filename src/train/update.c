@@ -140,12 +140,39 @@ static void compare_with_rollout(update *u, int64_t row, int64_t end)
     const ares_batch *b = u->batch;
     /* also what rollout_rs has rejected, which is where they differ */
     const uint8_t *mask = b->kept_mask ? b->kept_mask : b->response_mask;
-    for (int64_t r = row; r < end && u->compare; r++)
-        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1] && u->passed[r]; i++) {
+    for (int64_t r = row; r < end; r++) {
+        if (u->passed[r] && !u->met[r]) u->met[r] = u->compare ? 1 : 2;
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1] && u->passed[r] && u->compare;
+             i++) {
             if (!mask[i] || !actor_current(u->actor, b, i)) continue;
             double difference = (double)u->host.log_prob[i] - (double)b->rollout_log_probs[i];
             u->max_abs = fmax(u->max_abs, fabs(difference));
             u->compared = 1;
+            if (difference == 0 || u->differs) continue;
+            u->differs = true;
+            u->differs_row = r;
+            u->differs_token = i - b->row_start[r];
+        }
+    }
+}
+
+void update_count_compared(const update *u, exactness *out)
+{
+    const actor *a = u->actor;
+    const ares_batch *b = u->batch;
+    const uint8_t *mask = b->kept_mask ? b->kept_mask : b->response_mask;
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+            int64_t version = b->weight_versions ? b->weight_versions[i] : ARES_NOT_SAMPLED;
+            exactness_reason why = !mask[i]                           ? EXACT_not_trained
+                                   : a->cfg->rollout.temperature <= 0 ? EXACT_greedy
+                                   : version == ARES_NOT_SAMPLED      ? EXACT_not_sampled
+                                   : version != u->version            ? EXACT_older_weights
+                                   : u->met[r] == 2                   ? EXACT_after_update
+                                   : u->met[r] == 0                   ? EXACT_no_forward
+                                                                      : EXACT_REASONS;
+            if (why == EXACT_REASONS) out->compared++;
+            else out->not_compared[why]++;
         }
 }
 
@@ -763,6 +790,8 @@ int update_prepare(update *u)
     }
     if (a->loss->choose) c->chosen = ares_arena_calloc(&b->arena, n, 1);
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
+    u->met = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->met);
+    u->version = a->learner.optim.updates;
     ares_agg_count(b, 0, b->rows, &u->rollout);
     double totals[2] = { u->rollout.tokens, u->rollout.rows };
     ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));

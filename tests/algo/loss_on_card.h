@@ -100,6 +100,8 @@ static inline int on_card_loss(ares_device *d, const ares_loss *loss, const ares
     on.chosen = on_card_up(&c, loss && loss->choose ? chosen : NULL, (size_t)a->n, false);
     on.d_log_prob = on_card_up(&c, a->d_log_prob, floats, true);
     on.d_entropy = on_card_up(&c, a->d_entropy, floats, true);
+    on.ratio = on_card_up(&c, a->ratio, floats, true);
+    on.clipped = on_card_up(&c, a->clipped, (size_t)a->n, true);
     ares_kl_args k = kl ? on_card_kl(&c, kl, a->n) : (ares_kl_args){ 0 };
     if (rc == ARES_OK)
         rc = loss ? ares_loss_compute(d, loss, &on, kl ? &k : NULL)

@@ -139,17 +139,20 @@ static void sums_agree(const char *what, const ares_loss_sums *got, const ares_l
 
 typedef struct pass {
     ares_loss_sums sums;
-    float *d_log_prob, *d_entropy, *kl, *d_full;
+    float *d_log_prob, *d_entropy, *kl, *d_full, *ratio;
+    uint8_t *clipped;
 } pass;
 static void pass_open(pass *p, const float *d, int64_t n)
 {
     ares_loss_sums_init(&p->sums);
     p->d_log_prob = copy_of(d, n), p->d_entropy = copy_of(d, n), p->kl = copy_of(d, n),
-    p->d_full = copy_of(d, n);
+    p->d_full = copy_of(d, n), p->ratio = copy_of(d, n);
+    p->clipped = ares_calloc((size_t)n + 1, 1);
 }
 static void pass_close(pass *p)
 {
-    ares_free(p->d_log_prob), ares_free(p->d_entropy), ares_free(p->kl), ares_free(p->d_full);
+    ares_free(p->d_log_prob), ares_free(p->d_entropy), ares_free(p->kl), ares_free(p->d_full),
+        ares_free(p->ratio), ares_free(p->clipped);
 }
 
 static int run_loss(ares_device *d, const ares_loss *loss, ares_loss_args a, const ares_kl_args *kl,
@@ -158,6 +161,7 @@ static int run_loss(ares_device *d, const ares_loss *loss, ares_loss_args a, con
     a.sums = &p->sums;
     a.d_log_prob = p->d_log_prob;
     if (a.d_entropy) a.d_entropy = p->d_entropy;
+    a.ratio = p->ratio, a.clipped = p->clipped;
     ares_kl_args k = kl ? *kl : (ares_kl_args){ 0 };
     if (k.out) k.out = p->kl;
     if (k.d_full) k.d_full = p->d_full;
@@ -176,6 +180,8 @@ static void compare(ares_device *card, const char *what, const ares_loss *loss,
         floats_agree(what, got.d_entropy, want.d_entropy, a->n);
         floats_agree(what, got.kl, want.kl, a->n);
         floats_agree(what, got.d_full, want.d_full, a->n);
+        floats_agree(what, got.ratio, want.ratio, a->n);
+        CHECK_MEM(got.clipped, want.clipped, (size_t)a->n);
     }
     pass_close(&got), pass_close(&want);
 }
@@ -226,6 +232,68 @@ CARD_TEST(losses_agree)
         }
     }
     ares_free(log_prob), ares_free(weight), ares_free(is), ares_free(d);
+    ares_batch_fini(&b);
+}
+
+/* On the CPU: marks and ratios of tokens beside the derivatives of the same pass. */
+TEST(a_token_is_marked_where_a_clip_has_taken_its_gradient_or_bounds_it)
+{
+    static const char *const takes[] = { "default", "dapo",    "gspo_token", "clip_cov",
+                                         "dppo_tv", "dppo_kl", "gmpo",       "cispo" },
+                             *const rows[] = { "gspo", "gspo_token" },
+                             *const bounds[] = { "cispo", "dppo_tv", "dppo_kl" };
+    ares_batch b;
+    random_batch(&b, 5);
+    ares_loss_config cfg = {
+        .clip_ratio_low = 0.1, .clip_ratio_high = 0.15, .clip_ratio_dual = 1.4, ARES_LOSS_DEFAULTS
+    };
+    cfg.clip_cov_ratio = cfg.kl_cov_ratio = 0.05;
+    cfg.clip_cov_lb = 0.1;
+    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3),
+          *zero = ares_calloc((size_t)b.tokens + 1, sizeof *zero);
+    int n;
+    const ares_loss *const *list = loss_list(&n);
+    ares_loss_args a = args_of(&cfg, &b, log_prob, weight, NULL);
+    for (int i = 0; i < n; i++) {
+        pass p;
+        bool taken = false, of_row = false, bounded = false;
+        int64_t marked = 0, wrong = 0;
+        if (list[i]->flags & ARES_LOSS_PAIRS) continue;
+        for (int k = 0; k < ARES_COUNT(takes); k++)
+            taken = taken || strcmp(takes[k], list[i]->name) == 0;
+        for (int k = 0; k < ARES_COUNT(rows); k++)
+            of_row = of_row || strcmp(rows[k], list[i]->name) == 0;
+        for (int k = 0; k < ARES_COUNT(bounds); k++)
+            bounded = bounded || strcmp(bounds[k], list[i]->name) == 0;
+        pass_open(&p, zero, a.n);
+        if (!CHECK_OK(run_loss(&cpu, list[i], a, NULL, &p))) break;
+        for (int64_t r = 0; r < b.rows; r++) {
+            double sum = 0, count = 0;
+            for (int64_t t = b.row_start[r]; t < b.row_start[r + 1]; t++)
+                if (b.response_mask[t])
+                    sum += (double)log_prob[t] - (double)b.old_log_probs[t], count++;
+            for (int64_t t = b.row_start[r]; t < b.row_start[r + 1]; t++) {
+                double x = of_row ? sum / count : (double)log_prob[t] - (double)b.old_log_probs[t];
+                bool none = p.d_log_prob[t] == 0, off = fabs(x) > 20, on = p.clipped[t] != 0;
+                if (!b.response_mask[t]) {
+                    wrong += p.ratio[t] != 0 || on;
+                    continue;
+                }
+                marked += on;
+                wrong += fabs((double)p.ratio[t] - exp(fmax(-20, fmin(20, x)))) >
+                         1e-6 * (double)p.ratio[t];
+                wrong += on && b.advantages[t] == 0;
+                if (strcmp(list[i]->name, "gspo") == 0) continue; /* rows share one derivative */
+                wrong += taken && none && !on && !off && b.advantages[t] != 0;
+                wrong += on && !none && !bounded;
+            }
+        }
+        CHECK_MSG(wrong == 0, "%s: %lld tokens are marked wrongly", list[i]->name,
+                  (long long)wrong);
+        CHECK_EQ(marked > 0, taken || strcmp(list[i]->name, "gspo") == 0);
+        pass_close(&p);
+    }
+    ares_free(log_prob), ares_free(weight), ares_free(zero);
     ares_batch_fini(&b);
 }
 

@@ -125,6 +125,43 @@ TEST(show_prints_plain_answers)
     ares_str_fini(&out);
 }
 
+TEST(show_prints_the_logged_tokens_of_an_answer)
+{
+    static const char rows[] =
+        "{\"step\":1,\"draw\":0,\"sample\":0,\"row\":7,\"data_source\":\"sums\",\"prompt\":\"1\","
+        "\"response\":\"2\",\"score\":1,\"rewards\":{},\"accuracy\":1,\"advantage\":1,"
+        "\"n_tokens\":3,\"finished\":true,\"prompt_ids\":[4],\"token_ids\":[5,70,2],\"pieces\":"
+        "[\"2\\u001b[2J\\n\",\"\",\"\xc3\xa9<|end|>\"],\"entropies\":[0.5,1.25,null],\"logprobs\":"
+        "[-0.1234,-2,null],\"kl\":[1],\"ratio\":[1.25,1,null],\"clipped\":[[0,1]],\"trained\":"
+        "[[0,2]]}\n"
+        "{\"step\":1,\"draw\":0,\"sample\":1,\"row\":7,\"data_source\":\"sums\",\"prompt\":\"1\","
+        "\"response\":\"2\",\"score\":1,\"rewards\":{},\"n_tokens\":1}\n";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    write_step("run", 1, rows, sizeof rows - 1);
+    CHECK_EQ(show(&out, "run --episode 1 --tokens"), 0);
+    CHECK_CONTAINS(out.data,
+                   "1 row of 3 tokens\n\n"
+                   " token      id   log-prob    entropy      ratio      text\n"
+                   "     0       5    -0.1234        0.5       1.25 c   \"2\\u001b[2J\\n\"\n"
+                   "     1      70         -2       1.25          1     \"\"\n"
+                   "     2       2          -          -          -   u \"\xc3\xa9<|end|>\"\n"
+                   "c: clipped, h: high window entropy, u: not trained\n");
+    CHECK_EQ(show(&out, "run --episode 2 --tokens"), 0);
+    CHECK_CONTAINS(out.data, "no columns of tokens: trainer.rollout_log");
+    CHECK_EQ(show(&out, "run --tokens"), 2);
+    CHECK_CONTAINS(out.data, "show: --tokens: of which answer? add --episode K");
+    CHECK_EQ(show(&out, "run --tokens --validation --episode 1"), 2);
+    CHECK_CONTAINS(out.data, "validations log no tokens");
+    write_step("run", 1,
+               "{\"draw\":0,\"sample\":0,\"data_source\":\"\",\"prompt\":\"\",\"response\":"
+               "\"\",\"clipped\":[[3,9223372036854775807]]}\n",
+               101);
+    CHECK_EQ(show(&out, "run --episode 1 --tokens"), 1);
+    CHECK_CONTAINS(out.data, "'clipped': not a list of runs");
+    ares_str_fini(&out);
+}
+
 /* Several rows of an episode, the same row twice, and a turn whose row was deleted. */
 TEST(show_puts_the_rows_of_an_episode_together)
 {

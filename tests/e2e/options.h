@@ -1061,6 +1061,9 @@ static const option_case options[] = {
     { "trainer.val_generations_to_log", "2", "logged",
       "$ grep -aq val/sample_1 $RUN/events* && ! grep -aq val/sample_2 $RUN/events* && ! grep "
       "-aq val/sample_ $BASE/events*" },
+    { "trainer.report", "false", "plain",
+      "$ test ! -e $RUN/report.html && grep -q '<script type=\"application/json\"' "
+      "$BASE/report.html" },
     { "trainer.rollout_log", "text", "plain",
       "$ ! rollouts | grep -q token_ids && test $(rollouts | wc -l) = 16 && base_rollouts | grep "
       "-q token_ids" },

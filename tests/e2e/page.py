@@ -187,7 +187,7 @@ CONTRAST = r"""(() => {
   while (walk.nextNode()) {
     const e = walk.currentNode.parentElement;
     const like = /tok/.test(e.className) || e.className === 'nl' ? e.className + ' ' + e.parentElement.className : e; /* thousands are alike */
-    if (!walk.currentNode.data.trim() || seen.has(like) || /SCRIPT|STYLE|NOSCRIPT|TITLE/i.test(e.tagName) || e.closest('[hidden], dialog:not([open]), .skip, :disabled')) continue;
+    if (!walk.currentNode.data.trim() || seen.has(like) || ['script', 'style', 'noscript', 'title'].includes(e.tagName.toLowerCase()) || e.closest('[hidden], dialog:not([open]), .skip, :disabled')) continue;
     seen.add(like);
     const s = getComputedStyle(e);
     if (s.visibility === 'hidden' || s.display === 'none') continue;

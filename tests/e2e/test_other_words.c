@@ -90,7 +90,6 @@ static const struct {
     { "reward/length_penalty is always logged", "reward_model.overlong_buffer.log=false" },
     { "a run directory goes on by itself, else from trainer.load_checkpoint_path",
       "trainer.resume_mode=auto" },
-    { "trainer.logger says where metrics go beside metrics.jsonl", "report_to=wandb" },
     { "rollouts/*.jsonl in trainer.run_dir hold every answer",
       "trainer.rollout_data_dir=d trainer.validation_data_dir=d num_completions_to_print=1" },
     { "a step samples with the weights that it trains", "async_training.staleness_threshold=1" },
@@ -142,18 +141,39 @@ TEST(words_without_a_meaning_here_are_told_with_the_reason_and_stop_no_run)
     ares_str_fini(&out);
 }
 
-TEST(a_service_that_is_named_as_a_logger_is_told_what_it_can_read)
+TEST(a_tracker_that_is_not_written_is_refused_with_those_that_are)
 {
-    static const char *const services[] = { "wandb", "mlflow", "swanlab" };
-    for (int i = 0; i < ARES_COUNT(services); i++) {
+    static const char *const words[] = { "'trainer.logger=[console, swanlab]'",
+                                         "trainer.logger=comet_ml", "report_to=clearml",
+                                         "'report_to=[wandb, neptune]'",
+                                         "'runner.logger.logger_backends=[swanlab]'" };
+    for (int i = 0; i < ARES_COUNT(words); i++) {
         ares_str out = { 0 };
-        char told[100];
-        snprintf(told, sizeof told, "config: trainer.logger: %s -> tensorboard (no service is",
-                 services[i]);
-        CHECK_EQ(e2e_program(&out, "--config '%s' --check 'trainer.logger=[console, %s]'",
-                             e2e_train_words("run"), services[i]),
+        CHECK_EQ(e2e_program(&out, "--config '%s' --check %s", e2e_train_words("run"), words[i]),
+                 2);
+        CHECK_CONTAINS(out.data, "(choices: console, file, tensorboard, trackio, mlflow, wandb)");
+        CHECK_CONTAINS(out.data, "TensorBoard files are what they import");
+        ares_str_fini(&out);
+    }
+}
+
+TEST(other_trainers_words_for_trackers_name_those_that_are_written)
+{
+    static const char *const cases[][2] = {
+        { "report_to=wandb", "report_to -> trainer.logger = [console, wandb]" },
+        { "report_to=none", "report_to -> trainer.logger = [console]" },
+        { "'report_to=[tensorboard, wandb]'",
+          "report_to -> trainer.logger = [console, tensorboard, wandb]" },
+        { "'runner.logger.logger_backends=[wandb]'", "-> trainer.logger = [console, wandb]" },
+        { "use_tensorboard=true use_wandb=true",
+          "-> trainer.logger = [console, tensorboard, wandb]" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        CHECK_EQ(e2e_program(&out, "--config '%s' --check ~trainer.logger %s",
+                             e2e_train_words("run"), cases[i][0]),
                  0);
-        CHECK_CONTAINS(out.data, told);
+        CHECK_CONTAINS(out.data, cases[i][1]);
         ares_str_fini(&out);
     }
 }

@@ -94,6 +94,9 @@ static const struct {
     { "trainer.logger", "[console]", "[file]" },
     { "trainer.progress", "none", "line" },
     { "trainer.val_generations_to_log", "0", "2" },
+    { "trainer.rollout_log", "text", "tokens" },
+    { "trainer.rollout_log_freq", "2", "1" },
+    { "trainer.rollout_log_tokens", "1", "16384" },
     { "trainer.save_freq", "-1", "1000" },
     { "trainer.save_minutes", "10", "1e-9" },
     { "trainer.save_async", "false", "true" },
@@ -122,6 +125,12 @@ TEST(what_changes_no_result_may_change_between_two_parts_of_a_run)
               out.data);
     CHECK(!strstr(out.data, "other options")); /* trainer.force would accept any option */
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("whole"), same), 0);
+    /* of rollouts, the files that the second part has certainly written */
+    CHECK_EQ(
+        test_shell(NULL,
+                   "cd '%s' && rm -f whole/rollouts/step_0000[0-4]* part/rollouts/step_0000[0-4]*",
+                   test_dir()),
+        0);
     e2e_same_runs("whole", "part", 60);
     ares_str_fini(&first), ares_str_fini(&then), ares_str_fini(&out);
 }

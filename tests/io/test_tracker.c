@@ -7,6 +7,15 @@
 
 /* ---------------------------------------------------------------- tests */
 
+static int open_tracker(const char *dir, int64_t from, bool tensorboard, ares_tracker **t)
+{
+    static const char *const loggers[] = { "console", "tensorboard" };
+    return ares_tracker_open(
+        &(ares_tracker_run){
+            .dir = dir, .from_step = from, .loggers = loggers, .n_loggers = 1 + tensorboard },
+        t);
+}
+
 static int log_step(ares_tracker *t, int64_t step, double reward)
 {
     ares_metrics *m = ares_metrics_new();
@@ -20,9 +29,9 @@ static int log_step(ares_tracker *t, int64_t step, double reward)
 static void run(int64_t from, int64_t end, bool tensorboard)
 {
     ares_tracker *t;
-    REQUIRE_OK(ares_tracker_open(test_dir(), from, tensorboard, &t));
+    REQUIRE_OK(open_tracker(test_dir(), from, tensorboard, &t));
     for (int64_t step = from; step < end; step++) CHECK_OK(log_step(t, step, (double)step / 8));
-    CHECK_OK(ares_tracker_close(t));
+    CHECK_OK(ares_tracker_close(t, true));
 }
 
 static void check_metrics(const char *expected)
@@ -37,17 +46,17 @@ TEST(metrics_are_a_line_of_json_a_step)
 {
     ares_tracker *t;
     ares_metrics *m = ares_metrics_new();
-    REQUIRE_OK(ares_tracker_open(test_dir(), 0, false, &t));
+    REQUIRE_OK(open_tracker(test_dir(), 0, false, &t));
     CHECK_OK(log_step(t, 1, 0.1));
     ares_metrics_set(m, "a \"quoted\" name", NAN);
     CHECK_OK(ares_tracker_log(t, 2, m));
     CHECK_OK(ares_tracker_text(t, 2, "sample", ARES_VIEW("x"))); /* nothing to write to: fine */
-    CHECK_OK(ares_tracker_close(t));
+    CHECK_OK(ares_tracker_close(t, true));
     check_metrics("{\"step\":1,\"critic/score/mean\":0.1,\"timing_s/"
                   "gen\":1.5}\n{\"step\":2,\"a_\\\"quoted\\\"_name\":null}\n");
     ares_metrics_free(m);
-    CHECK_OK(ares_tracker_close(NULL));
-    CHECK_FAIL(ares_tracker_open(test_file("none"), 0, false, &t), ARES_EIO, "No such file");
+    CHECK_OK(ares_tracker_close(NULL, true));
+    CHECK_FAIL(open_tracker(test_file("none"), 0, false, &t), ARES_EIO, "No such file");
 }
 
 /* A path that is long enough for metrics.jsonl and too long for the name of an event file. */
@@ -57,7 +66,7 @@ TEST(an_event_file_that_cannot_be_made_is_named_with_the_reason)
     ares_tracker *t;
     ares_str_add_z(&dir, test_dir());
     while (dir.len < 4070) ares_str_add_z(&dir, "/.");
-    CHECK_FAIL(ares_tracker_open(dir.data, 0, true, &t), ARES_EIO, "File name too long");
+    CHECK_FAIL(open_tracker(dir.data, 0, true, &t), ARES_EIO, "File name too long");
     CHECK_CONTAINS(ares_error_message(), "/events.out.tfevents.");
     ares_str_fini(&dir);
 }
@@ -69,9 +78,9 @@ TEST(an_event_file_that_cannot_be_closed_is_named)
     ares_tracker *t;
     int next = dup(STDIN_FILENO); /* metrics.jsonl takes this descriptor, the event file the next */
     REQUIRE(next >= 0 && close(next) == 0);
-    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
+    REQUIRE_OK(open_tracker(test_dir(), 0, true, &t));
     CHECK(close(next + 1) == 0);
-    CHECK_FAIL(ares_tracker_close(t), ARES_EIO, "Bad file descriptor");
+    CHECK_FAIL(ares_tracker_close(t, true), ARES_EIO, "Bad file descriptor");
     CHECK_CONTAINS(ares_error_message(), "/events.out.tfevents.");
 }
 
@@ -155,9 +164,9 @@ TEST(text_is_a_string_tensor_of_the_text_plugin)
     ares_str file = { 0 };
     ares_view e = { 0 };
     field f = { 0 }, g = { 0 };
-    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
+    REQUIRE_OK(open_tracker(test_dir(), 0, true, &t));
     CHECK_OK(ares_tracker_text(t, 300, "samples/0", ARES_VIEW("a\0b \xc3\xa9")));
-    CHECK_OK(ares_tracker_close(t));
+    CHECK_OK(ares_tracker_close(t, true));
     REQUIRE(events_of(test_dir(), 0, &file) && event(&file, 1, &e));
     REQUIRE(get(e, 2, 0, &f));
     CHECK_EQ(f.value, 300); /* two bytes of varint */
@@ -213,14 +222,14 @@ TEST(a_histogram_of_counts_has_the_moments_of_the_middles_of_its_bins)
     double m[5], counted, limits[2];
     int bins;
     ares_view e;
-    REQUIRE_OK(ares_tracker_open(test_dir(), 0, false, &t));
+    REQUIRE_OK(open_tracker(test_dir(), 0, false, &t));
     CHECK_OK(ares_tracker_bins(t, 1, "h", edge, count, 4)); /* no event file: fine */
-    CHECK_OK(ares_tracker_close(t));
-    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
+    CHECK_OK(ares_tracker_close(t, true));
+    REQUIRE_OK(open_tracker(test_dir(), 0, true, &t));
     CHECK_OK(ares_tracker_bins(t, 1, "h", edge, none, 4)); /* no values: nothing written */
     CHECK_OK(ares_tracker_bins(t, 1, "h", edge, count, 4));
     CHECK_OK(ares_tracker_bins(t, 1, "h", edge, ends, 4));
-    CHECK_OK(ares_tracker_close(t));
+    CHECK_OK(ares_tracker_close(t, true));
     REQUIRE(events_of(test_dir(), 0, &file));
     read_histogram(&file, 0, m, &counted, limits, &bins);
     CHECK_NEAR(m[0], 1, 0);

@@ -197,6 +197,36 @@ TEST(a_body_too_large_is_refused_before_it_is_read_and_the_client_hears_why)
     stop(s);
 }
 
+TEST(bodies_of_many_requests_have_a_limit_together)
+{
+    serve_http_options o = usual;
+    o.max_body_bytes = 1 << 20;
+    START(s, o);
+    char *x = ares_calloc(1, 1 << 20);
+    for (int round = 0; round < 2; round++) { /* what is answered is no longer counted */
+        client open[SERVE_BODIES + 1];
+        int failed = 0, answered = 0;
+        for (int i = 0; i <= SERVE_BODIES; i++) { /* all but a byte of each */
+            open[i] = dial(s->port);
+            say(&open[i], "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n");
+            say_bytes(&open[i], x, (1 << 20) - 1);
+        }
+        for (int i = SERVE_BODIES; i >= 0; i--) {
+            say_bytes(&open[i], x, 1);
+            int status = hear(&open[i]);
+            answered += status == 200;
+            failed += status == 503;
+            if (status == 503)
+                CHECK_CONTAINS(open[i].body.data, "\"code\":\"too_many_large_bodies\"");
+            hang_up(&open[i]);
+        }
+        CHECK_EQ(failed, 1); /* whose bytes were one too many */
+        CHECK_EQ(answered, SERVE_BODIES);
+    }
+    ares_free(x);
+    stop(s);
+}
+
 TEST(a_request_may_come_in_pieces)
 {
     START(s, usual);

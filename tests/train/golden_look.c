@@ -12,7 +12,7 @@ GOLDEN(look, half_float)
     const ares_json *in = golden_in(g, "input");
     ares_str packed = { 0 }, text = { 0 };
     for (int64_t i = 0; i < in->count; i++) {
-        uint16_t h = ares_half(in->items[i].type == ARES_JSON_NULL ? NAN : in->items[i].number);
+        uint16_t h = look_half(in->items[i].type == ARES_JSON_NULL ? NAN : in->items[i].number);
         ares_str_add_char(&packed, (char)(h & 0xff));
         ares_str_add_char(&packed, (char)(h >> 8));
     }
@@ -26,7 +26,7 @@ GOLDEN(look, paired_interval)
 {
     int64_t n;
     double *difference = golden_flat(g, golden_in(g, "differences"), &n), mean, half_width;
-    ares_look_interval(difference, n, &mean, &half_width);
+    look_interval(difference, n, &mean, &half_width);
     golden_near(g, "mean", mean, golden_want(g, "mean"));
     golden_near(g, "half_width", half_width, golden_want(g, "half_width"));
 }
@@ -100,9 +100,9 @@ GOLDEN(look, verdicts)
             l.step = value;
             l.rows = l.steps = list->count;
             l.last_step = (int64_t)value[list->count - 1];
-        } else ares_look_add(g->arena, &l, series->members[k].key.data, value);
+        } else look_add(g->arena, &l, series->members[k].key.data, value);
     }
-    if (groups->count) ares_look_add(g->arena, &l, ARES_LOOK_DISTINCT, distinct_of(g, &l, groups));
+    if (groups->count) look_add(g->arena, &l, ARES_LOOK_DISTINCT, distinct_of(g, &l, groups));
     if (validation->type == ARES_JSON_ARRAY) {
         double *difference =
             ares_arena_alloc(g->arena, (size_t)(validation->count + 1) * sizeof *difference);
@@ -110,7 +110,7 @@ GOLDEN(look, verdicts)
         for (int64_t i = 0; i < p.n; i++)
             difference[i] =
                 validation->items[i].items[1].number - validation->items[i].items[0].number;
-        ares_look_interval(difference, p.n, &p.mean, &p.half_width);
+        look_interval(difference, p.n, &p.mean, &p.half_width);
     }
     ares_look_judge(g->arena, &l, &p, &v);
     /* both by name of the rule */

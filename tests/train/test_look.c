@@ -69,7 +69,7 @@ TEST(the_ends_of_a_long_file_are_read_without_its_middle)
     put("metrics.jsonl", text.data);
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 1000, &l));
     CHECK(l.rows > 50 && l.rows < 200);
-    CHECK_NEAR(ares_look_first(&l, "a"), 2, 0);
+    CHECK_NEAR(ares_look_values(&l, "a")[0], 2, 0);
     CHECK_NEAR(ares_look_last(&l, "a"), 10000, 0);
     CHECK_EQ(l.n_notes, 0);
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 1 << 20, &l));
@@ -89,10 +89,10 @@ TEST(done_the_lock_and_run_json_say_how_a_run_stands)
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
     CHECK_EQ(l.state, ARES_LOOK_DIED);
     CHECK_EQ(l.planned, 12);
-    CHECK_NEAR(ares_look_option_number(&l, "worker.rollout.n", 0), 4, 0);
-    CHECK_NEAR(ares_look_option_number(&l, "worker.rollout.m", -7), -7, 0);
-    REQUIRE(ares_look_option(&l, "data.answer_key"));
-    CHECK_STR(ares_look_option(&l, "data.answer_key")->text.data, "a: b");
+    CHECK_NEAR(look_option_number(&l, "worker.rollout.n", 0), 4, 0);
+    CHECK_NEAR(look_option_number(&l, "worker.rollout.m", -7), -7, 0);
+    REQUIRE(look_option(&l, "data.answer_key"));
+    CHECK_STR(look_option(&l, "data.answer_key")->text.data, "a: b");
     /* this process's own lock stays its own although the directory is read */
     REQUIRE_OK(ares_lock_take(test_dir(), &lock));
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));

@@ -9,7 +9,9 @@ ARES_LOSS_FN ares_token_term cispo_token(const loss_token *x, const loss_setting
 {
     double ratio = ares_loss_exp(ares_loss_bound(x->log_ratio)),
            weight = ares_loss_clamp(ratio, s->low, s->high);
-    ares_token_term e = { 0, 0, ratio, ratio > s->high, ratio < s->low, weight != ratio };
+    ares_token_term e = {
+        0, 0, ratio, ratio > s->high, ratio < s->low, weight != ratio && x->advantage != 0
+    };
     e.gradient = -x->advantage * weight;
     e.loss = e.gradient * x->log_prob;
     return e;

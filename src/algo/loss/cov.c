@@ -19,7 +19,7 @@ ARES_LOSS_FN ares_token_term clip_cov_token(const loss_token *x, const loss_sett
     e.clip_high = x->chosen;
     if (x->chosen) {
         e.loss = e.gradient = 0;
-        e.clipped = 1;
+        e.clipped = x->advantage != 0;
     }
     return e;
 }

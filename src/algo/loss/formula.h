@@ -328,7 +328,7 @@ ARES_LOSS_FN ares_token_term dppo_term(const loss_token *x, const loss_settings 
 {
     double ratio = ares_loss_exp(ares_loss_bound(x->log_ratio));
     ares_token_term e = { 0, 0, ratio, beyond, !beyond && ratio > s->dual, 0 };
-    e.clipped = e.clip_high || e.clip_low;
+    e.clipped = (e.clip_high || e.clip_low) && x->advantage != 0;
     if (beyond) return e;
     e.gradient = -x->advantage * (ratio > s->dual ? s->dual : ratio);
     e.loss = e.gradient * x->log_prob;

@@ -202,9 +202,9 @@ static void kl(judge *j)
 /* Whether a step makes one update of all its rows, as far as the options say. */
 static bool one_update(const judge *j)
 {
-    double batch = ares_look_option_number(j->l, "data.rollout_batch_size", 1);
-    return ares_look_option_number(j->l, "worker.actor.ppo_epochs", 1) <= 1 &&
-           ares_look_option_number(j->l, "worker.actor.global_batch_size", batch) >= batch;
+    double batch = look_option_number(j->l, "data.rollout_batch_size", 1);
+    return look_option_number(j->l, "worker.actor.ppo_epochs", 1) <= 1 &&
+           look_option_number(j->l, "worker.actor.global_batch_size", batch) >= batch;
 }
 
 static void step_size(judge *j)
@@ -267,7 +267,7 @@ static void cut(judge *j)
                       rule[] = "warns above 25 %, bad above 50 %";
     course c = course_of(j, metric);
     if (!c.n || too_short(j, "cut", "Cut answers", metric, rule)) return;
-    double longest = ares_look_option_number(j->l, "data.max_response_length", NAN);
+    double longest = look_option_number(j->l, "data.max_response_length", NAN);
     ares_look_level level = above(c.end, 0.25, 0.5);
     add(j, "cut", level,
         level == ARES_VERDICT_GOOD   ? "Answers end by themselves"
@@ -315,8 +315,8 @@ static void failures(judge *j)
         most = fmax(most, c.most);
         metric = j->l->series[k].name.data;
     }
-    double answers = ares_look_option_number(j->l, "data.rollout_batch_size", NAN) *
-                     ares_look_option_number(j->l, "worker.rollout.n", NAN);
+    double answers = look_option_number(j->l, "data.rollout_batch_size", NAN) *
+                     look_option_number(j->l, "worker.rollout.n", NAN);
     ares_look_level level = most > 0.05 * answers        ? ARES_VERDICT_BAD
                             : most >= 1 || missing > 0.1 ? ARES_VERDICT_WARN
                                                          : ARES_VERDICT_GOOD;
@@ -347,7 +347,7 @@ static void gradient(judge *j)
     ares_look_level level = left_out > 0                                ? ARES_VERDICT_BAD
                             : c.n && median > 0 && c.most > 10 * median ? ARES_VERDICT_WARN
                                                                         : ARES_VERDICT_GOOD;
-    double limit = ares_look_option_number(j->l, "worker.actor.max_grad_norm", NAN);
+    double limit = look_option_number(j->l, "worker.actor.max_grad_norm", NAN);
     add(j, "gradient", level,
         level == ARES_VERDICT_BAD    ? "Updates were left out"
         : level == ARES_VERDICT_WARN ? "A gradient sticks out"
@@ -454,7 +454,7 @@ void ares_look_judge(ares_arena *arena, const ares_look *l, const ares_look_pair
 
 /* ---------------------------------------------------------------- numbers of the page */
 
-uint16_t ares_half(double x)
+uint16_t look_half(double x)
 {
     if (isnan(x)) return 0x7e00;
     uint16_t sign = signbit(x) ? 0x8000 : 0;

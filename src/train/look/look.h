@@ -9,6 +9,18 @@
 
 #include "ares/look.h"
 
+/* An option's value, by its path ("worker.rollout.n"); NULL: not known. */
+const ares_json *look_option(const ares_look *l, const char *path);
+double look_option_number(const ares_look *l, const char *path, double absent);
+/* Adds a series; value [rows] must live as long as the arena. */
+void look_add(ares_arena *arena, ares_look *l, const char *name, const double *value);
+/* mean and half_width of differences [n]; half_width 0 for n < 2 */
+void look_interval(const double *difference, int64_t n, double *mean, double *half_width);
+/*
+ * IEEE half floats: round to nearest even, values outside [-65504, 65504] clamped to it. NaN stays
+ * one. (judge.c)
+ */
+uint16_t look_half(double x);
 /* Adds a line to what was not read. */
 void look_note(ares_arena *arena, ares_look *l, const char *format, ...) ARES_PRINTF(3, 4);
 /* The steps, rising, of the files step_<digits>.jsonl in a folder of the run. Returns how many. */

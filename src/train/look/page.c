@@ -70,7 +70,7 @@ static void number(ares_str *out, const char *key, double value)
 /* A text option; NULL: it has none. */
 static const char *option_text(const ares_look *l, const char *path)
 {
-    const ares_json *v = ares_look_option(l, path);
+    const ares_json *v = look_option(l, path);
     if (v && v->type == ARES_JSON_ARRAY && v->count) v = &v->items[0];
     return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
 }
@@ -87,8 +87,8 @@ static double sum_of(const ares_look *l, const char *metric)
 /* What kind of training it was: the loss's preset, else the estimator; "sft". */
 static const char *algorithm_of(const ares_look *l)
 {
-    if (ares_look_option(l, "sft")) return "sft";
-    const ares_json *dynamic = ares_look_option(l, "worker.actor.dynamic_kl_loss");
+    if (look_option(l, "sft")) return "sft";
+    const ares_json *dynamic = look_option(l, "worker.actor.dynamic_kl_loss");
     if (dynamic && dynamic->type == ARES_JSON_BOOL && dynamic->boolean) return "aepo";
     const char *name = option_text(l, "algorithm.name");
     return name ? name : option_text(l, "algorithm.adv_estimator");
@@ -115,10 +115,10 @@ static void write_facts(const run *x, ares_str *out)
     text(out, "algorithm", algorithm_of(l));
     number(out, "steps", (double)l->last_step);
     number(out, "planned", l->planned > 0 ? (double)l->planned : NAN);
-    number(out, "n", ares_look_option_number(l, "worker.rollout.n", NAN));
-    number(out, "prompts", ares_look_option_number(l, "data.rollout_batch_size", NAN));
-    number(out, "window", ares_look_option_number(l, "worker.rollout.window_size", NAN));
-    number(out, "max_len", ares_look_option_number(l, "data.max_response_length", NAN));
+    number(out, "n", look_option_number(l, "worker.rollout.n", NAN));
+    number(out, "prompts", look_option_number(l, "data.rollout_batch_size", NAN));
+    number(out, "window", look_option_number(l, "worker.rollout.window_size", NAN));
+    number(out, "max_len", look_option_number(l, "data.max_response_length", NAN));
     number(out, "tokens", sum_of(l, "perf/total_num_tokens"));
     number(out, "seconds",
            sum_of(l, "timing_s/step") + sum_of(l, "timing_s/validation") +
@@ -275,7 +275,7 @@ static void write_config(const run *x, ares_str *out)
         ares_config *defaults = ares_config_new();
         memset(&unused, 0, sizeof unused);
         ares_train_config_declare(defaults, &unused);
-        if (ares_look_option(&x->l, "sft")) ares_sft_declare(defaults, &unused);
+        if (look_option(&x->l, "sft")) ares_sft_declare(defaults, &unused);
         ares_config_resolve(defaults);
         write_options(x->l.config, defaults, "", out);
         ares_config_free(defaults);

@@ -186,14 +186,6 @@ const double *ares_look_values(const ares_look *l, const char *metric)
     return NULL;
 }
 
-double ares_look_first(const ares_look *l, const char *metric)
-{
-    const double *v = ares_look_values(l, metric);
-    for (int64_t i = 0; v && i < l->rows; i++)
-        if (!isnan(v[i])) return v[i];
-    return NAN;
-}
-
 double ares_look_last(const ares_look *l, const char *metric)
 {
     const double *v = ares_look_values(l, metric);
@@ -202,7 +194,7 @@ double ares_look_last(const ares_look *l, const char *metric)
     return NAN;
 }
 
-void ares_look_add(ares_arena *arena, ares_look *l, const char *name, const double *value)
+void look_add(ares_arena *arena, ares_look *l, const char *name, const double *value)
 {
     ares_look_series *series = ares_arena_alloc(arena, (size_t)(l->n_series + 1) * sizeof *series);
     if (l->n_series) memcpy(series, l->series, (size_t)l->n_series * sizeof *series);
@@ -322,7 +314,7 @@ static void read_state(ares_arena *arena, ares_look *l)
         l->state = l->stopped ? ARES_LOOK_STOPPED : ARES_LOOK_DIED;
     }
     /* of a run by epochs its checkpoints know the steps */
-    double most = ares_look_option_number(l, "trainer.max_steps", -1);
+    double most = look_option_number(l, "trainer.max_steps", -1);
     if (most < 0 && l->state != ARES_LOOK_FINISHED) {
         ares_str name = { 0 };
         if (ares_checkpoint_latest(ares_path_join(&path, l->dir, "checkpoints"), &name) ==
@@ -358,7 +350,7 @@ int ares_look_read(ares_arena *arena, const char *dir, int64_t ends, ares_look *
     return rc;
 }
 
-const ares_json *ares_look_option(const ares_look *l, const char *path)
+const ares_json *look_option(const ares_look *l, const char *path)
 {
     const ares_json *at = l->config;
     for (const char *dot; at && *path; path = *dot ? dot + 1 : dot) {
@@ -368,9 +360,9 @@ const ares_json *ares_look_option(const ares_look *l, const char *path)
     return at;
 }
 
-double ares_look_option_number(const ares_look *l, const char *path, double absent)
+double look_option_number(const ares_look *l, const char *path, double absent)
 {
-    const ares_json *v = ares_look_option(l, path);
+    const ares_json *v = look_option(l, path);
     return is_number(v) ? v->number : absent;
 }
 
@@ -493,12 +485,12 @@ void ares_look_read_distinct(ares_arena *arena, ares_look *l)
     ares_error_clear();
     ares_free(a);
     ares_str_fini(&path);
-    if (any) ares_look_add(arena, l, ARES_LOOK_DISTINCT, share);
+    if (any) look_add(arena, l, ARES_LOOK_DISTINCT, share);
 }
 
 /* ---------------------------------------------------------------- validation */
 
-void ares_look_interval(const double *difference, int64_t n, double *mean, double *half_width)
+void look_interval(const double *difference, int64_t n, double *mean, double *half_width)
 {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum += difference[i];
@@ -552,7 +544,7 @@ ares_look_paired ares_look_validation(const char *dir)
         difference[p.n++] = b - a;
     }
     for (int when = 0; p.n && when < 2; when++) p.accuracy[when] /= (double)p.n;
-    ares_look_interval(difference, p.n, &p.mean, &p.half_width);
+    look_interval(difference, p.n, &p.mean, &p.half_width);
     ares_error_clear();
     ares_free(difference);
     ares_free(q);

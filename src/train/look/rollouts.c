@@ -247,7 +247,7 @@ void look_rollouts_scan(ares_arena *arena, ares_look *l, look_rollouts *r)
         share[at] = look_distinct(a.answer, a.n);
         any = any || !isnan(share[at]);
     }
-    if (any) ares_look_add(arena, l, ARES_LOOK_DISTINCT, share);
+    if (any) look_add(arena, l, ARES_LOOK_DISTINCT, share);
     ares_error_clear();
     ares_free(a.score);
     ares_free(a.length);
@@ -339,7 +339,7 @@ static bool pack_halfs(ares_str *out, const char *key, const ares_json *column, 
     if (column->type != ARES_JSON_ARRAY || column->count != n) return false;
     ares_str bytes = { 0 };
     for (int64_t i = 0; i < n; i++) {
-        uint16_t h = ares_half(is_number(&column->items[i]) ? column->items[i].number : NAN);
+        uint16_t h = look_half(is_number(&column->items[i]) ? column->items[i].number : NAN);
         ares_str_add_char(&bytes, (char)(h & 0xff));
         ares_str_add_char(&bytes, (char)(h >> 8));
     }

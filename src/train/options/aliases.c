@@ -567,8 +567,7 @@ const ares_config_alias train_aliases[] = {
     { "trainer.save_freq", "trainer.save_freq=-1", "=0", NULL },
     { "trainer.test_freq", "trainer.val_freq=0", "=0|-1", NULL },
     { "trainer.rollout_data_dir", "trainer.rollout_log=text", "=false|null", NULL },
-    { "trainer.rollout_data_dir", "", NULL,
-      "rollouts/*.jsonl in trainer.run_dir hold every answer, as trainer.rollout_log says" },
+    { "trainer.rollout_data_dir", "", NULL, ANSWERS },
     { "trainer.validation_data_dir", "", NULL, ANSWERS },
     { "trainer.esi_redundant_time", "", NULL, "trainer.save_minutes keeps a state to go on from" },
     { "trainer.del_local_ckpt_after_load", "", NULL, "trainer.save_limit says which are kept" },
@@ -773,6 +772,10 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.sampling_params.top_p", "worker.rollout.top_p", NULL, NULL },
     { "algorithm.sampling_params.top_k", "worker.rollout.top_k", NULL, NULL },
     { "algorithm.sampling_params.max_new_tokens", "data.max_response_length", NULL, NULL },
+    { "runner.logger.logger_backends", "x-rlinf.logger_backends", NULL, NULL },
+    { "runner.logger.project_name", "trainer.project_name", NULL, NULL },
+    { "runner.logger.experiment_name", "trainer.experiment_name", NULL, NULL },
+    { "runner.logger.log_path", "", NULL, "metrics and logs lie in trainer.run_dir" },
     { "runner.max_epochs", "trainer.total_epochs", NULL, NULL },
     { "runner.max_steps", "trainer.max_steps", NULL, NULL },
     { "runner.max_steps", "", "=-1", UNSAID },
@@ -1119,7 +1122,7 @@ const ares_config_alias train_aliases[] = {
     { "save_total_limit", "trainer.save_limit", NULL, NULL },
     { "output_dir", "trainer.run_dir", NULL, NULL },
     { "run_name", "trainer.experiment_name", NULL, NULL },
-    { "report_to", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
+    { "report_to", "x-trl.report_to", NULL, NULL }, /* translate_loggers */
     { "logging_steps", "", NULL, "every step is logged" },
     { "logging_strategy", "", NULL, "every step is logged" },
     { "logging_first_step", "", NULL, "every step is logged" },
@@ -1350,7 +1353,9 @@ const ares_config_alias train_aliases[] = {
     { "deterministic_mode", "", NULL, "a run has the same bits each time" },
     { "model_name", "", NULL, MEGATRON },
     { "rotary_base", "", NULL, MEGATRON },
-    { "use_tensorboard", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
+    { "use_tensorboard", "x-slime.use_tensorboard", NULL, NULL },
+    { "tb_project_name", "trainer.project_name", NULL, NULL },
+    { "tb_experiment_name", "trainer.experiment_name", NULL, NULL },
     { "rollout_num_gpus", "", NULL, RANKS },
     { "prefill_num_servers", "", NULL, ENGINE },
     { "rollout_max_context_len", "worker.rollout.max_model_len", NULL, NULL },
@@ -1418,8 +1423,9 @@ const ares_config_alias train_aliases[] = {
     { "use_opsm", "", "=false", UNSAID },
     { "use_opsm", NULL, NULL, "not built: leaving out sequences; set worker.actor.rollout_is" },
     { "use_fault_tolerance", "", NULL, ENGINE },
-    { "use_wandb", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
-    { "wandb_?", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
+    { "use_wandb", "x-slime.use_wandb", NULL, NULL },
+    { "wandb_project", "trainer.project_name", NULL, NULL },
+    { "wandb_?", "", NULL, "wandb sync says where a run goes; its files lie in WANDB_DIR" },
     { "rollout_num_gpus_per_engine", "", NULL, ENGINE },
     { "colocate", "", NULL, "actor and rollout share their weights" },
 };
@@ -1610,6 +1616,68 @@ static void translate_batches(ares_config *cfg)
     }
 }
 
+/*
+ * Where metrics go in the words of others: a list of names (TRL, RLinf), or a flag for each
+ * (slime). Their consoles always show steps. A name that we have no writer for is refused, also in
+ * trainer.logger.
+ */
+static void translate_loggers(ares_config *cfg)
+{
+    static const char own[] = "trainer.logger",
+                      *const lists[] = { own, "x-trl.report_to", "x-rlinf.logger_backends" },
+                      *const names[] = { "console", "file",   "tensorboard",
+                                         "trackio", "mlflow", "wandb" },
+                      *const flags[][2] = { { "x-slime.use_tensorboard", "tensorboard" },
+
+                                            { "x-slime.use_wandb", "wandb" } };
+    ares_str value = { 0 };
+    const char *from = NULL; /* the word that `value` comes from */
+    char path[64];
+    for (int i = 0; i < ARES_COUNT(lists); i++) {
+        const char *name = ares_config_given(cfg, lists[i]);
+        bool scalar = name != NULL, given = i > 0 && ares_config_is_set(cfg, lists[i]);
+        (void)snprintf(path, sizeof path, "%s", lists[i]);
+        if (given) {
+            from = lists[i];
+            ares_str_clear(&value);
+            ares_str_add_z(&value, "[console");
+        }
+        for (int k = 0; k == 0 || name; k++) {
+            int which;
+            if (!scalar) {
+                (void)snprintf(path, sizeof path, "%s.%d", lists[i], k);
+                name = ares_config_given(cfg, path);
+            }
+            if (name && ares_lookup(ARES_ECONFIG, NULL, name, names, ARES_COUNT(names), &which) ==
+                            ARES_OK) {
+                if (given) ares_str_addf(&value, ", %s", name);
+            } else if (name && !(given && strcmp(name, "none") == 0)) {
+                ares_config_fault(cfg, path,
+                                  "%s; for another tracker write tensorboard: TensorBoard files "
+                                  "are what they import",
+                                  ares_error_message());
+                from = NULL;
+                ares_config_forget(cfg, own); /* its fault is told once */
+            }
+            ares_error_clear();
+            if (scalar) break;
+        }
+    }
+    for (int i = 0; i < ARES_COUNT(flags); i++) {
+        const char *flag = ares_config_given(cfg, flags[i][0]);
+        if (!flag || strcmp(flag, "true") != 0) continue;
+        from = flags[i][0];
+        ares_str_addf(&value, "%s, %s", value.len ? "" : "[console", flags[i][1]);
+    }
+    if (from && (!ares_config_is_set(cfg, own) || ares_config_later(cfg, from, own))) {
+        ares_str_add_char(&value, ']');
+        ares_log(ARES_LOG_INFO, "config: %s -> %s = %s", ares_config_word(cfg, from), own,
+                 value.data);
+        ares_config_follow(cfg, own, value.data, from);
+    }
+    ares_str_fini(&value);
+}
+
 static void translate(ares_config *cfg)
 {
     static const char bypass[] = "algorithm.rollout_correction.bypass_mode",
@@ -1621,6 +1689,7 @@ static void translate(ares_config *cfg)
     char path[64], lower[64], higher[64];
     translate_batches(cfg);
     adapters_translate(cfg);
+    translate_loggers(cfg);
     if (ares_config_given(cfg, scale))
         ares_config_fault(cfg, scale, "not built: losses of a critic divided by a fixed length");
     if (ares_config_given(cfg, resume) && !ares_config_given(cfg, "trainer.load_checkpoint_path"))

@@ -579,15 +579,6 @@ static void check_published(ares_config *cfg, const ares_train_config *c, int wo
                           "data.max_prompt_length + data.max_response_length = %lld do not fit; "
                           "raise it, or leave enable_chunked_prefill out",
                           (long long)row);
-    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
-        const char *name = c->trainer.logger.items[i];
-        if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0 ||
-            strcmp(name, "swanlab") == 0)
-            ares_log(ARES_LOG_INFO,
-                     "config: trainer.logger: %s -> tensorboard (no service is written to; it "
-                     "imports the run directory's event files, or metrics.jsonl)",
-                     name);
-    }
 }
 
 void presets_check(ares_config *cfg, const ares_train_config *c, int world)

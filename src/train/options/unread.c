@@ -54,6 +54,8 @@ static const struct {
     { "curriculum.recycle_surplus", "true", "curriculum.partial.old_log_probs" },
     { "algorithm.over_length_action", "drop", "trainer.max_try_make_batch" },
     { "data.bootstrap", "true", "data.bootstrap_batch_size" },
+    { "trainer.rollout_log", "text|tokens", "trainer.rollout_log_freq" },
+    { "trainer.rollout_log", "tokens", "trainer.rollout_log_tokens" },
     { "worker.actor.optim.lr_scheduler_type", "linear|cosine", "worker.actor.optim.min_lr_ratio" },
     { "worker.critic.optim.lr_scheduler_type", "linear|cosine",
       "worker.critic.optim.min_lr_ratio" },

@@ -76,6 +76,8 @@ int report_histograms(const ares_trainer *t, ares_tracker *tracker);
  * trainer.max_steps names. A collective. (rollouts.c)
  */
 int report_rollouts(ares_trainer *t, bool last);
+/* The lines of that file, of all ranks, on every rank. A collective. (rollouts.c) */
+int report_rows(const ares_trainer *t, ares_str *all);
 
 /* Metrics of a step for each data set of a curriculum. (report.c) */
 

@@ -212,6 +212,26 @@ static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
 }
 
 /*
+ * All bits of what was sampled: the first 16 hexadecimal digits of the SHA-256 of each token's id,
+ * log-prob and the two entropies, 4 bytes each (docs/exactness.md#digests).
+ */
+static void write_digest(const ares_batch *b, int64_t row, ares_str *out)
+{
+    const void *const columns[] = { b->responses, b->rollout_log_probs, b->entropies,
+                                    b->entropies_1 };
+    unsigned char sum[32];
+    char text[17];
+    ares_sha256 s;
+    ares_sha256_init(&s);
+    for (int64_t i = b->row_start[row]; i < b->row_start[row + 1]; i++)
+        for (int k = 0; k < ARES_COUNT(columns); k++)
+            if (columns[k]) ares_sha256_add(&s, (const char *)columns[k] + 4 * i, 4);
+    ares_sha256_end(&s, sum);
+    for (int i = 0; i < 8; i++) snprintf(text + 2 * i, 3, "%02x", sum[i]);
+    ares_json_write_string(ares_json_key(out, "digest"), ares_view_of(text));
+}
+
+/*
  * A line of rollouts/step_<n>.jsonl without its end; "score" is null where the answer could not be
  * judged.
  */
@@ -254,6 +274,7 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
                           tokens && b->advantages ? b->advantages[b->row_start[row]] : 0);
     ares_json_write_i64(ares_json_key(out, "n_tokens"), tokens);
     ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
+    write_digest(b, row, out);
     if (!ares_batch_row_counts(b, row)) ares_json_write_bool(ares_json_key(out, "discarded"), true);
     for (int64_t i = b->row_start[row]; i < b->row_start[row + 1] && b->kept_mask; i++)
         rejected += b->response_mask[i] && !b->kept_mask[i];
@@ -321,10 +342,10 @@ static int choose_groups(const ares_trainer *t, uint8_t *chosen)
     return rc;
 }
 
-/* The rows of this rank, a line each. A collective. */
-static int write_rows(const ares_trainer *t, ares_str *out)
+int report_rows(const ares_trainer *t, ares_str *all)
 {
     const ares_batch *b = &t->batch;
+    ares_str rows = { 0 }, *out = &rows;
     uint8_t *chosen = ares_calloc((size_t)b->groups + 1, 1);
     int rc = ARES_OK;
     if (strcmp(t->run.cfg->trainer.rollout_log, "tokens") == 0) rc = choose_groups(t, chosen);
@@ -345,6 +366,8 @@ static int write_rows(const ares_trainer *t, ares_str *out)
         }
     }
     ares_free(chosen);
+    if (rc == ARES_OK) rc = ares_world_gather_all(t->run.world, rows.data, rows.len, all, NULL);
+    ares_str_fini(&rows);
     return rc;
 }
 
@@ -356,9 +379,8 @@ int report_rollouts(ares_trainer *t, bool last)
     if (strcmp(c->rollout_log, "none") == 0 || t->rollouts_step == step) return ARES_OK;
     if (!last && step != 1 && step % c->rollout_log_freq != 0) return ARES_OK;
     t->rollouts_step = step;
-    ares_str rows = { 0 }, all = { 0 }, path = { 0 };
-    int rc = write_rows(t, &rows);
-    if (rc == ARES_OK) rc = ares_world_gather_all(t->run.world, rows.data, rows.len, &all, NULL);
+    ares_str all = { 0 }, path = { 0 };
+    int rc = report_rows(t, &all);
     if (rc == ARES_OK && ares_world_rank(t->run.world) == 0) {
         rc = ares_dir_make(ares_path_join(&path, t->run.run_dir.data, "rollouts"));
         char name[64];
@@ -367,7 +389,6 @@ int report_rollouts(ares_trainer *t, bool last)
             rc = ares_file_write(ares_path_join(&path, t->run.run_dir.data, name), all.data,
                                  all.len);
     }
-    ares_str_fini(&rows);
     ares_str_fini(&all);
     ares_str_fini(&path);
     return ares_world_share_error(t->run.world, rc);

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Fingerprints by which a state of other data or of another model is recognised. */
 
@@ -191,6 +192,7 @@ static int write_state(const training *t, const step_begin *at, const state_sums
         write_sum(&o, "critic_weights_sum", sums->critic.weights);
         write_sum(&o, "critic_states_sum", sums->critic.states);
     }
+    if (t->exact.steps) exactness_save(&t->exact, ares_json_key(&o, "exactness"));
     ares_json_end(&o, '}');
     ares_json_indent(&text, ares_str_view(&o), 1);
     int rc = write_line(&text, path);
@@ -512,6 +514,7 @@ static int check_model(const training *t, const ares_json *o, const char *path, 
 /* The end of a refusal that --force would lift; NULL: it is given. */
 static const char *force_of(const training *t)
 {
+    if (t->replays) return "name where they are (a verification compares with nothing else)";
     return t->cfg->trainer.force ? NULL : "pass --force to go on nevertheless";
 }
 
@@ -688,6 +691,7 @@ static int apply(training *t, const ares_json *o, const char *checkpoint, const 
     t->best_step = (int64_t)best_step;
     t->validated_score = get_or(o, "validated_score", 0);
     t->validated_step = (int64_t)get_or(o, "validated_step", -1);
+    exactness_load(&t->exact, ares_json_get(o, "exactness"));
     double total = get_or(o, "total_steps", 0);
     tell_of_length(t, "actor", t->policy, total);
     if (t->critic) tell_of_length(t, "critic", t->critic, total);
@@ -720,21 +724,23 @@ static int check_sum(const training *t, const learner *l, const model_sums *save
     if (damaged && !t->cfg->trainer.force)
         return ares_fail(ARES_EFORMAT,
                          "train: %s: %s does not hold the numbers that were saved, by the sum in "
-                         "state.json: it is damaged or was changed; name another checkpoint "
-                         "(trainer.load_checkpoint_path), or pass --force to go on nevertheless",
-                         checkpoint, damaged);
+                         "state.json: it is damaged or was changed%s",
+                         checkpoint, damaged,
+                         t->replays ? ""
+                                    : "; name another checkpoint (trainer.load_checkpoint_path), "
+                                      "or pass --force to go on nevertheless");
     if (damaged && ares_world_rank(t->world) == 0)
         ares_log(ARES_LOG_WARN, "train: %s: %s does not hold the numbers that were saved",
                  checkpoint, damaged);
     return ARES_OK;
 }
 
-int state_resume(training *t, const char *checkpoint)
+/* What only an update reads: the optimizers' states, and what a reference said of stored answers.
+ */
+static int load_states(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
-    state_sums sums;
-    int rc = ARES_OK;
-    rc = states_are_there(checkpoint, &path);
+    int rc = states_are_there(checkpoint, &path);
     if (rc == ARES_OK) rc = ares_params_optimizer_load(learner_params(t->policy), path.data);
     if (rc == ARES_OK && t->critic) {
         rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"),
@@ -743,6 +749,22 @@ int state_resume(training *t, const char *checkpoint)
     }
     if (rc == ARES_OK && t->vapor)
         rc = vapor_load(t->vapor, ares_path_join(&path, checkpoint, "stored_answers.safetensors"));
+    ares_str_fini(&path);
+    return rc;
+}
+
+int state_resume(training *t, const char *checkpoint)
+{
+    ares_str path = { 0 };
+    state_sums sums = { 0 };
+    /*
+     * A replay makes no update. But of weights in bf16 the vectors are f32 in memory, and only the
+     * optimizer's file has all their bits.
+     */
+    bool bf16 = training_storage(t->cfg) == ARES_BF16 && !t->adapter,
+         of_critic = t->critic && t->cfg->critic.dtype && strcmp(t->cfg->critic.dtype, "bf16") == 0,
+         states = !t->replays || bf16 || of_critic;
+    int rc = states ? load_states(t, checkpoint) : ARES_OK;
     if (rc == ARES_OK && t->controls)
         rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "controls.json"),
                       "the checkpoint is of a run without the controls of this one, or damaged");
@@ -750,6 +772,7 @@ int state_resume(training *t, const char *checkpoint)
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply, &sums);
     ares_str_fini(&path);
     ARES_TRY(ares_world_share_error(t->world, rc));
+    if (!states) sums.model.states = sums.critic.states = 0;
     ARES_TRY(check_sum(t, t->policy, &sums.model, checkpoint, t->adapter ? "adapter/" : "model/",
                        "optimizer.safetensors"));
     if (!t->critic) return ARES_OK;

@@ -55,7 +55,7 @@ static void write_command(ares_str *out, int ranks)
 }
 
 /* The name that the kernel has of the first processor; empty: it has none. */
-static void processor(ares_str *out)
+void record_processor(ares_str *out)
 {
     char line[256];
     FILE *f = fopen("/proc/cpuinfo", "r");
@@ -77,7 +77,7 @@ static void write_machine(const training *t, ares_str *out)
     write_text(out, "cwd", getcwd(text, sizeof text));
     text[sizeof text - 1] = 0;
     write_text(out, "host", gethostname(text, sizeof text - 1) == 0 ? text : NULL);
-    processor(&cpu);
+    record_processor(&cpu);
     write_text(out, "cpu", cpu.data);
     ares_str_fini(&cpu);
     /* "cpu avx512": our own kernels, and their instruction set */

@@ -154,9 +154,10 @@ typedef struct run {
     ares_tracker *tracker; /* rank 0 only */
     console console;
     ares_metrics *metrics;
-    int64_t saved;   /* step of the last checkpoint that a run can go on from; -1: none */
-    double saved_at; /* when that save began, by rank 0's clock */
-    int64_t begun;   /* the step that this process began with */
+    int64_t judged_at; /* the next step whose verdicts trackers are told */
+    int64_t saved;     /* step of the last checkpoint that a run can go on from; -1: none */
+    double saved_at;   /* when that save began, by rank 0's clock */
+    int64_t begun;     /* the step that this process began with */
     bool told_videos;
     bool recorded; /* run.json says that the run has begun, and is to say that it has ended */
     /* `written` is being written while the run goes on (trainer.save_async) */
@@ -260,6 +261,35 @@ static void one_line(const run *r, ares_str *out)
     }
 }
 
+/*
+ * Tells trackers the verdicts that are not good. All of metrics.jsonl is read, so the more steps
+ * there are, the rarer: a step pays for a twentieth of them. end: the last time
+ */
+static void tell_verdicts(run *r, bool end)
+{
+    int64_t step = r->training->step;
+    ares_arena arena = { 0 };
+    ares_look look;
+    ares_look_verdicts v;
+    if (!lead(r) || !ares_tracker_shows_alerts(r->tracker) || (!end && step < r->judged_at)) return;
+    r->judged_at = step + ARES_MAX(10, step / 20);
+    if (ares_look_read(&arena, r->dir.path.data, 0, &look) == ARES_OK) {
+        ares_look_paired paired = ares_look_validation(r->dir.path.data);
+        if (end) ares_look_read_distinct(&arena, &look);
+        ares_look_judge(&arena, &look, &paired, &v);
+        for (int i = 0; i < v.n; i++)
+            if (v.each[i].level == ARES_VERDICT_BAD || v.each[i].level == ARES_VERDICT_WARN)
+                ares_tracker_tell(
+                    r->tracker, step,
+                    &(ares_tracker_alert){ .rule = v.each[i].id,
+                                           .title = v.each[i].title,
+                                           .text = v.each[i].why,
+                                           .bad = v.each[i].level == ARES_VERDICT_BAD });
+    }
+    ares_error_clear();
+    ares_arena_fini(&arena);
+}
+
 static int log_step(run *r)
 {
     if (!lead(r)) return ARES_OK;
@@ -270,6 +300,7 @@ static int log_step(run *r)
     else if (r->console.progress && line.len) ares_say("before training: %s\n", line.data);
     ares_str_fini(&line);
     ARES_TRY(ares_tracker_log(r->tracker, r->training->step, r->metrics));
+    tell_verdicts(r, false);
     return r->kind->log_histograms ? r->kind->log_histograms(r->training, r->tracker) : ARES_OK;
 }
 
@@ -294,11 +325,20 @@ static void warn_of_videos(run *r)
              "Positions)");
 }
 
+/* What was compared so far. A collective. */
+static int write_exactness(run *r)
+{
+    int rc = ARES_OK;
+    if (lead(r) && r->kind->write_exactness) rc = r->kind->write_exactness(r->training);
+    return ares_world_share_error(r->training->world, rc);
+}
+
 /* go_on: a run can go on from this checkpoint. */
 static int commit(run *r, state_save *s, bool go_on)
 {
     int64_t step = s->step;
     ARES_TRY(state_commit(r->training, s));
+    ARES_TRY(write_exactness(r));
     warn_of_videos(r);
     if (go_on) r->saved = step;
     return ARES_OK;
@@ -338,7 +378,7 @@ static int rescue(run *r, int rc)
             ARES_LOG_INFO,
             "run: step %lld failed before its update; the last checkpoint holds what it began with",
             step);
-    else if (state_save_begun(t, &s) == ARES_OK)
+    else if (state_save_begun(t, &s) == ARES_OK && write_exactness(r) == ARES_OK)
         ares_log(ARES_LOG_INFO,
                  "run: step %lld failed before its update; what it began with is saved in "
                  "%s/checkpoints/%s, and the same command goes on from there",
@@ -366,6 +406,7 @@ static int stop(run *r)
         if (r->tracker) rc = ares_tracker_sync(r->tracker);
         ARES_TRY(ares_world_share_error(t->world, rc));
         ARES_TRY(state_save_begun(t, &s));
+        ARES_TRY(write_exactness(r));
     }
     return ares_fail(ARES_EINTERRUPTED,
                      "run: stopped by signal %d after step %lld of %lld; the same command goes on "
@@ -571,14 +612,15 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     if (!lead(r)) return ARES_OK;
     ARES_TRY(record_begin(t, r->dir.own));
     r->recorded = true;
-    bool tensorboard = false;
-    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
-        const char *name = c->trainer.logger.items[i];
-        /* other services (wandb, ..) import the event files */
-        tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0);
-    }
-    return ares_tracker_open(r->dir.path.data, t->step + r->dir.own, tensorboard,
-                             &r->tracker); /* a step that is saved has its row */
+    return ares_tracker_open(&(ares_tracker_run){ .dir = r->dir.path.data,
+                                                  /* a step that is saved has its row */
+                                                  .from_step = t->step + r->dir.own,
+                                                  .loggers = c->trainer.logger.items,
+                                                  .n_loggers = c->trainer.logger.count,
+                                                  .project = c->trainer.project_name,
+                                                  .name = c->trainer.experiment_name,
+                                                  .options = ares_config_get(cfg, "") },
+                             &r->tracker);
 }
 
 /*
@@ -646,6 +688,7 @@ static int run_all(run *r)
     ARES_TRY(train(r));
     console_end_line(&r->console);
     if (!lead(r)) return ARES_OK;
+    tell_verdicts(r, true);
     const char *stopped = controls_stop(t->controls);
     record_end(r->dir.path.data, stopped);
     ares_str verdicts = { 0 };
@@ -674,7 +717,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.writing) state_abandon(&r.written);
     if (r.tracker) {
-        int closed = ares_tracker_close(r.tracker);
+        int closed = ares_tracker_close(r.tracker, rc == ARES_OK);
         if (rc == ARES_OK) rc = closed;
     }
     if (rc != ARES_OK) {
@@ -727,7 +770,18 @@ static int rl_step(training *t, ares_metrics *m)
                          "switches the KL off; let it stay above 0",
                          (long long)t->step);
     ares_source_begin_step(&t->source, t->step);
-    return ares_train_step(trainer_of(t), m);
+    actor *a = &trainer_of(t)->actor;
+    a->exact = (exactness){ 0 };
+    ARES_TRY(ares_train_step(trainer_of(t), m));
+    int64_t tokens = trainer_of(t)->batch.tokens;
+    ARES_TRY(ares_world_sum_i64(t->world, &tokens, 1));
+    exactness_add(&t->exact, &a->exact, t->step + 1, tokens);
+    return ARES_OK;
+}
+
+static int write_exactness_rl(const training *t)
+{
+    return exactness_write((const ares_trainer *)(const void *)t);
 }
 
 static int validate_rl(training *t, ares_metrics *m, ares_str *samples)
@@ -762,6 +816,7 @@ static const run_kind rl_kind = { .declare = ares_train_config_declare,
                                   .validate = validate_rl,
                                   .write_rollouts = write_rollouts,
                                   .end_rollouts = end_rollouts,
+                                  .write_exactness = write_exactness_rl,
                                   .log_histograms = log_histograms };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)

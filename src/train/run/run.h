@@ -28,6 +28,8 @@ typedef struct run_kind {
     /* Writes the files of the step that a control has ended the run with, where they are not there
      * yet; a collective. NULL: none */
     int (*end_rollouts)(training *t);
+    /* On rank 0, with every checkpoint: exactness.json. NULL: none */
+    int (*write_exactness)(const training *t);
     /* On rank 0: writes histograms beside the metrics. NULL: none */
     int (*log_histograms)(training *t, ares_tracker *tracker);
 } run_kind;
@@ -52,6 +54,8 @@ void train_check_cards(ares_config *cfg, const char *device, int local_ranks, do
  */
 int record_begin(const training *t, bool goes_on);
 void record_end(const char *run_dir, const char *stopped);
+/* Appends the name of the first processor; nothing where the kernel has none. */
+void record_processor(ares_str *out);
 
 /*
  * Prints the table at the end of a run, and writes it to summary.txt: some questions with their
@@ -115,7 +119,10 @@ void state_validated(training *t, const ares_metrics *m);
 /* Files that a model's directory may hold beside weights and config.json; NULL ends the list. */
 extern const char *const state_tokenizer_files[];
 
-/* Goes on from a checkpoint: loads all but the weights, which are loaded before. (checkpoint.c) */
+/*
+ * Goes on from a checkpoint: loads all but the weights, which are loaded before. In a replay
+ * (t->replays) what only an update reads is left out, and may not be there. (checkpoint.c)
+ */
 int state_resume(training *t, const char *checkpoint);
 /* For a validation alone: loads the step, and the controls' state where the checkpoint has one. */
 int state_look(training *t, const char *checkpoint);
@@ -124,6 +131,24 @@ int state_look(training *t, const char *checkpoint);
  * nothing; no collective.
  */
 int state_fits(training *t, const char *checkpoint);
+
+/*
+ * What was compared in a run, in exactness.json (docs/exactness.md) and, so that a run that goes on
+ * counts on, in state.json. (exactness.c)
+ */
+
+/* Adds a step that has ended: what its update compared, and that it had so many response tokens. */
+void exactness_add(exactness *sum, const exactness *of_update, int64_t step, int64_t tokens);
+void exactness_save(const exactness *x, ares_str *json);   /* an object */
+void exactness_load(exactness *x, const ares_json *saved); /* NULL, or no such object: nothing */
+/*
+ * Appends, as JSON, why a replay of a step may differ from it though nothing is wrong, such as a
+ * user's program that judged answers; returns how many reasons. t: NULL where only options are
+ * known.
+ */
+int exactness_reasons(const ares_trainer *t, ares_str *list);
+/* Writes <run>/exactness.json, whole or not at all; on rank 0. */
+int exactness_write(const ares_trainer *t);
 
 /*
  * The directory of a run (docs/design.md#run-directory). Its contents decide whether a run starts,

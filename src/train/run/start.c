@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ares/core.h"
+#include "ares/io.h"
 
 /*
  * The comparison of two configurations. Sections and maps are walked, also those of a list of maps;
@@ -489,6 +490,14 @@ int ares_train_check_files(ares_config *cfg, const ares_train_config *c)
     trainer_close(t);
     ares_free(t);
     return rc;
+}
+
+void ares_train_check_trackers(ares_config *cfg, const ares_train_config *c)
+{
+    for (int64_t i = 0; !c->trainer.val_only && i < c->trainer.logger.count; i++)
+        if (ares_tracker_check(c->trainer.logger.items[i], c->trainer.project_name) != ARES_OK)
+            ares_config_fault(cfg, "trainer.logger", "%s", ares_error_message());
+    ares_error_clear();
 }
 
 /* Starts a reward's programs once, so that a misspelt one is known before a run. */

@@ -782,7 +782,7 @@ static int save(const ares_trainer *t, const char *path)
 {
     ares_str json = { 0 };
     int rc = ARES_OK;
-    if (ares_world_rank(t->run.world) == 0) {
+    if (ares_world_rank(t->run.world) == 0 && !t->run.replays) {
         controls_save(t->run.controls, &json);
         ares_str_add_char(&json, '\n');
         /* whole or not at all, whenever the run is killed */

@@ -224,6 +224,10 @@ TEST(a_brief_reading_judges_as_a_whole_one)
         REQUIRE_OK(ares_look_read(&arena, test_file("run"), brief ? 64 << 10 : 0, &l[brief]));
         ares_look_judge(&arena, &l[brief], NULL, &v[brief]);
         CHECK_EQ(l[brief].planned, 50);
+        const ares_json *rollout =
+            ares_json_get(ares_json_get(l[brief].config, "worker"), "rollout");
+        CHECK(ares_json_get(rollout, "n"));
+        CHECK((ares_json_get(rollout, "top_p") == NULL) == brief);
     }
     CHECK_EQ(v[1].n, v[0].n);
     CHECK(v[0].n >= 8 && v[0].count[ARES_VERDICT_BAD] >= 2);

@@ -202,6 +202,11 @@ bool ares_parse_double(ares_view text, double *out);
 bool ares_parse_i64(ares_view text, int64_t *out);
 /* Reads a whole file; a pipe, device or folder in its place is an error. */
 int ares_file_read(const char *path, ares_str *out);
+/*
+ * What follows ": " in the first line that begins so (of /proc/cpuinfo ..), trimmed, replaces out;
+ * false: there is no such line or file.
+ */
+bool ares_file_line(const char *path, const char *begins, ares_str *out);
 int ares_file_write(const char *path, const void *data, size_t len); /* not atomic */
 /* writes a temporary file, fsyncs it, renames it, fsyncs the folder */
 int ares_file_write_atomic(const char *path, const void *data, size_t len);

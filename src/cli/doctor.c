@@ -103,47 +103,29 @@ static const char *bytes_as(double bytes, amount text)
 
 /* ---------------- the machine */
 
-/* What follows ": " in the first line of a file that begins so; false: there is none. */
-static bool line_of_file(const char *path, const char *begins, char *out, size_t size)
-{
-    char line[8192];
-    bool found = false;
-    FILE *file = fopen(path, "re");
-    while (file && !found && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        found = strncmp(line, begins, strlen(begins)) == 0 && colon;
-        if (!found) continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(out, size, "%s", colon + 1 + strspn(colon + 1, " \t"));
-    }
-    if (file) fclose(file);
-    return found;
-}
-
 static void look_at_cpu(doctor *d)
 {
     static const char *const sets[] = { "sse4_2",   "avx",      "avx2",     "fma",
                                         "f16c",     "avx512f",  "avx512bw", "avx512vl",
                                         "avx512dq", "avx512cd", "asimd",    "sve" };
-    char model[256], flags[8192];
-    ares_str text = { 0 };
+    ares_str text = { 0 }, line = { 0 };
     ares_device device;
-    if (!line_of_file("/proc/cpuinfo", "model name", model, sizeof model))
-        snprintf(model, sizeof model, "model not known");
-    ares_str_addf(&text, "%s; %d of %ld cores;", model, ares_cpu_count(),
-                  sysconf(_SC_NPROCESSORS_ONLN));
-    if (line_of_file("/proc/cpuinfo", "flags", flags, sizeof flags) ||
-        line_of_file("/proc/cpuinfo", "Features", flags, sizeof flags))
-        for (char *rest = flags, *word; (word = strtok_r(rest, " ", &rest));)
+    bool named = ares_file_line("/proc/cpuinfo", "model name", &line);
+    ares_str_addf(&text, "%s; %d of %ld cores;", named ? line.data : "model not known",
+                  ares_cpu_count(), sysconf(_SC_NPROCESSORS_ONLN));
+    if (ares_file_line("/proc/cpuinfo", "flags", &line) ||
+        ares_file_line("/proc/cpuinfo", "Features", &line))
+        for (char *rest = line.data, *word; (word = strtok_r(rest, " ", &rest));)
             for (int i = 0; i < ARES_COUNT(sets); i++)
                 if (strcmp(word, sets[i]) == 0) ares_str_addf(&text, " %s", word);
     if (ares_device_open("cpu", 1, &device) == ARES_OK) {
-        const char *named = getenv("ARES_ISA");
+        const char *asked = getenv("ARES_ISA");
         say(d, DOCTOR_OK, "processor", NULL, "%s; kernels: %s%s", text.data, device.k->name,
-            named && *named ? ", as ARES_ISA says" : "");
+            asked && *asked ? ", as ARES_ISA says" : "");
         ares_device_close(&device);
     } else say_error(d, "processor", "unset ARES_ISA");
     ares_str_fini(&text);
+    ares_str_fini(&line);
 }
 
 static void look_at_memory(doctor *d)
@@ -179,17 +161,16 @@ static bool in_path(const char *name, ares_str *at)
 static int list_cards(ares_str *names)
 {
     DIR *folder = opendir("/proc/driver/nvidia/gpus");
-    ares_str path = { 0 };
-    char model[128];
+    ares_str path = { 0 }, model = { 0 };
     int n = 0;
     for (struct dirent *e; folder && (e = readdir(folder));) {
         if (*e->d_name == '.') continue;
         ares_path_join(&path, "/proc/driver/nvidia/gpus", e->d_name);
         ares_str_add_z(&path, "/information");
-        if (!line_of_file(path.data, "Model", model, sizeof model))
-            snprintf(model, sizeof model, "a card");
-        ares_str_addf(names, "%s%s", n++ ? ", " : "", model);
+        bool named = ares_file_line(path.data, "Model", &model);
+        ares_str_addf(names, "%s%s", n++ ? ", " : "", named ? model.data : "a card");
     }
+    ares_str_fini(&model);
     if (folder) closedir(folder);
     ares_str_fini(&path);
     return n;
@@ -198,7 +179,7 @@ static int list_cards(ares_str *names)
 /* The driver, its cards, and the library that computes on them. */
 static void look_at_cards(doctor *d)
 {
-    char path[PATH_MAX], driver[256];
+    char path[PATH_MAX];
     bool asked = d->verb && d->c.trainer.device && strncmp(d->c.trainer.device, "cuda", 4) == 0;
     doctor_state none = asked ? DOCTOR_FAILS : DOCTOR_MISSING;
     if (!ares_cuda_expected()) {
@@ -206,15 +187,16 @@ static void look_at_cards(doctor *d)
             "no driver of a CUDA card (/dev/nvidiactl); runs compute on the CPU");
         return;
     }
-    ares_str cards = { 0 };
+    ares_str cards = { 0 }, driver = { 0 };
     int n = list_cards(&cards);
-    if (!line_of_file("/proc/driver/nvidia/version", "NVRM version", driver, sizeof driver))
-        snprintf(driver, sizeof driver, "a driver that does not tell its version");
-    if (n) say(d, DOCTOR_OK, "card", NULL, "%d: %s; %s", n, cards.data, driver);
+    if (!ares_file_line("/proc/driver/nvidia/version", "NVRM version", &driver))
+        ares_str_add_z(&driver, "a driver that does not tell its version");
+    if (n) say(d, DOCTOR_OK, "card", NULL, "%d: %s; %s", n, cards.data, driver.data);
     else
         say(d, DOCTOR_WARN, "card", "nvidia-smi -L",
-            "none is listed in /proc/driver/nvidia/gpus; %s", driver);
+            "none is listed in /proc/driver/nvidia/gpus; %s", driver.data);
     ares_str_fini(&cards);
+    ares_str_fini(&driver);
     ares_path_of_program("ARES_CUDA_LIB", "libares_cuda.so", path, sizeof path);
     if (access(path, R_OK) != 0) {
         say(d, none, "libares_cuda",

@@ -100,6 +100,24 @@ int ares_input_read(const char *path, ares_str *out)
     return read_whole(path, true, out);
 }
 
+bool ares_file_line(const char *path, const char *begins, ares_str *out)
+{
+    ares_str text = { 0 };
+    bool found = false;
+    ares_str_clear(out);
+    if (ares_file_read(path, &text) != ARES_OK) ares_error_clear();
+    for (const char *at = text.data; at && *at && !found;) {
+        const char *end = strchrnul(at, '\n'), *colon = memchr(at, ':', (size_t)(end - at));
+        found = colon && strncmp(at, begins, strlen(begins)) == 0;
+        if (found)
+            ares_str_add_view(out,
+                              ares_view_trim((ares_view){ colon + 1, (size_t)(end - colon - 1) }));
+        at = *end ? end + 1 : end;
+    }
+    ares_str_fini(&text);
+    return found;
+}
+
 /* FNV-1a over the bytes, on top of *h. */
 int ares_file_hash(const char *path, uint64_t *h)
 {

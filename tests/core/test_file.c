@@ -91,6 +91,20 @@ TEST(an_input_may_be_a_pipe)
 }
 
 /* Exempt: files of the kernel, of the program's own making, and a descriptor for a child. */
+TEST(a_line_of_a_file_is_what_follows_its_name)
+{
+    ares_str line = { 0 };
+    REQUIRE_OK(ares_file_write(test_file("info"), "a name: one: two \nb\nb: three", 28));
+    CHECK(ares_file_line(test_file("info"), "a name", &line));
+    CHECK_STR(line.data, "one: two");
+    CHECK(ares_file_line(test_file("info"), "b", &line)); /* the line without a colon is no such */
+    CHECK_STR(line.data, "three");
+    CHECK(!ares_file_line(test_file("info"), "c", &line));
+    CHECK(!ares_file_line(test_file("nowhere"), "a", &line));
+    CHECK_STR(ares_error_message(), "");
+    ares_str_fini(&line);
+}
+
 TEST(files_are_opened_for_reading_in_one_place)
 {
     ares_str found = { 0 };

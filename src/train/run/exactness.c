@@ -132,7 +132,7 @@ static void write_machine(const ares_trainer *t, ares_str *o)
     ares_json_end(o, '}');
     ares_json_write_string(ares_json_key(o, "kernels"), ares_view_of(c->trainer.kernels));
     ares_json_write_string(ares_json_key(o, "isa"), ares_view_of(isa));
-    record_processor(&text);
+    (void)ares_file_line("/proc/cpuinfo", "model name", &text);
     ares_json_write_string(ares_json_key(o, "processor"), ares_str_view(&text));
     ares_json_write_i64(ares_json_key(o, "threads"), ares_pool_threads(r->device.pool));
     ares_json_write_i64(ares_json_key(o, "ranks"), ares_world_size(r->world));

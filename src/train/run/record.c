@@ -38,10 +38,8 @@ static void write_text(ares_str *out, const char *key, const char *text) /* empt
 static void write_command(ares_str *out, int ranks)
 {
     ares_str words = { 0 };
-    char piece[4096], number[16];
-    FILE *f = fopen("/proc/self/cmdline", "r");
-    for (size_t n; f && (n = fread(piece, 1, sizeof piece, f)) > 0;) ares_str_add(&words, piece, n);
-    if (f) fclose(f);
+    char number[16];
+    if (ares_file_read("/proc/self/cmdline", &words) != ARES_OK) ares_error_clear();
     ares_json_begin(ares_json_key(out, "command"), '[');
     for (size_t at = 0; at < words.len; at += strlen(words.data + at) + 1)
         ares_json_write_string(out, ares_view_of(words.data + at));
@@ -54,19 +52,6 @@ static void write_command(ares_str *out, int ranks)
     ares_str_fini(&words);
 }
 
-/* The name that the kernel has of the first processor; empty: it has none. */
-void record_processor(ares_str *out)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && !out->len && fgets(line, sizeof line, f)) {
-        const char *value = strchr(line, ':');
-        if (value && strncmp(line, "model name", 10) == 0)
-            ares_str_add_view(out, ares_view_trim(ares_view_of(value + 1)));
-    }
-    if (f) fclose(f);
-}
-
 /* The machine, and what the run uses of it. */
 static void write_machine(const training *t, ares_str *out)
 {
@@ -77,7 +62,7 @@ static void write_machine(const training *t, ares_str *out)
     write_text(out, "cwd", getcwd(text, sizeof text));
     text[sizeof text - 1] = 0;
     write_text(out, "host", gethostname(text, sizeof text - 1) == 0 ? text : NULL);
-    record_processor(&cpu);
+    (void)ares_file_line("/proc/cpuinfo", "model name", &cpu);
     write_text(out, "cpu", cpu.data);
     ares_str_fini(&cpu);
     /* "cpu avx512": our own kernels, and their instruction set */

@@ -311,7 +311,7 @@ int replay_open(replay *r, const ares_verify_options *o, ares_world *world)
     else if (!ares_file_exists(ares_path_join(&path, r->dir.data, "config.yaml")))
         rc = ares_fail(ARES_EUSE,
                        "verify: %s: no config.yaml there: this is not the directory of a run, or "
-                       "its models were never open",
+                       "its models were never opened; 'ares-train runs' lists runs",
                        o->run_dir);
     if (rc == ARES_OK) rc = go_there(r);
     if (rc == ARES_OK)

@@ -54,8 +54,6 @@ void train_check_cards(ares_config *cfg, const char *device, int local_ranks, do
  */
 int record_begin(const training *t, bool goes_on);
 void record_end(const char *run_dir, const char *stopped);
-/* Appends the name of the first processor; nothing where the kernel has none. */
-void record_processor(ares_str *out);
 
 /*
  * Prints the table at the end of a run, and writes it to summary.txt: some questions with their

@@ -278,11 +278,12 @@ function overview() {
   const cards = CARDS.filter(c => last(S[c[0]]) !== null).slice(0, 8).map(([k, name, f]) => el("a", { class: "panel card", href: "#curves/find=" + encodeURIComponent(k) },
     el("div", { class: "small dim" }, name), el("div", { class: "v num" }, f(last(S[k]))), el("div", { class: "was num" }, "from " + f(first(S[k]))), spark(S[k])));
   let example = null;
+  const sizeOf = q => q.q.length + q.a[0][0][0].length + q.a[1][0][0].length; /* of the shorter ones */
   const lone = v.rows.filter(q => two && q.a[0].length && q.a[1].length);
-  const fixed = lone.filter(q => q.a[0][0][2] !== null && q.a[0][0][2] < .5 && q.a[1][0][2] >= .5).sort((a, b) => a.q.length - b.q.length);
-  const q = fixed[Math.floor(fixed.length / 2)];
+  const fixed = lone.filter(q => q.a[0][0][2] !== null && q.a[0][0][2] < .5 && q.a[1][0][2] >= .5).sort((a, b) => sizeOf(a) - sizeOf(b));
+  const q = fixed[Math.floor(fixed.length / 4)];
   if (q) example = el("section", { class: "panel" }, el("h3", {}, fixed.length === 1 ? "The question it now gets right" : `One of ${fixed.length} questions it now gets right`),
-    el("p", { class: "text q" }, visible(q.q), el("span", { class: "dim" }, "   truth " + visible(q.truth))),
+    el("p", { class: "text q" }, visible(q.q), q.truth ? el("span", { class: "dim" }, "   truth " + visible(q.truth)) : null),
     el("div", { class: "pair" }, el("div", {}, el("div", { class: "small dim" }, "before, step " + v.steps[0]), said(q.a[0][0])), el("div", {}, el("div", { class: "small dim" }, "after, step " + v.steps[1]), said(q.a[1][0], q.a[0][0]))),
     el("p", { class: "small" }, el("a", { href: "#before" }, "all questions, before and after")));
   const changed = R.config.filter(c => c[3]).length;
@@ -466,7 +467,7 @@ function hits(c, what) { /* tokens that a found text touches */
 /* the last thing the user says, where the prompt is ChatML */
 function ask(g) {
   const m = g.prompt.match(/<\|im_start\|>user\n([\s\S]*?)<\|im_end\|>/g);
-  return m ? m[m.length - 1].replace(/^<\|im_start\|>user\n|<\|im_end\|>$/g, "") : g.prompt;
+  return m ? m[m.length - 1].replace(/^<\|im_start\|>user\n|<\|im_end\|>$/g, "").trim() : g.prompt;
 }
 function ungrouped() { /* why there are no answers */
   if (R.algorithm === "sft") return "Supervised training samples no answers.";
@@ -583,7 +584,7 @@ function answers(q) {
     if (!g) { view.replaceChildren(tools, el("p", { class: "dim" }, "no answer of this step has " + JSON.stringify(visible(state.find)))); return; }
     share(g);
     const off = Object.keys(BY).filter(missing), about = [g.truth !== undefined ? "truth " + visible(g.truth) : "", visible(g.level ?? ""), pct(accOf(g)) + " right", g.row >= 0 ? "row " + g.row : "", visible(String(g.source || "").split("/").pop())].filter(Boolean).join("  ·  ");
-    view.replaceChildren(tools, el("div", { class: "scales" }, scaleOf(BY[state.by]), off.length ? el("details", {}, el("summary", {}, `${off.length} colours are not to be had`), off.map(k => el("div", { class: "small dim" }, `${BY[k].name}: ${missing(k)}`))) : null),
+    view.replaceChildren(tools, el("div", { class: "scales" }, scaleOf(BY[state.by]), off.length ? el("details", {}, el("summary", {}, `${few(off.length, "colour")} cannot be shown`), off.map(k => el("div", { class: "small dim" }, `${BY[k].name}: ${missing(k)}`))) : null),
       el("div", { class: "panel ask" }, el("div", { class: "text", dir: "auto" }, visible(ask(g))), el("div", { class: "small dim" }, about), el("details", {}, el("summary", {}, "the prompt as the model reads it"), el("pre", {}, visible(g.prompt)))),
       el("div", { class: "cols", style: `--col:${Math.max(...g.answers.map(a => a.n || 0)) > 400 ? 460 : 320}px` }, g.answers.map(card)), inspect);
     for (const b of boxes) { paint(b.box, b.c, state.by); if (b.c.n > 100) strip(b.cv, b.c, state.by); }

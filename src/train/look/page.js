@@ -428,7 +428,7 @@ const LEVELS = 24; /* of colour: a class each, which is far cheaper than a style
   document.head.append(el("style", {}, rules));
 }
 const kindOf = (b, x) => b.two ? ((b.sign ? b.sign(x) : x) >= 0 ? "plus" : "minus") : b.k;
-function paint(box, c, by) {
+function paint(c, by) {
   const b = BY[by], col = b.key && c[b.key], hwe = c.hwe && (by === "entropy" || by === "window" || by === "weight"), clip = c.clip && by === "ratio";
   let i = 0;
   for (const s of c.spans) {
@@ -483,7 +483,7 @@ function answers(q) {
   if (q.by && BY[q.by]) state.by = q.by;
   if (!state.by || missing(state.by)) state.by = missing("entropy") ? "none" : "entropy";
   const side = el("aside", { class: "panel side", "aria-label": "steps and groups" }), view = el("div"), inspect = el("div", { class: "inspect", role: "status", "aria-live": "polite" });
-  let boxes = [];
+  let boxes = [], seg = null, scales = null;
   const contains = g => !state.find || [g.prompt, ...g.answers.map(textOf)].some(t => t.toLowerCase().includes(state.find));
   const list = () => R.groups.filter(g => g.step === state.step && contains(g)).map(g => [ORDERS[state.order](g), g.place, g]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(x => x[2]);
   function map() {
@@ -580,21 +580,27 @@ function answers(q) {
     boxes = [];
     state.on = null;
     const find = el("input", { type: "search", class: "narrow", placeholder: "find text in this step", "aria-label": "find text in this step", value: state.find, onchange: e => { state.find = e.target.value.trim().toLowerCase(); state.g = 0; refresh(); } });
-    const tools = el("div", { class: "bar" }, el("div", { class: "seg", role: "group", "aria-label": "colour tokens by" }, Object.keys(BY).map(k => { const m = missing(k); return el("button", { "aria-pressed": String(k === state.by), disabled: !!m, title: m, onclick: () => { state.by = k; refresh(); } }, BY[k].name); })), find);
+    seg = el("div", { class: "seg", role: "group", "aria-label": "colour tokens by" }, Object.keys(BY).map(k => { const m = missing(k); return el("button", { "data-by": k, disabled: !!m, title: m, onclick: () => { state.by = k; colour(); } }, BY[k].name); }));
+    scales = el("div", { class: "scales" });
+    const tools = el("div", { class: "bar" }, seg, find);
     if (!g) { view.replaceChildren(tools, el("p", { class: "dim" }, "no answer of this step has " + JSON.stringify(visible(state.find)))); return; }
     share(g);
-    const off = Object.keys(BY).filter(missing), about = [g.truth !== undefined ? "truth " + visible(g.truth) : "", visible(g.level ?? ""), pct(accOf(g)) + " right", g.row >= 0 ? "row " + g.row : "", visible(String(g.source || "").split("/").pop())].filter(Boolean).join("  ·  ");
-    view.replaceChildren(tools, el("div", { class: "scales" }, scaleOf(BY[state.by]), off.length ? el("details", {}, el("summary", {}, `${few(off.length, "colour")} cannot be shown`), off.map(k => el("div", { class: "small dim" }, `${BY[k].name}: ${missing(k)}`))) : null),
+    const about = [g.truth !== undefined ? "truth " + visible(g.truth) : "", visible(g.level ?? ""), pct(accOf(g)) + " right", g.row >= 0 ? "row " + g.row : "", visible(String(g.source || "").split("/").pop())].filter(Boolean).join("  ·  ");
+    view.replaceChildren(tools, scales,
       el("div", { class: "panel ask" }, el("div", { class: "text", dir: "auto" }, visible(ask(g))), el("div", { class: "small dim" }, about), el("details", {}, el("summary", {}, "the prompt as the model reads it"), el("pre", {}, visible(g.prompt)))),
       el("div", { class: "cols", style: `--col:${Math.max(...g.answers.map(a => a.n || 0)) > 400 ? 460 : 320}px` }, g.answers.map(card)), inspect);
-    for (const b of boxes) { paint(b.box, b.c, state.by); if (b.c.n > 100) strip(b.cv, b.c, state.by); }
     note();
   }
-  function refresh() {
-    sideways();
-    show();
+  function colour() { /* what stands there, by state.by */
+    const off = Object.keys(BY).filter(missing);
+    for (const b of seg.children) b.setAttribute("aria-pressed", String(b.dataset.by === state.by));
+    scales.replaceChildren(...[scaleOf(BY[state.by]), off.length ? el("details", {}, el("summary", {}, `${few(off.length, "colour")} cannot be shown`), off.map(k => el("div", { class: "small dim" }, `${BY[k].name}: ${missing(k)}`))) : null].filter(Boolean));
+    for (const b of boxes) paint(b.c, state.by);
+    for (const b of boxes) if (b.c.n > 100) strip(b.cv, b.c, state.by); /* reads styles, so after them */
+    if (state.on) state.on.c.spans[state.on.i].classList.add("on");
     history.replaceState(null, "", `#answers/${several ? `run=${RUNS.indexOf(R)}&` : ""}step=${state.step}&group=${state.g}&by=${state.by}`);
   }
+  function refresh() { sideways(); show(); colour(); }
   keys.answers = e => {
     const gs = list(), o = state.on, at = o ? boxes.indexOf(o.b) : -1, k = e.key;
     const put = (b, i) => { if (!b) return; i = Math.max(0, Math.min(b.c.n - 1, i)); light(b, i); b.c.spans[i].scrollIntoView({ block: "nearest" }); };
@@ -603,7 +609,7 @@ function answers(q) {
     else if (k === "ArrowDown" || k === "ArrowUp") { if (!o && k === "ArrowUp") return false; put(boxes[Math.max(0, Math.min(boxes.length - 1, at + (k === "ArrowDown" ? 1 : -1)))], o ? o.i : 0); }
     else if (k === "n" || k === "p") { state.g = Math.max(0, Math.min(gs.length - 1, state.g + (k === "n" ? 1 : -1))); refresh(); }
     else if (k === "[" || k === "]") turn(k === "]" ? 1 : -1);
-    else if (k === "c") { const ok = Object.keys(BY).filter(b => !missing(b)); state.by = ok[(ok.indexOf(state.by) + 1) % ok.length]; refresh(); }
+    else if (k === "c") { const ok = Object.keys(BY).filter(b => !missing(b)); state.by = ok[(ok.indexOf(state.by) + 1) % ok.length]; colour(); }
     else if (k === "Escape" && o) light(null);
     else return false;
     return true;

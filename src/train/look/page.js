@@ -30,7 +30,7 @@ function plain(x, d) {
   if (x === null || x === undefined || Number.isNaN(x)) return "–";
   if (x === 0) return "0";
   const size = Math.abs(x);
-  if (size >= 1e6 || size < 1e-4) return x.toExponential(1);
+  if (size >= 1e10 || size < 1e-4) return x.toExponential(1);
   return size >= 1000 ? Math.round(x).toLocaleString("en") : String(+x.toPrecision(d));
 }
 const num = (x, d = 3) => plain(x, d).replace("-", "−");
@@ -144,7 +144,7 @@ function ticks(lo, hi, n) {
 const hovers = []; /* every chart follows one pointer: the step */
 function chart(title, lines, opt = {}) {
   const W = 340, H = 150, L = 44, B = 20, T = 6, w = W - L - 8, h = H - B - T;
-  lines = lines.filter(l => l.y && l.y.some(v => v !== null));
+  lines = lines.map((l, i) => ({ ...l, i })).filter(l => l.y && l.y.some(v => v !== null)); /* i: a run's colour stays */
   if (!lines.length) return null;
   let lo = Infinity, hi = -Infinity;
   for (const l of lines) {
@@ -162,14 +162,14 @@ function chart(title, lines, opt = {}) {
   const g = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": visible(title + ": " + say) });
   for (const v of ticks(lo, hi, 5)) g.append(svg("path", { d: `M${L} ${py(v)}h${w}`, stroke: "var(--line)" }), svg("text", { x: L - 7, y: py(v) + 4, "text-anchor": "end" }, num(v)));
   for (const v of ticks(x0, x1, 5)) if (Number.isInteger(v)) g.append(svg("text", { x: px(v), y: H - 5, "text-anchor": "middle" }, v));
-  lines.forEach((l, i) => {
-    const c = `var(--c${i % 6})`, dash = i >= 6 ? "6 3" : null, xs = l.x || X;
+  for (const l of lines) {
+    const c = `var(--c${l.i % 6})`, dash = l.i >= 6 ? "6 3" : null, xs = l.x || X;
     const pts = xs.map((x, k) => [x, l.y[k], l.band && l.band[k]]).filter(p => p[1] !== null && p[1] !== undefined);
     const b = pts.filter(p => p[2]);
     if (b.length > 1) g.append(svg("path", { d: "M" + b.map(p => px(p[0]) + " " + py(p[2][1])).join("L") + "L" + b.reverse().map(p => px(p[0]) + " " + py(p[2][0])).join("L") + "Z", fill: c, "fill-opacity": .14 }));
     g.append(svg("path", { d: "M" + pts.map(p => px(p[0]).toFixed(1) + " " + py(p[1]).toFixed(1)).join("L"), fill: "none", stroke: c, "stroke-width": 2, "stroke-linejoin": "round", "stroke-linecap": "round", "stroke-dasharray": dash }));
     if (pts.length <= 30) for (const p of pts) g.append(svg("circle", { cx: px(p[0]), cy: py(p[1]), r: pts.length < 4 ? 3.4 : 2.3, fill: c }));
-  });
+  }
   const hair = svg("path", { d: "", stroke: "var(--faint)", "stroke-width": 1 }), now = el("span", { class: "now num" });
   g.append(hair);
   hovers.push(k => {
@@ -187,7 +187,7 @@ function chart(title, lines, opt = {}) {
   });
   g.addEventListener("pointerleave", () => hovers.forEach(f => f(null)));
   if (!several) g.addEventListener("click", e => { if (R.groups.length) go("answers", { step: Math.round(stepAt(e)) }); });
-  const legend = lines.length > 1 || lines[0].note ? lines.map((l, i) => el("span", {}, el("i", { style: `border-color:var(--c${i % 6})` + (i >= 6 ? ";border-top-style:dashed" : "") }), visible(l.name) + (l.note ? " – " + l.note : ""))) : "";
+  const legend = lines.length > 1 || lines[0].note ? lines.map(l => el("span", {}, el("i", { style: `border-color:var(--c${l.i % 6})` + (l.i >= 6 ? ";border-top-style:dashed" : "") }), visible(l.name) + (l.note ? " – " + l.note : ""))) : "";
   return el("figure", { class: "panel chart" }, el("h3", {}, el("span", { class: "cut1", title: visible(title) }, visible(title)), now), g, el("div", { class: "legend" }, legend));
 }
 function spark(y, color = "var(--c0)") {

@@ -213,7 +213,7 @@ function repeat() {
 }
 const talk = () => command("talk to the model", `ares-train generate --model ${quote(R.dir)} --prompt "…"`);
 function dumbbell(rows) {
-  const W = 440, step = rows.length > 5 ? 28 : 36, H = 30 + rows.length * step, px = v => 96 + v * 312;
+  const W = 440, step = rows.length > 5 ? 28 : 36, H = 30 + rows.length * step, px = v => 96 + 312 * Math.max(-.1, Math.min(1.1, v));
   const g = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", class: "dumbbell", "aria-label": visible("validation accuracy before and after: " + rows.map(r => `${r[0]} ${pct(r[1])} to ${pct(r[2])}`).join(", ")) });
   for (const v of [0, .25, .5, .75, 1]) g.append(svg("path", { d: `M${px(v)} 6V${H - 20}`, stroke: "var(--line)" }), svg("text", { x: px(v), y: H - 4, "text-anchor": "middle" }, 100 * v + " %"));
   rows.forEach(([name, a, b], i) => {

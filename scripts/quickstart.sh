@@ -86,5 +86,6 @@ What was learnt: $learnt
 
 Talk to it:      $program generate --model $rl $raw--prompt "$prompt" --temperature 0
 Every answer:    $rl/rollouts/, $rl/validation/
+The run, a page: $rl/report.html
 Curves:          tensorboard --logdir $rl
 END

@@ -244,7 +244,7 @@ class Looker:
             for i, name in enumerate(VIEWS):
                 b.key(str(i + 1))
                 self.must(b.js("document.querySelector('main > section').id") == "view-" + name, f"key {i + 1} does not lead to {name}")
-                self.must(b.js("document.querySelector('main > section').textContent.length") > 40, f"{name} is empty")
+                self.must(b.js("document.querySelector('main > section').textContent.length") > 30, f"{name} is empty")
                 low = b.js(CONTRAST)
                 self.must(not low, f"{name}, {theme}: too little contrast: {low}")
                 b.shot(f"{self.page.replace('/', '_')}_{name}_{theme}")

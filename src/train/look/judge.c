@@ -304,6 +304,7 @@ static void failures(judge *j)
     static const char rule[] = "warns at 1 failure or 10 % without an answer, bad where more than "
                                "5 % of a step's answers fail",
                       prefix[] = "reward/failed/";
+    if (look_option(j->l, "sft")) return; /* supervised training has no rewards */
     course found = course_of(j, "reward/extract_fail_rate");
     double most = 0, missing = found.n ? fmax(found.most, 0) : 0;
     const char *metric = found.n ? "reward/extract_fail_rate" : "";

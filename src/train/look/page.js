@@ -30,7 +30,7 @@ function plain(x, d) {
   if (x === null || x === undefined || Number.isNaN(x)) return "–";
   if (x === 0) return "0";
   const size = Math.abs(x);
-  if (size >= 1e6 || size < 1e-4) return x.toExponential(1);
+  if (size >= 1e10 || size < 1e-4) return x.toExponential(1);
   return size >= 1000 ? Math.round(x).toLocaleString("en") : String(+x.toPrecision(d));
 }
 const num = (x, d = 3) => plain(x, d).replace("-", "−");
@@ -144,7 +144,7 @@ function ticks(lo, hi, n) {
 const hovers = []; /* every chart follows one pointer: the step */
 function chart(title, lines, opt = {}) {
   const W = 340, H = 150, L = 44, B = 20, T = 6, w = W - L - 8, h = H - B - T;
-  lines = lines.filter(l => l.y && l.y.some(v => v !== null));
+  lines = lines.map((l, i) => ({ ...l, i })).filter(l => l.y && l.y.some(v => v !== null)); /* i: a run's colour stays */
   if (!lines.length) return null;
   let lo = Infinity, hi = -Infinity;
   for (const l of lines) {
@@ -162,14 +162,14 @@ function chart(title, lines, opt = {}) {
   const g = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": visible(title + ": " + say) });
   for (const v of ticks(lo, hi, 5)) g.append(svg("path", { d: `M${L} ${py(v)}h${w}`, stroke: "var(--line)" }), svg("text", { x: L - 7, y: py(v) + 4, "text-anchor": "end" }, num(v)));
   for (const v of ticks(x0, x1, 5)) if (Number.isInteger(v)) g.append(svg("text", { x: px(v), y: H - 5, "text-anchor": "middle" }, v));
-  lines.forEach((l, i) => {
-    const c = `var(--c${i % 6})`, dash = i >= 6 ? "6 3" : null, xs = l.x || X;
+  for (const l of lines) {
+    const c = `var(--c${l.i % 6})`, dash = l.i >= 6 ? "6 3" : null, xs = l.x || X;
     const pts = xs.map((x, k) => [x, l.y[k], l.band && l.band[k]]).filter(p => p[1] !== null && p[1] !== undefined);
     const b = pts.filter(p => p[2]);
     if (b.length > 1) g.append(svg("path", { d: "M" + b.map(p => px(p[0]) + " " + py(p[2][1])).join("L") + "L" + b.reverse().map(p => px(p[0]) + " " + py(p[2][0])).join("L") + "Z", fill: c, "fill-opacity": .14 }));
     g.append(svg("path", { d: "M" + pts.map(p => px(p[0]).toFixed(1) + " " + py(p[1]).toFixed(1)).join("L"), fill: "none", stroke: c, "stroke-width": 2, "stroke-linejoin": "round", "stroke-linecap": "round", "stroke-dasharray": dash }));
     if (pts.length <= 30) for (const p of pts) g.append(svg("circle", { cx: px(p[0]), cy: py(p[1]), r: pts.length < 4 ? 3.4 : 2.3, fill: c }));
-  });
+  }
   const hair = svg("path", { d: "", stroke: "var(--faint)", "stroke-width": 1 }), now = el("span", { class: "now num" });
   g.append(hair);
   hovers.push(k => {
@@ -187,7 +187,7 @@ function chart(title, lines, opt = {}) {
   });
   g.addEventListener("pointerleave", () => hovers.forEach(f => f(null)));
   if (!several) g.addEventListener("click", e => { if (R.groups.length) go("answers", { step: Math.round(stepAt(e)) }); });
-  const legend = lines.length > 1 || lines[0].note ? lines.map((l, i) => el("span", {}, el("i", { style: `border-color:var(--c${i % 6})` + (i >= 6 ? ";border-top-style:dashed" : "") }), visible(l.name) + (l.note ? " – " + l.note : ""))) : "";
+  const legend = lines.length > 1 || lines[0].note ? lines.map(l => el("span", {}, el("i", { style: `border-color:var(--c${l.i % 6})` + (l.i >= 6 ? ";border-top-style:dashed" : "") }), visible(l.name) + (l.note ? " – " + l.note : ""))) : "";
   return el("figure", { class: "panel chart" }, el("h3", {}, el("span", { class: "cut1", title: visible(title) }, visible(title)), now), g, el("div", { class: "legend" }, legend));
 }
 function spark(y, color = "var(--c0)") {
@@ -213,7 +213,7 @@ function repeat() {
 }
 const talk = () => command("talk to the model", `ares-train generate --model ${quote(R.dir)} --prompt "…"`);
 function dumbbell(rows) {
-  const W = 440, step = rows.length > 5 ? 28 : 36, H = 30 + rows.length * step, px = v => 96 + v * 312;
+  const W = 440, step = rows.length > 5 ? 28 : 36, H = 30 + rows.length * step, px = v => 96 + 312 * Math.max(-.1, Math.min(1.1, v));
   const g = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", class: "dumbbell", "aria-label": visible("validation accuracy before and after: " + rows.map(r => `${r[0]} ${pct(r[1])} to ${pct(r[2])}`).join(", ")) });
   for (const v of [0, .25, .5, .75, 1]) g.append(svg("path", { d: `M${px(v)} 6V${H - 20}`, stroke: "var(--line)" }), svg("text", { x: px(v), y: H - 4, "text-anchor": "middle" }, 100 * v + " %"));
   rows.forEach(([name, a, b], i) => {
@@ -278,11 +278,12 @@ function overview() {
   const cards = CARDS.filter(c => last(S[c[0]]) !== null).slice(0, 8).map(([k, name, f]) => el("a", { class: "panel card", href: "#curves/find=" + encodeURIComponent(k) },
     el("div", { class: "small dim" }, name), el("div", { class: "v num" }, f(last(S[k]))), el("div", { class: "was num" }, "from " + f(first(S[k]))), spark(S[k])));
   let example = null;
+  const sizeOf = q => q.q.length + q.a[0][0][0].length + q.a[1][0][0].length; /* of the shorter ones */
   const lone = v.rows.filter(q => two && q.a[0].length && q.a[1].length);
-  const fixed = lone.filter(q => q.a[0][0][2] !== null && q.a[0][0][2] < .5 && q.a[1][0][2] >= .5).sort((a, b) => a.q.length - b.q.length);
-  const q = fixed[Math.floor(fixed.length / 2)];
+  const fixed = lone.filter(q => q.a[0][0][2] !== null && q.a[0][0][2] < .5 && q.a[1][0][2] >= .5).sort((a, b) => sizeOf(a) - sizeOf(b));
+  const q = fixed[Math.floor(fixed.length / 4)];
   if (q) example = el("section", { class: "panel" }, el("h3", {}, fixed.length === 1 ? "The question it now gets right" : `One of ${fixed.length} questions it now gets right`),
-    el("p", { class: "text q" }, visible(q.q), el("span", { class: "dim" }, "   truth " + visible(q.truth))),
+    el("p", { class: "text q" }, visible(q.q), q.truth ? el("span", { class: "dim" }, "   truth " + visible(q.truth)) : null),
     el("div", { class: "pair" }, el("div", {}, el("div", { class: "small dim" }, "before, step " + v.steps[0]), said(q.a[0][0])), el("div", {}, el("div", { class: "small dim" }, "after, step " + v.steps[1]), said(q.a[1][0], q.a[0][0]))),
     el("p", { class: "small" }, el("a", { href: "#before" }, "all questions, before and after")));
   const changed = R.config.filter(c => c[3]).length;
@@ -427,7 +428,7 @@ const LEVELS = 24; /* of colour: a class each, which is far cheaper than a style
   document.head.append(el("style", {}, rules));
 }
 const kindOf = (b, x) => b.two ? ((b.sign ? b.sign(x) : x) >= 0 ? "plus" : "minus") : b.k;
-function paint(box, c, by) {
+function paint(c, by) {
   const b = BY[by], col = b.key && c[b.key], hwe = c.hwe && (by === "entropy" || by === "window" || by === "weight"), clip = c.clip && by === "ratio";
   let i = 0;
   for (const s of c.spans) {
@@ -466,7 +467,7 @@ function hits(c, what) { /* tokens that a found text touches */
 /* the last thing the user says, where the prompt is ChatML */
 function ask(g) {
   const m = g.prompt.match(/<\|im_start\|>user\n([\s\S]*?)<\|im_end\|>/g);
-  return m ? m[m.length - 1].replace(/^<\|im_start\|>user\n|<\|im_end\|>$/g, "") : g.prompt;
+  return m ? m[m.length - 1].replace(/^<\|im_start\|>user\n|<\|im_end\|>$/g, "").trim() : g.prompt;
 }
 function ungrouped() { /* why there are no answers */
   if (R.algorithm === "sft") return "Supervised training samples no answers.";
@@ -482,7 +483,7 @@ function answers(q) {
   if (q.by && BY[q.by]) state.by = q.by;
   if (!state.by || missing(state.by)) state.by = missing("entropy") ? "none" : "entropy";
   const side = el("aside", { class: "panel side", "aria-label": "steps and groups" }), view = el("div"), inspect = el("div", { class: "inspect", role: "status", "aria-live": "polite" });
-  let boxes = [];
+  let boxes = [], seg = null, scales = null;
   const contains = g => !state.find || [g.prompt, ...g.answers.map(textOf)].some(t => t.toLowerCase().includes(state.find));
   const list = () => R.groups.filter(g => g.step === state.step && contains(g)).map(g => [ORDERS[state.order](g), g.place, g]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(x => x[2]);
   function map() {
@@ -579,21 +580,27 @@ function answers(q) {
     boxes = [];
     state.on = null;
     const find = el("input", { type: "search", class: "narrow", placeholder: "find text in this step", "aria-label": "find text in this step", value: state.find, onchange: e => { state.find = e.target.value.trim().toLowerCase(); state.g = 0; refresh(); } });
-    const tools = el("div", { class: "bar" }, el("div", { class: "seg", role: "group", "aria-label": "colour tokens by" }, Object.keys(BY).map(k => { const m = missing(k); return el("button", { "aria-pressed": String(k === state.by), disabled: !!m, title: m, onclick: () => { state.by = k; refresh(); } }, BY[k].name); })), find);
+    seg = el("div", { class: "seg", role: "group", "aria-label": "colour tokens by" }, Object.keys(BY).map(k => { const m = missing(k); return el("button", { "data-by": k, disabled: !!m, title: m, onclick: () => { state.by = k; colour(); } }, BY[k].name); }));
+    scales = el("div", { class: "scales" });
+    const tools = el("div", { class: "bar" }, seg, find);
     if (!g) { view.replaceChildren(tools, el("p", { class: "dim" }, "no answer of this step has " + JSON.stringify(visible(state.find)))); return; }
     share(g);
-    const off = Object.keys(BY).filter(missing), about = [g.truth !== undefined ? "truth " + visible(g.truth) : "", visible(g.level ?? ""), pct(accOf(g)) + " right", g.row >= 0 ? "row " + g.row : "", visible(String(g.source || "").split("/").pop())].filter(Boolean).join("  ·  ");
-    view.replaceChildren(tools, el("div", { class: "scales" }, scaleOf(BY[state.by]), off.length ? el("details", {}, el("summary", {}, `${off.length} colours are not to be had`), off.map(k => el("div", { class: "small dim" }, `${BY[k].name}: ${missing(k)}`))) : null),
+    const about = [g.truth !== undefined ? "truth " + visible(g.truth) : "", visible(g.level ?? ""), pct(accOf(g)) + " right", g.row >= 0 ? "row " + g.row : "", visible(String(g.source || "").split("/").pop())].filter(Boolean).join("  ·  ");
+    view.replaceChildren(tools, scales,
       el("div", { class: "panel ask" }, el("div", { class: "text", dir: "auto" }, visible(ask(g))), el("div", { class: "small dim" }, about), el("details", {}, el("summary", {}, "the prompt as the model reads it"), el("pre", {}, visible(g.prompt)))),
       el("div", { class: "cols", style: `--col:${Math.max(...g.answers.map(a => a.n || 0)) > 400 ? 460 : 320}px` }, g.answers.map(card)), inspect);
-    for (const b of boxes) { paint(b.box, b.c, state.by); if (b.c.n > 100) strip(b.cv, b.c, state.by); }
     note();
   }
-  function refresh() {
-    sideways();
-    show();
+  function colour() { /* what stands there, by state.by */
+    const off = Object.keys(BY).filter(missing);
+    for (const b of seg.children) b.setAttribute("aria-pressed", String(b.dataset.by === state.by));
+    scales.replaceChildren(...[scaleOf(BY[state.by]), off.length ? el("details", {}, el("summary", {}, `${few(off.length, "colour")} cannot be shown`), off.map(k => el("div", { class: "small dim" }, `${BY[k].name}: ${missing(k)}`))) : null].filter(Boolean));
+    for (const b of boxes) paint(b.c, state.by);
+    for (const b of boxes) if (b.c.n > 100) strip(b.cv, b.c, state.by); /* reads styles, so after them */
+    if (state.on) state.on.c.spans[state.on.i].classList.add("on");
     history.replaceState(null, "", `#answers/${several ? `run=${RUNS.indexOf(R)}&` : ""}step=${state.step}&group=${state.g}&by=${state.by}`);
   }
+  function refresh() { sideways(); show(); colour(); }
   keys.answers = e => {
     const gs = list(), o = state.on, at = o ? boxes.indexOf(o.b) : -1, k = e.key;
     const put = (b, i) => { if (!b) return; i = Math.max(0, Math.min(b.c.n - 1, i)); light(b, i); b.c.spans[i].scrollIntoView({ block: "nearest" }); };
@@ -602,7 +609,7 @@ function answers(q) {
     else if (k === "ArrowDown" || k === "ArrowUp") { if (!o && k === "ArrowUp") return false; put(boxes[Math.max(0, Math.min(boxes.length - 1, at + (k === "ArrowDown" ? 1 : -1)))], o ? o.i : 0); }
     else if (k === "n" || k === "p") { state.g = Math.max(0, Math.min(gs.length - 1, state.g + (k === "n" ? 1 : -1))); refresh(); }
     else if (k === "[" || k === "]") turn(k === "]" ? 1 : -1);
-    else if (k === "c") { const ok = Object.keys(BY).filter(b => !missing(b)); state.by = ok[(ok.indexOf(state.by) + 1) % ok.length]; refresh(); }
+    else if (k === "c") { const ok = Object.keys(BY).filter(b => !missing(b)); state.by = ok[(ok.indexOf(state.by) + 1) % ok.length]; colour(); }
     else if (k === "Escape" && o) light(null);
     else return false;
     return true;

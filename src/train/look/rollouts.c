@@ -465,8 +465,11 @@ static void write_answer(look_pieces *p, const ares_json *row, ares_str *out)
     }
     if (!columns) {
         write_text(out, "text", ares_json_get(row, "response"));
-        if (spans && spans->type == ARES_JSON_ARRAY)
-            ares_json_write(ares_json_key(out, "spans"), spans);
+        before = out->len;
+        if (!copy_runs(out, "spans", spans, INT32_MAX, false)) {
+            out->len = before;
+            out->data[before] = 0;
+        }
     }
     ares_json_end(out, '}');
 }

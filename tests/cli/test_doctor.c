@@ -179,7 +179,7 @@ TEST(doctor_says_why_a_run_would_not_work)
         { "", "trainer.save_freq=1 trainer.max_steps=900000000", "fails    disk",
           "checkpoints take ", "trainer.save_limit=1" },
         { "", "data.rollout_batch_size=100000000 worker.actor.global_batch_size=100000000",
-          "fails    plan", "; there are ", "->" },
+          "fails    plan", "; there are ", "take a smaller model, or more memory" },
         { "mkdir -p runs/p/e; echo '{\"step\":4,\"stopped\":null}' > runs/p/e/DONE; echo 'trainer: "
           "{max_steps: 4}' > runs/p/e/config.yaml; echo '{\"step\":4}' > runs/p/e/metrics.jsonl",
           "", "fails    run directory", "runs/p/e", "trainer.experiment_name=NAME" },

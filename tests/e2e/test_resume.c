@@ -98,6 +98,7 @@ static const struct {
     { "trainer.rollout_log_freq", "2", "1" },
     { "trainer.rollout_log_tokens", "1", "16384" },
     { "trainer.save_freq", "-1", "1000" },
+    { "trainer.report", "true", "false" },
     { "trainer.save_minutes", "10", "1e-9" },
     { "trainer.save_async", "false", "true" },
     { "trainer.save_limit", "-1", "3" },

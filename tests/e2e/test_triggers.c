@@ -119,7 +119,7 @@ TEST(entropies_of_the_likeliest_tokens_lower_the_threshold_and_leave_the_samples
     CHECK_NEAR(e2e_metric("tail", 1, "actor/entropy"), e2e_metric("full", 1, "actor/entropy"), 0);
     CHECK_NEAR(e2e_metric("tail", 1, "exact/rollout_train_max_abs"), 0, 0);
     CHECK_EQ(test_shell(NULL,
-                        "for r in full tail; do sed 's/,\"entropies\".*//' "
+                        "for r in full tail; do sed 's/,\"digest\".*//' "
                         "'%s/'$r/rollouts/step_000001.jsonl > '%s/'$r.cut; done; cmp '%s' '%s'",
                         test_dir(), test_dir(), test_file("full.cut"), test_file("tail.cut")),
              0);

@@ -189,6 +189,7 @@ static int read_options(replay *r, const ares_verify_options *o, ares_world *wor
         memset(&r->c, 0, sizeof r->c);
         ares_train_config_declare(r->cfg, &r->c);
         for (int i = 0; i < o->n_words && rc == ARES_OK; i++) rc = check_word(r->cfg, o->words[i]);
+        if (rc != ARES_OK) break;
         ares_config_load_text(r->cfg, path.data, ares_str_view(&text));
         for (int i = 0; i < o->n_words; i++) ares_config_override(r->cfg, o->words[i]);
         ares_config_override(r->cfg, word.data);

@@ -358,42 +358,42 @@ static void check_options(int part)
     for (int s = 0; s < ARES_COUNT(situations); s++) ares_str_fini(&bases[s].said);
 }
 
-TEST(options_of_data_do_what_base_yaml_says)
+TEST_SLOW(options_of_data_do_what_base_yaml_says)
 {
     check_options(DATA);
 }
-TEST(options_of_algorithms_do_what_base_yaml_says)
+TEST_SLOW(options_of_algorithms_do_what_base_yaml_says)
 {
     check_options(ALGORITHM);
 }
-TEST(options_of_the_rollout_do_what_base_yaml_says)
+TEST_SLOW(options_of_the_rollout_do_what_base_yaml_says)
 {
     check_options(ROLLOUT);
 }
-TEST(options_of_the_actor_do_what_base_yaml_says)
+TEST_SLOW(options_of_the_actor_do_what_base_yaml_says)
 {
     check_options(ACTOR);
 }
-TEST(options_of_reference_and_critic_do_what_base_yaml_says)
+TEST_SLOW(options_of_reference_and_critic_do_what_base_yaml_says)
 {
     check_options(OTHER_MODELS);
 }
-TEST(options_of_rewards_do_what_base_yaml_says)
+TEST_SLOW(options_of_rewards_do_what_base_yaml_says)
 {
     check_options(REWARD);
 }
-TEST(options_of_environments_do_what_base_yaml_says)
+TEST_SLOW(options_of_environments_do_what_base_yaml_says)
 {
     (void)agent_model();
     check_options(ENVIRONMENTS);
 }
-TEST(options_of_vapor_do_what_base_yaml_says)
+TEST_SLOW(options_of_vapor_do_what_base_yaml_says)
 {
     (void)vapor_model();
     (void)vapor_rows();
     check_options(VAPOR_PART);
 }
-TEST(options_of_the_run_do_what_base_yaml_says)
+TEST_SLOW(options_of_the_run_do_what_base_yaml_says)
 {
     check_options(RUN);
 }
@@ -449,7 +449,7 @@ TEST(every_option_of_base_yaml_has_an_entry_that_shows_it_at_work)
     ares_str_fini(&yaml);
 }
 
-TEST(tests_that_stand_for_an_option_are_there)
+TEST_SLOW(tests_that_stand_for_an_option_are_there)
 {
     char program[400];
     for (int i = 0; i < ARES_COUNT(options); i++) {

@@ -127,7 +127,7 @@ static void check_changed(const char *file, const char *change, const char *said
     ares_str_fini(&out);
 }
 
-TEST(what_a_study_reports_follows_from_the_data_that_it_keeps)
+TEST_SLOW(what_a_study_reports_follows_from_the_data_that_it_keeps)
 {
     if (test_shell(NULL, "python3 -c pass") != 0) SKIP("no python3 here");
     ares_str out = { 0 };

@@ -276,14 +276,27 @@ bool e2e_same_runs(const char *a, const char *b, int step)
     return (!rollouts || same_files(a, b, "rollouts")) && same;
 }
 
-bool e2e_same_rollouts(const char *a, const char *b, int step)
+/* drop: a program of sed for each row */
+static bool same_rows(const char *a, const char *b, int step, const char *drop)
 {
     char file[64];
     snprintf(file, sizeof file, "rollouts/step_%06d.jsonl", step);
     return test_shell(NULL,
-                      "cd '%s' && sort '%s' > rows_a && sort '%s' > rows_b && test -s rows_a && "
-                      "cmp rows_a rows_b",
-                      test_dir(), in_run(a, file), in_run(b, file)) == 0;
+                      "cd '%s' && sed -E '%s' '%s' | sort > rows_a && sed -E '%s' '%s' | sort > "
+                      "rows_b && test -s rows_a && cmp rows_a rows_b",
+                      test_dir(), drop, in_run(a, file), drop, in_run(b, file)) == 0;
+}
+
+bool e2e_same_rollouts(const char *a, const char *b, int step)
+{
+    return same_rows(a, b, step, "");
+}
+
+bool e2e_same_samples(const char *a, const char *b, int step)
+{
+    return same_rows(a, b, step,
+                     "s/,\"(ratio|kl)\":\\[[^]]*\\]//g; "
+                     "s/,\"clipped\":\\[(\\[[0-9,]*\\],?)*\\]//");
 }
 
 const char *const e2e_shared[E2E_SHARED] = {

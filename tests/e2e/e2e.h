@@ -69,6 +69,11 @@ bool e2e_same_runs(const char *a, const char *b, int step);
 
 /* Whether two runs have the same rows in rollouts/ of a step, in any order; and at least one. */
 bool e2e_same_rollouts(const char *a, const char *b, int step);
+/*
+ * The same without the columns that come from the update, which on another number of ranks differ
+ * in the last digit from the second update of a step on.
+ */
+bool e2e_same_samples(const char *a, const char *b, int step);
 
 /* Whether the program can be started on several ranks here. */
 bool e2e_has_mpi(void);

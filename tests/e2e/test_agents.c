@@ -729,7 +729,7 @@ TEST_MPI(failed_episodes_are_counted_by_validation_over_ranks_and_resumed)
                    e2e_metric("whole", 1, "rollout/failed_frac"), 0);
         ares_arena_fini(&arena);
     }
-    CHECK(e2e_same_rollouts("whole", "two", 1));
+    CHECK(e2e_same_samples("whole", "two", 1));
 }
 
 /* All episodes of training, or of validation alone, on one rank and on two. */

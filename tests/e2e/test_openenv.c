@@ -107,7 +107,7 @@ TEST(two_ranks_share_a_server)
         train("one", words);
         strcat(words, " --ranks 2");
         train("two", words);
-        CHECK(e2e_same_rollouts("one", "two", 1));
+        CHECK(e2e_same_samples("one", "two", 1));
         CHECK(e2e_metric("two", 1, "train/Ice/failed") == 0);
     }
     served_stop(&s);

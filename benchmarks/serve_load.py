@@ -5,6 +5,7 @@ seed is compared with the one that the idle server gave; the server's memory is 
 Python's standard library alone.
 
     benchmarks/serve_load.py --model DIR [--build build] [--connections 200] [--seconds 600]
+                             [--cache-tokens 16384]
 
 Prints JSON lines: what was asked and answered, times to the first token, resident memory. Exit
 code 1 where an answer was wrong, the server failed, or memory grew by more than a tenth and 16 MiB
@@ -128,9 +129,12 @@ def main():
     p.add_argument("--build", default="build")
     p.add_argument("--connections", type=int, default=200)
     p.add_argument("--seconds", type=float, default=600)
+    # small, so that it is full early: memory of the cache is taken as it fills
+    p.add_argument("--cache-tokens", type=int, default=16384)
     a = p.parse_args()
     server = subprocess.Popen(
-        [a.build + "/ares-train", "serve", "--model", a.model, "--port", "0"],
+        [a.build + "/ares-train", "serve", "--model", a.model, "--port", "0"]
+        + ["--cache-tokens", str(a.cache_tokens)],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     host, port = server.stdout.readline().split("//")[-1].strip().split(":")

@@ -285,6 +285,8 @@ static void tell_verdicts(run *r, bool end)
                                            .title = v.each[i].title,
                                            .text = v.each[i].why,
                                            .bad = v.each[i].level == ARES_VERDICT_BAD });
+    } else if (end) {
+        ares_log(ARES_LOG_WARN, "run: trackers are told no verdicts: %s", ares_error_message());
     }
     ares_error_clear();
     ares_arena_fini(&arena);

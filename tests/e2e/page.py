@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Opens reports in headless Chromium, offline, through its debugging pipe, and looks at them.
 
-    page.py make DIR            writes run directories: DIR/hostile, whose every text wants to be
-                                obeyed, and DIR/long, with answers of 4,096 tokens
-    page.py check PAGE [...]    `page: N checks` or the faults; exit 1 where there is one, 77 where
-                                there is no Chromium. SHOTS=DIR keeps pictures.
+page.py make DIR            writes run directories: DIR/hostile, whose every text wants to be
+                            obeyed, and DIR/long, with answers of 4,096 tokens
+page.py check PAGE [...]    `page: N checks` or the faults; exit 1 where there is one, 77 where
+                            there is no Chromium. SHOTS=DIR keeps pictures.
 """
+
 import base64
 import hashlib
 import json
@@ -20,40 +21,92 @@ import tempfile
 import time
 
 HOSTILE = [
-    "</script><script>window.obeyed = 1</script>", "<img src=x onerror='window.obeyed = 1'>",
-    "<!-- <script>", "]]>", "javascript:window.obeyed=1", "\u202eright to left\u202c", "\x1b[31mred\x1b[0m",
-    "\x00nul \x07bell \x9b1m", "zero\u200bwidth\ufeff\u2028line", "&lt;b&gt; &amp;", "{{7*7}} ${7*7} `x`",
-    "'\"><svg onload=window.obeyed=1>", "__proto__", "<|im_end|>", "a\r\nb\tc", "\U0001f600 e\u0301 \u4e2d\u6587",
+    "</script><script>window.obeyed = 1</script>",
+    "<img src=x onerror='window.obeyed = 1'>",
+    "<!-- <script>",
+    "]]>",
+    "javascript:window.obeyed=1",
+    "\u202eright to left\u202c",
+    "\x1b[31mred\x1b[0m",
+    "\x00nul \x07bell \x9b1m",
+    "zero\u200bwidth\ufeff\u2028line",
+    "&lt;b&gt; &amp;",
+    "{{7*7}} ${7*7} `x`",
+    "'\"><svg onload=window.obeyed=1>",
+    "__proto__",
+    "<|im_end|>",
+    "a\r\nb\tc",
+    "\U0001f600 e\u0301 \u4e2d\u6587",
 ]
 
 
 def write(path, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(r, ensure_ascii=False, separators=(",", ":")) + "\n" for r in rows), "utf-8")
+    path.write_text(
+        "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":")) + "\n" for r in rows),
+        "utf-8",
+    )
 
 
 def columns(pieces, rnd, **more):
     n = len(pieces)
     some = lambda high: [round(rnd.random() * high, 4) for _ in range(n)]
-    return {"token_ids": [rnd.randrange(150000) for _ in pieces], "pieces": pieces, "entropies": some(2.2),
-            "hwe": [[1, 2]], "kl_weight": [[0.5, n // 2], [1, n - n // 2]], "logprobs": [-x for x in some(4)],
-            "ref_logprobs": [-x for x in some(4)], "kl": some(0.3), "ratio": [0.8 + x for x in some(0.4)],
-            "clipped": [[0, 1]], "trained": [[0, n - 1]], **more}
+    return {
+        "token_ids": [rnd.randrange(150000) for _ in pieces],
+        "pieces": pieces,
+        "entropies": some(2.2),
+        "hwe": [[1, 2]],
+        "kl_weight": [[0.5, n // 2], [1, n - n // 2]],
+        "logprobs": [-x for x in some(4)],
+        "ref_logprobs": [-x for x in some(4)],
+        "kl": some(0.3),
+        "ratio": [0.8 + x for x in some(0.4)],
+        "clipped": [[0, 1]],
+        "trained": [[0, n - 1]],
+        **more,
+    }
 
 
 def row(step, draw, sample, text, rnd, **more):
-    return {"step": step, "draw": draw, "sample": sample, "row": draw, "data_source": text, "prompt": text,
-            "response": text, "ground_truth": text, "score": sample / 3, "rewards": {text: 1.0, "other": 0.5},
-            "accuracy": float(sample % 2), "advantage": (sample - 1.5) * 1.2, "n_tokens": 8, "finished": sample != 1,
-            "difficulty": text, **more}
+    return {
+        "step": step,
+        "draw": draw,
+        "sample": sample,
+        "row": draw,
+        "data_source": text,
+        "prompt": text,
+        "response": text,
+        "ground_truth": text,
+        "score": sample / 3,
+        "rewards": {text: 1.0, "other": 0.5},
+        "accuracy": float(sample % 2),
+        "advantage": (sample - 1.5) * 1.2,
+        "n_tokens": 8,
+        "finished": sample != 1,
+        "difficulty": text,
+        **more,
+    }
 
 
 def make(root):
     rnd = random.Random(7)
     hostile = root / "hostile"
-    write(hostile / "metrics.jsonl", [{"step": s, "reward/accuracy": s / 9, "rollout/entropy": 1 / (s + 1), "val/accuracy": 0.2 + s / 20,
-                                       "val/" + HOSTILE[1] + "=" + HOSTILE[0] + "/accuracy": s / 10, "timing_s/step": 1.5, "timing_s/gen": 1.0,
-                                       **{t: s for t in HOSTILE}} for s in range(7)])
+    write(
+        hostile / "metrics.jsonl",
+        [
+            {
+                "step": s,
+                "reward/accuracy": s / 9,
+                "rollout/entropy": 1 / (s + 1),
+                "val/accuracy": 0.2 + s / 20,
+                "val/" + HOSTILE[1] + "=" + HOSTILE[0] + "/accuracy": s / 10,
+                "timing_s/step": 1.5,
+                "timing_s/gen": 1.0,
+                **{t: s for t in HOSTILE},
+            }
+            for s in range(7)
+        ],
+    )
     for s in range(1, 7):
         rows = []
         for d, text in enumerate(HOSTILE):
@@ -66,17 +119,63 @@ def make(root):
     with open(hostile / "rollouts/step_000006.jsonl", "a", encoding="utf-8") as f:
         f.write(json.dumps(bad, separators=(",", ":")) + "\n" + '{"step":6,"draw":')
     for s in (0, 6):
-        write(hostile / "validation" / f"step_{s:06}.jsonl",
-              [{"row": i, "sample": 0, "question": t, "response": t + str(s), "ground_truth": t, "score": 0.5, "accuracy": float((i + s) % 3 > 0),
-                "n_tokens": 5, "finished": True} for i, t in enumerate(HOSTILE)])
-    (hostile / "config.yaml").write_text("trainer:\n  project_name: " + json.dumps(HOSTILE[0]) + "\n  experiment_name: " + json.dumps(HOSTILE[1]) +
-                                         "\n  max_steps: 9\ndata:\n  answer_key: " + json.dumps(HOSTILE[5]) + "\nworker:\n  rollout: {n: 4, window_size: 2}\n")
-    write(hostile / "run.json", [{"version": HOSTILE[0], "command": ["ares-train", HOSTILE[0]], "cwd": HOSTILE[5], "stopped": HOSTILE[1]}])
+        write(
+            hostile / "validation" / f"step_{s:06}.jsonl",
+            [
+                {
+                    "row": i,
+                    "sample": 0,
+                    "question": t,
+                    "response": t + str(s),
+                    "ground_truth": t,
+                    "score": 0.5,
+                    "accuracy": float((i + s) % 3 > 0),
+                    "n_tokens": 5,
+                    "finished": True,
+                }
+                for i, t in enumerate(HOSTILE)
+            ],
+        )
+    (hostile / "config.yaml").write_text(
+        "trainer:\n  project_name: "
+        + json.dumps(HOSTILE[0])
+        + "\n  experiment_name: "
+        + json.dumps(HOSTILE[1])
+        + "\n  max_steps: 9\ndata:\n  answer_key: "
+        + json.dumps(HOSTILE[5])
+        + "\nworker:\n  rollout: {n: 4, window_size: 2}\n"
+    )
+    write(
+        hostile / "run.json",
+        [
+            {
+                "version": HOSTILE[0],
+                "command": ["ares-train", HOSTILE[0]],
+                "cwd": HOSTILE[5],
+                "stopped": HOSTILE[1],
+            }
+        ],
+    )
     long = root / "long"
-    write(long / "metrics.jsonl", [{"step": s, "reward/accuracy": 0.5, "timing_s/step": 2.0} for s in range(1, 3)])
+    write(
+        long / "metrics.jsonl",
+        [{"step": s, "reward/accuracy": 0.5, "timing_s/step": 2.0} for s in range(1, 3)],
+    )
     words = [" the", " sum", " of", "\n", " is", "7", " +", "=", " so", "Then"]
     for s in (1, 2):
-        rows = [row(s, d, k, "what is it?", rnd, **columns([rnd.choice(words) for _ in range(4096)], rnd), n_tokens=4096) for d in (1, 2) for k in range(4)]
+        rows = [
+            row(
+                s,
+                d,
+                k,
+                "what is it?",
+                rnd,
+                **columns([rnd.choice(words) for _ in range(4096)], rnd),
+                n_tokens=4096,
+            )
+            for d in (1, 2)
+            for k in range(4)
+        ]
         for r in rows:
             r["n_tokens"] = 4096
         write(long / "rollouts" / f"step_{s:06}.jsonl", rows)
@@ -90,15 +189,34 @@ class Browser:
         to, mine, theirs, self.fro = *os.pipe(), *os.pipe()[::-1]
         self.to = mine
         out, into = to, theirs
+
         def ends():
             a, b = os.dup(out), os.dup(into)
             os.dup2(a, 3), os.dup2(b, 4)
+
         # what looks outside by itself is switched off, and a proxy that is none closes the rest
         self.process = subprocess.Popen(
-            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
-             "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
-             "--proxy-server=127.0.0.1:9", f"--user-data-dir={home}", "about:blank"],
-            preexec_fn=ends, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                program,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--remote-debugging-pipe",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                "--disable-extensions",
+                "--proxy-server=127.0.0.1:9",
+                f"--user-data-dir={home}",
+                "about:blank",
+            ],
+            preexec_fn=ends,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(out), os.close(into)
         self.buffer, self.n, self.events = b"", 0, []
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -133,7 +251,9 @@ class Browser:
     def js(self, text):
         got = self.ask("Runtime.evaluate", expression=text, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in got:
-            raise RuntimeError(f"{text[:80]}: {got['exceptionDetails'].get('exception', {}).get('description', got['exceptionDetails']['text'])}")
+            raise RuntimeError(
+                f"{text[:80]}: {got['exceptionDetails'].get('exception', {}).get('description', got['exceptionDetails']['text'])}"
+            )
         return got["result"].get("value")
 
     def open(self, path):
@@ -158,7 +278,13 @@ class Browser:
         self.settle()
 
     def size(self, width, height):
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def shot(self, name):
         if os.environ.get("SHOTS"):
@@ -218,13 +344,24 @@ class Looker:
     def file(self, path):
         raw = path.read_bytes()
         text = raw.decode("utf-8")
-        self.must(not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", text), "a raw control character is in the file")
+        self.must(
+            not re.search(
+                r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", text
+            ),
+            "a raw control character is in the file",
+        )
         scripts = re.findall(r"<script[^>]*>(.*?)</script>", text, re.S)
         self.must(len(scripts) == 2, f"{len(scripts)} scripts are in the file, not data and script")
         told = re.search(r"script-src 'sha256-([^']*)'", text)[1]
-        self.must(told == base64.b64encode(hashlib.sha256(scripts[1].encode()).digest()).decode(), "the policy has another script's hash")
+        self.must(
+            told == base64.b64encode(hashlib.sha256(scripts[1].encode()).digest()).decode(),
+            "the policy has another script's hash",
+        )
         markup = re.sub(r"<script.*?</script>", "", text, flags=re.S)
-        self.must(not re.search(r"\b(?:src|href)=\"(?!#|data:)|https?:|@import|url\(", markup), "the page refers to something outside")
+        self.must(
+            not re.search(r"\b(?:src|href)=\"(?!#|data:)|https?:|@import|url\(", markup),
+            "the page refers to something outside",
+        )
 
     def look(self, path):
         self.page = path.parent.name + "/" + path.name
@@ -240,11 +377,20 @@ class Looker:
         for theme in () if long else ("light", "dark"):
             if b.js("document.documentElement.dataset.theme") != theme:
                 b.key("t")
-            self.must(b.js("document.documentElement.dataset.theme") == theme, f"key t makes no {theme} theme")
+            self.must(
+                b.js("document.documentElement.dataset.theme") == theme,
+                f"key t makes no {theme} theme",
+            )
             for i, name in enumerate(VIEWS):
                 b.key(str(i + 1))
-                self.must(b.js("document.querySelector('main > section').id") == "view-" + name, f"key {i + 1} does not lead to {name}")
-                self.must(b.js("document.querySelector('main > section').textContent.length") > 30, f"{name} is empty")
+                self.must(
+                    b.js("document.querySelector('main > section').id") == "view-" + name,
+                    f"key {i + 1} does not lead to {name}",
+                )
+                self.must(
+                    b.js("document.querySelector('main > section').textContent.length") > 30,
+                    f"{name} is empty",
+                )
                 low = b.js(CONTRAST)
                 self.must(not low, f"{name}, {theme}: too little contrast: {low}")
                 b.shot(f"{self.page.replace('/', '_')}_{name}_{theme}")
@@ -258,18 +404,34 @@ class Looker:
                 self.must(wide <= 900, f"{name} is {wide} px wide where there are 900")
                 b.shot(f"{self.page.replace('/', '_')}_{name}_narrow")
                 b.size(1440, 900)
-        if not long and b.js("JSON.parse(document.getElementById('data').textContent).runs.some(r => r.groups.some(g => g.answers.some(a => a.tok)))"):
+        if not long and b.js(
+            "JSON.parse(document.getElementById('data').textContent).runs.some(r => r.groups.some(g => g.answers.some(a => a.tok)))"
+        ):
             self.tokens()
         b.key("1")
         self.must(b.js("window.obeyed === undefined"), "a text of the run was run")
-        self.must(b.js("document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script:not([id]) ~ script').length") == 0, "there is an element that no script of ours makes")
+        self.must(
+            b.js(
+                "document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script:not([id]) ~ script').length"
+            )
+            == 0,
+            "there is an element that no script of ours makes",
+        )
         for e in b.events:
             p = e.get("params", {})
-            if e["method"] in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
+            if e["method"] in (
+                "Runtime.consoleAPICalled",
+                "Runtime.exceptionThrown",
+                "Log.entryAdded",
+            ):
                 self.must(False, f"console: {json.dumps(p)[:300]}")
-            if e["method"] == "Network.requestWillBeSent" and not p["request"]["url"].startswith(("file://", "data:")):
+            if e["method"] == "Network.requestWillBeSent" and not p["request"]["url"].startswith(
+                ("file://", "data:")
+            ):
                 self.must(False, f"request of {p['request']['url']}")
-        print(f"page: {self.page}: {path.stat().st_size / 1e6:.2f} MB, {data} run(s), opened in {opened:.2f} s")
+        print(
+            f"page: {self.page}: {path.stat().st_size / 1e6:.2f} MB, {data} run(s), opened in {opened:.2f} s"
+        )
 
     def tokens(self):
         b = self.b
@@ -282,21 +444,30 @@ class Looker:
             colours = 0
             for _ in range(10):
                 low = b.js(CONTRAST)
-                self.must(not low, f"tokens by {b.js('location.hash')}, {theme}: too little contrast: {low}")
+                self.must(
+                    not low,
+                    f"tokens by {b.js('location.hash')}, {theme}: too little contrast: {low}",
+                )
                 b.key("c")
                 colours += 1
             b.key("t")
         b.key("ArrowRight")
         b.key("ArrowRight")
-        self.must(b.js("document.querySelectorAll('.tok.on').length") == 1, "keys alone reach no token")
+        self.must(
+            b.js("document.querySelectorAll('.tok.on').length") == 1, "keys alone reach no token"
+        )
         said = b.js("document.querySelector('.inspect').textContent")
         for word in ("token 2 of", "id", "probability", "entropy", "trained"):
             self.must(word in said, f"the token in hand does not say its {word}: {said[:120]}")
         b.shot(self.page.replace("/", "_") + "_token")
         b.key("ArrowDown")
-        self.must(b.js("document.querySelectorAll('.tok.on').length") == 1, "down leads to no token")
+        self.must(
+            b.js("document.querySelectorAll('.tok.on').length") == 1, "down leads to no token"
+        )
         b.key("Escape")
-        self.must(b.js("document.querySelectorAll('.tok.on').length") == 0, "Escape does not let go")
+        self.must(
+            b.js("document.querySelectorAll('.tok.on').length") == 0, "Escape does not let go"
+        )
 
     def hostile(self):
         b = self.b
@@ -306,7 +477,16 @@ class Looker:
         for _ in range(len(HOSTILE) + 1):
             seen += b.js("document.querySelector('main').textContent")
             b.key("n")
-        for text in ("</script><script>window.obeyed = 1</script>", "<img src=x onerror", "⟨U+202E⟩right to left", "␛[31mred", "␀nul ␇bell ⟨U+009B⟩", "zero⟨U+200B⟩width⟨U+FEFF⟩⟨U+2028⟩", "&lt;b&gt;", "__proto__"):
+        for text in (
+            "</script><script>window.obeyed = 1</script>",
+            "<img src=x onerror",
+            "⟨U+202E⟩right to left",
+            "␛[31mred",
+            "␀nul ␇bell ⟨U+009B⟩",
+            "zero⟨U+200B⟩width⟨U+FEFF⟩⟨U+2028⟩",
+            "&lt;b&gt;",
+            "__proto__",
+        ):
             self.must(text in seen, f"{text} is not shown as it is")
         b.key("1")
         first = b.js("document.querySelector('main').textContent")
@@ -317,18 +497,31 @@ class Looker:
         b = self.b
         b.view("overview")
         began = "const t = performance.now(), done = r => requestAnimationFrame(() => setTimeout(() => r(performance.now() - t)));"
-        shown = b.js(f"new Promise(r => {{ {began} addEventListener('hashchange', () => done(r), {{ once: true }}); location.hash = '#answers/step=2&group=0&by=entropy'; }})")
+        shown = b.js(
+            f"new Promise(r => {{ {began} addEventListener('hashchange', () => done(r), {{ once: true }}); location.hash = '#answers/step=2&group=0&by=entropy'; }})"
+        )
         count = b.js("document.querySelectorAll('.tok').length")
         self.must(count == 4 * 4096, f"{count} tokens stand there, not {4 * 4096}")
-        coloured = b.js(f"new Promise(r => {{ {began} dispatchEvent(new KeyboardEvent('keydown', {{ key: 'c' }})); done(r); }})")
-        print(f"page: 4 answers of 4,096 tokens stand in {shown / 1000:.2f} s, and recolour in {coloured / 1000:.2f} s (meant: 1 s)")
+        coloured = b.js(
+            f"new Promise(r => {{ {began} dispatchEvent(new KeyboardEvent('keydown', {{ key: 'c' }})); done(r); }})"
+        )
+        print(
+            f"page: 4 answers of 4,096 tokens stand in {shown / 1000:.2f} s, and recolour in {coloured / 1000:.2f} s (meant: 1 s)"
+        )
 
 
 def main():
     if len(sys.argv) > 2 and sys.argv[1] == "make":
         make(pathlib.Path(sys.argv[2]))
         return 0
-    program = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome")) if p), None)
+    program = next(
+        (
+            p
+            for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))
+            if p
+        ),
+        None,
+    )
     if not program:
         print("page: no chromium")
         return 77

@@ -44,8 +44,8 @@ typedef struct ares_look {
  * Reads a run directory into the arena. Lines of metrics.jsonl about the same step are put
  * together; of a metric that stands in several, the last counts. A last line without an end is left
  * out, and a line that is no JSON ends the reading; a note says either. ends > 0: of metrics.jsonl
- * only so many bytes at its beginning and at its end, and of the options those that verdicts ask
- * for. ARES_EUSE: it is no run directory.
+ * only so many bytes at its beginning and at its end, and of metrics and options those that
+ * verdicts and ares-train runs ask for. ARES_EUSE: it is no run directory.
  */
 int ares_look_read(ares_arena *arena, const char *dir, int64_t ends, ares_look *out);
 /* The values [rows] of a metric; NULL: no step has it. */

@@ -111,9 +111,12 @@ typedef struct ares_report_options {
     /* Of a run that is about to end: its state, whatever its directory says; NULL: what it says */
     const ares_look_state *state;
     const char *stopped;
-    ares_str
-        *lines; /* gets a line per verdict of the first run, bad ones first; NULL: not wanted */
-    int *bad;   /* how many of them are bad; NULL: not wanted */
+    /* Of the first run, bad ones first; NULL: not wanted. lines: gets a line per verdict; told: is
+     * called with each, whose texts live until it returns, also where the page cannot be written */
+    ares_str *lines;
+    void (*told)(void *ctx, const ares_look_verdict *v);
+    void *ctx;
+    int *bad; /* how many of them are bad; NULL: not wanted */
 } ares_report_options;
 /*
  * Reads runs [n] and writes them as one HTML file that needs no other: verdicts, curves, answers

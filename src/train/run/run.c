@@ -616,6 +616,8 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     if (!lead(r)) return ARES_OK;
     ARES_TRY(record_begin(t, r->dir.own));
     r->recorded = true;
+    if (r->dir.own && r->kind->forced)
+        ARES_TRY(r->kind->forced(t, r->dir.forced.len ? r->dir.forced.data : ""));
     return ares_tracker_open(&(ares_tracker_run){ .dir = r->dir.path.data,
                                                   /* a step that is saved has its row */
                                                   .from_step = t->step + r->dir.own,
@@ -794,6 +796,11 @@ static int write_exactness_rl(const training *t)
     return exactness_write((const ares_trainer *)(const void *)t);
 }
 
+static int forced_rl(training *t, const char *changed)
+{
+    return exactness_forced(trainer_of(t), changed);
+}
+
 static int validate_rl(training *t, ares_metrics *m, ares_str *samples)
 {
     return trainer_validate(trainer_of(t), m, samples);
@@ -827,6 +834,7 @@ static const run_kind rl_kind = { .declare = ares_train_config_declare,
                                   .write_rollouts = write_rollouts,
                                   .end_rollouts = end_rollouts,
                                   .write_exactness = write_exactness_rl,
+                                  .forced = forced_rl,
                                   .log_histograms = log_histograms };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)

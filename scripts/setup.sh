@@ -5,6 +5,8 @@
 #
 #   --openenv          also the Python package openenv, into .venv-openenv (141 MB): the server of
 #                      examples/environment_openenv and of some tests, which say SKIP without it
+#   --browser          also Chromium (a package of 81 MB), in which a
+#                      test looks at reports; it says SKIP without one
 #   --parquet          fail where the Python package pyarrow cannot be had: it is fetched in any case,
 #                      into .venv-parquet (165 MB), because its C++ reads Parquet files, but without
 #                      the option the build goes on and leaves them out. ARES_PARQUET=OFF: not fetched
@@ -26,8 +28,10 @@ pyarrow_version=22.0.0 # later ones want C++20
 
 want_openenv=false
 want_parquet=false
+want_browser=false
 for word; do
     [[ $word == --openenv ]] && { want_openenv=true; continue; }
+    [[ $word == --browser ]] && { want_browser=true; continue; }
     [[ $word == --parquet ]] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
     want_parquet=true
 done
@@ -241,6 +245,13 @@ if [[ ! -e .venv-parquet/$pyarrow_version && ( $want_parquet == true ||
         else say "going on without pyarrow $pyarrow_version: no Parquet files ($reason)"; fi
     fi
     rm -f "$log"
+fi
+if $want_browser; then
+    found=false
+    for name in chromium chromium-browser google-chrome chrome; do
+        command -v $name >/dev/null && found=true
+    done
+    $found || install chromium || problems+=("a browser: chromium; $remedy")
 fi
 if ((${#problems[@]})); then
     printf 'setup: missing %s\n' "${problems[@]}" >&2

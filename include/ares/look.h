@@ -44,8 +44,8 @@ typedef struct ares_look {
  * Reads a run directory into the arena. Lines of metrics.jsonl about the same step are put
  * together; of a metric that stands in several, the last counts. A last line without an end is left
  * out, and a line that is no JSON ends the reading; a note says either. ends > 0: of metrics.jsonl
- * only so many bytes at its beginning and at its end, and of the options those that verdicts ask
- * for. ARES_EUSE: it is no run directory.
+ * only so many bytes at its beginning and at its end, and of metrics and options those that
+ * verdicts and ares-train runs ask for. ARES_EUSE: it is no run directory.
  */
 int ares_look_read(ares_arena *arena, const char *dir, int64_t ends, ares_look *out);
 /* The values [rows] of a metric; NULL: no step has it. */
@@ -111,9 +111,12 @@ typedef struct ares_report_options {
     /* Of a run that is about to end: its state, whatever its directory says; NULL: what it says */
     const ares_look_state *state;
     const char *stopped;
-    ares_str
-        *lines; /* gets a line per verdict of the first run, bad ones first; NULL: not wanted */
-    int *bad;   /* how many of them are bad; NULL: not wanted */
+    /* Of the first run, bad ones first; NULL: not wanted. lines: gets a line per verdict; told: is
+     * called with each, whose texts live until it returns, also where the page cannot be written */
+    ares_str *lines;
+    void (*told)(void *ctx, const ares_look_verdict *v);
+    void *ctx;
+    int *bad; /* how many of them are bad; NULL: not wanted */
 } ares_report_options;
 /*
  * Reads runs [n] and writes them as one HTML file that needs no other: verdicts, curves, answers

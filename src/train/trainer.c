@@ -374,6 +374,7 @@ void training_close(training *t)
     ares_tokenizer_free(t->tokenizer);
     step_begin_fini(&t->begun);
     ares_str_fini(&t->run_dir);
+    ares_str_fini(&t->forced);
     ares_str_fini(&t->model_dir);
     ares_str_fini(&t->tokenizer_dir);
     for (int i = 0; i < t->groups.n; i++) {

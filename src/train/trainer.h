@@ -65,6 +65,7 @@ typedef struct training {
     bool unjudged; /* the first validation could judge nothing: the run ends, saved */
     step_begin begun;
     exactness exact; /* of all steps (run/exactness.c) */
+    ares_str forced; /* of exactness.json: a JSON list, or empty; on rank 0 */
     /* ares-train verify: steps learn nothing, and nothing is written into the run directory */
     bool replays;
     ares_str run_dir;

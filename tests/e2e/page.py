@@ -234,19 +234,25 @@ class Browser:
         message, self.buffer = self.buffer.split(b"\0", 1)
         return json.loads(message)
 
-    def ask(self, method, **params):
+    def tell(self, method, **params):
+        """Sends a message, whose answer nobody waits for by itself; returns its number."""
         self.n += 1
         message = {"id": self.n, "method": method, "params": params}
         if getattr(self, "session", None):
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + b"\0")
+        return self.n
+
+    def ask(self, method, **params):
+        n = self.tell(method, **params)
         while True:
             got = self.read()
-            if got.get("id") == self.n:
+            if got.get("id") == n:
                 if "error" in got:
                     raise RuntimeError(f"{method}: {got['error']['message']}")
                 return got["result"]
-            self.events.append(got)
+            if "method" in got:
+                self.events.append(got)
 
     def js(self, text):
         got = self.ask("Runtime.evaluate", expression=text, awaitPromise=True, returnByValue=True)
@@ -266,9 +272,9 @@ class Browser:
 
     def key(self, key):
         text = {"text": key} if len(key) == 1 else {}
-        self.ask("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
-        self.ask("Input.dispatchKeyEvent", type="keyUp", key=key)
-        self.settle()
+        self.tell("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+        self.tell("Input.dispatchKeyEvent", type="keyUp", key=key)
+        self.settle()  # of messages in order the last one's answer says that all are done
 
     def settle(self):
         self.js("new Promise(r => requestAnimationFrame(() => setTimeout(r)))")
@@ -335,6 +341,7 @@ VIEWS = ["overview", "curves", "answers", "before", "timing", "config"]
 class Looker:
     def __init__(self, browser):
         self.b, self.faults, self.n, self.page = browser, [], 0, ""
+        self.coloured = False
 
     def must(self, ok, what):
         self.n += 1
@@ -367,14 +374,14 @@ class Looker:
         self.page = path.parent.name + "/" + path.name
         self.file(path)
         b = self.b
-        b.events.clear()
         b.size(1440, 900)
         began = time.time()
         b.open(path)
         opened = time.time() - began
         data = b.js("JSON.parse(document.getElementById('data').textContent).runs.length")
         long = path.parent.name == "long"  # of 16,384 tokens: for its times alone
-        for theme in () if long else ("light", "dark"):
+        themes = {"long": (), "hostile": ("light",)}.get(path.parent.name, ("light", "dark"))
+        for theme in themes:
             if b.js("document.documentElement.dataset.theme") != theme:
                 b.key("t")
             self.must(
@@ -394,16 +401,17 @@ class Looker:
                 low = b.js(CONTRAST)
                 self.must(not low, f"{name}, {theme}: too little contrast: {low}")
                 b.shot(f"{self.page.replace('/', '_')}_{name}_{theme}")
-                if theme == "dark":
-                    continue
-                nameless = b.js(NAMELESS)
-                self.must(not nameless, f"{name}: without a name: {nameless[:3]}")
+                if theme == "light":
+                    nameless = b.js(NAMELESS)
+                    self.must(not nameless, f"{name}: without a name: {nameless[:3]}")
+        for name in () if long else VIEWS:
+            if name == VIEWS[0]:
                 b.size(900, 900)
-                b.settle()
-                wide = b.js("document.documentElement.scrollWidth")
-                self.must(wide <= 900, f"{name} is {wide} px wide where there are 900")
-                b.shot(f"{self.page.replace('/', '_')}_{name}_narrow")
-                b.size(1440, 900)
+            b.view(name)
+            wide = b.js("document.documentElement.scrollWidth")
+            self.must(wide <= 900, f"{name} is {wide} px wide where there are 900")
+            b.shot(f"{self.page.replace('/', '_')}_{name}_narrow")
+        b.size(1440, 900)
         if not long and b.js(
             "JSON.parse(document.getElementById('data').textContent).runs.some(r => r.groups.some(g => g.answers.some(a => a.tok)))"
         ):
@@ -417,6 +425,13 @@ class Looker:
             == 0,
             "there is an element that no script of ours makes",
         )
+        print(
+            f"page: {self.page}: {path.stat().st_size / 1e6:.2f} MB, {data} run(s), opened in {opened:.2f} s"
+        )
+
+    def heard(self):
+        """What the page has said on its console, and asked of the network: nothing."""
+        b = self.b
         for e in b.events:
             p = e.get("params", {})
             if e["method"] in (
@@ -429,9 +444,7 @@ class Looker:
                 ("file://", "data:")
             ):
                 self.must(False, f"request of {p['request']['url']}")
-        print(
-            f"page: {self.page}: {path.stat().st_size / 1e6:.2f} MB, {data} run(s), opened in {opened:.2f} s"
-        )
+        b.events.clear()
 
     def tokens(self):
         b = self.b
@@ -440,8 +453,7 @@ class Looker:
         b.js("location.hash = '#overview'")
         b.settle()
         b.key("3")
-        for theme in ("light", "dark"):
-            colours = 0
+        for theme in () if self.coloured else ("light", "dark"):  # alike on every page
             for _ in range(10):
                 low = b.js(CONTRAST)
                 self.must(
@@ -449,8 +461,8 @@ class Looker:
                     f"tokens by {b.js('location.hash')}, {theme}: too little contrast: {low}",
                 )
                 b.key("c")
-                colours += 1
             b.key("t")
+        self.coloured = True
         b.key("ArrowRight")
         b.key("ArrowRight")
         self.must(
@@ -493,6 +505,65 @@ class Looker:
         for text in ("columns of unequal length", "the last line has no end", "Stopped early"):
             self.must(text in first, f"the first screen does not say: {text}")
 
+    def in_view(self, what):
+        """All that is in view are tokens, for which `what` holds."""
+        b, plain = self.b, 1
+        for _ in range(50):  # what comes into view is made in a frame after it
+            b.settle()
+            plain = b.js(
+                """[...document.querySelectorAll('.toks')].flatMap(box => { const e = box.getBoundingClientRect();
+            return [...box.children].filter(p => { const r = p.getBoundingClientRect();
+            return r.bottom > Math.max(e.top, 0) && r.top < Math.min(e.bottom, innerHeight); }); })
+            .filter(p => !p.children.length || ![...p.children].every(s => /(^| )tok( |$)/.test(s.className))).length"""
+            )
+            if not plain:
+                break
+        self.must(plain == 0, f"{plain} parts in view have no tokens {what}")
+
+    def parts(self, path):
+        """Tokens are made when they come into view: none is missing, or has another's colour."""
+        b, lines = self.b, (path.parent / "rollouts/step_000002.jsonl").read_text().splitlines()
+        self.must(
+            b.js("[...document.querySelectorAll('.toks')].map(e => e.textContent.replaceAll('↵', ''))")
+            == ["".join(json.loads(line)["pieces"]) for line in lines[:4]],
+            "the texts are not those of the rollouts",
+        )
+        self.in_view("at first")
+        b.key("ArrowRight")
+        b.key("End")
+        said = b.js("document.querySelector('.inspect').textContent")
+        self.must("token 4096 of 4096" in said, f"End does not reach the last token: {said[:60]}")
+        self.in_view("at the end")
+        while "by=advantage" not in b.js("location.hash"):
+            b.key("c")  # a colour that all tokens of an answer have
+        b.js("document.querySelectorAll('.toks')[1].scrollTop = 1e6")
+        self.in_view("where an answer was moved")
+        self.must(
+            b.js(
+                """(() => { const last = [...document.querySelectorAll('.toks')].slice(0, 2).map(e =>
+                [...e.querySelectorAll('.tok')].at(-2).className.replace(' on', ''));
+                return last[0].includes('minus') && last[1].includes('minus'); })()"""
+            ),
+            "a token that came into view later has not the colour in hand",
+        )
+        b.js(
+            """(() => { const f = document.querySelector('input.narrow'); f.value = 'then';
+            f.dispatchEvent(new Event('change')); })()"""
+        )
+        b.js("document.querySelectorAll('.toks')[0].scrollTop = 1e6")
+        self.in_view("after a search")
+        self.must(
+            b.js(
+                """[...document.querySelector('.toks').lastChild.children].every(s =>
+                s.textContent !== 'Then' || s.classList.contains('hit'))
+                && document.querySelector('.toks').lastChild.querySelectorAll('.hit').length > 0"""
+            ),
+            "what was found is not marked at the end of an answer",
+        )
+        b.js("dispatchEvent(new Event('beforeprint'))")
+        count = b.js("document.querySelectorAll('.tok').length")
+        self.must(count == 4 * 4096, f"{count} tokens would be printed, not {4 * 4096}")
+
     def times(self):
         b = self.b
         b.view("overview")
@@ -500,8 +571,6 @@ class Looker:
         shown = b.js(
             f"new Promise(r => {{ {began} addEventListener('hashchange', () => done(r), {{ once: true }}); location.hash = '#answers/step=2&group=0&by=entropy'; }})"
         )
-        count = b.js("document.querySelectorAll('.tok').length")
-        self.must(count == 4 * 4096, f"{count} tokens stand there, not {4 * 4096}")
         coloured = b.js(
             f"new Promise(r => {{ {began} dispatchEvent(new KeyboardEvent('keydown', {{ key: 'c' }})); done(r); }})"
         )
@@ -535,6 +604,8 @@ def main():
                     looker.hostile()
                 if path.parent.name == "long":
                     looker.times()
+                    looker.parts(path)
+                looker.heard()
         finally:
             browser.close()
     for fault in looker.faults:

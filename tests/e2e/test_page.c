@@ -27,7 +27,7 @@ TEST_SLOW(reports_stand_in_a_browser_by_keys_alone_and_obey_no_text)
         SKIP("page.py needs a python3; apt-get install python3");
     if (test_shell(NULL, "for p in chromium chromium-browser google-chrome chrome; do "
                          "command -v $p > /dev/null && exit 0; done; exit 1") != 0)
-        SKIP("there is no browser; apt-get install chromium");
+        SKIP("there is no browser; scripts/setup.sh --browser");
     REQUIRE(test_shell(NULL,
                        "cd '%s' && '%s' init --arch qwen2 --hidden 32 --layers 2 --heads 2 "
                        "--kv-heads 1 --seed 3 --out model > /dev/null && python3 '%s' make .",

@@ -194,6 +194,11 @@ TEST(what_cannot_be_compared_says_why)
     CHECK_EQ(
         test_shell(NULL, "grep -q 'rollout_log is none' '%s'", test_file("silent/exactness.json")),
         0);
+    /* weights of bf16 lie in a model alone less exactly than in the run's memory */
+    CHECK(trained("model", KEPT "worker.actor.fsdp.torch_dtype=bf16 trainer.save_model_only=true "
+                                "trainer.max_steps=2"));
+    CHECK_EQ(verify("model", "--step 2", "is a model alone (trainer.save_model_only)"), 2);
+    equal("model", "--step 1");
     CHECK_EQ(e2e_program(NULL, "sft --config '%s'", e2e_sft_words("taught")), 0);
     CHECK_EQ(verify("taught", "", "is a supervised run"), 2);
     CHECK(!ares_file_exists(test_file("taught/exactness.json")));
@@ -477,6 +482,29 @@ TEST(another_number_of_ranks_makes_the_same_step)
     CHECK_EQ(verify("two2", "", "4 masked rows that fill a batch of 2 ranks"), 0);
     usual("one");
     equal("one", "--ranks 2 --step 2");
+}
+
+TEST(exactness_says_when_force_went_on_with_other_options)
+{
+    static const char *const rates[] = { "1e-4", "2e-4" };
+    ares_str text = { 0 };
+    char words[300];
+    CHECK(trained("run", KEPT "trainer.max_steps=1"));
+    for (int i = 0; i < ARES_COUNT(rates); i++) {
+        snprintf(words, sizeof words,
+                 KEPT "trainer.max_steps=%d worker.actor.optim.lr=%s trainer.force=true", 2 + i,
+                 rates[i]);
+        CHECK(trained("run", words));
+    }
+    CHECK(trained("run", KEPT "trainer.max_steps=4 worker.actor.optim.lr=2e-4")); /* as it is now */
+    REQUIRE_OK(ares_file_read(test_file("run/exactness.json"), &text));
+    CHECK_CONTAINS(text.data, "\"after_step\": 1");
+    CHECK_CONTAINS(text.data, "\"after_step\": 2");
+    CHECK(!strstr(text.data, "\"after_step\": 3"));
+    CHECK_CONTAINS(text.data, "worker.actor.optim.lr: 0.0001, now 0.0002\"");
+    CHECK_CONTAINS(text.data, "\"replayable\": false");
+    CHECK_CONTAINS(text.data, "the run went on with other options (--force)");
+    ares_str_fini(&text);
 }
 
 TEST(exactness_counts_every_token_and_goes_on_with_the_run)

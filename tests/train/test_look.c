@@ -65,17 +65,93 @@ TEST(the_ends_of_a_long_file_are_read_without_its_middle)
     ares_arena arena = { 0 };
     ares_look l;
     ares_str text = { 0 };
-    for (int i = 1; i <= 5000; i++) ares_str_addf(&text, "{\"step\":%d,\"a\":%d}\n", i, 2 * i);
+    for (int i = 1; i <= 5000; i++)
+        ares_str_addf(&text, "{\"step\":%d,\"reward/accuracy\":%d}\n", i, 2 * i);
     put("metrics.jsonl", text.data);
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 1000, &l));
     CHECK(l.rows > 50 && l.rows < 200);
-    CHECK_NEAR(ares_look_values(&l, "a")[0], 2, 0);
-    CHECK_NEAR(ares_look_last(&l, "a"), 10000, 0);
+    CHECK_NEAR(ares_look_values(&l, "reward/accuracy")[0], 2, 0);
+    CHECK_NEAR(ares_look_last(&l, "reward/accuracy"), 10000, 0);
     CHECK_EQ(l.n_notes, 0);
     REQUIRE_OK(ares_look_read(&arena, test_dir(), 1 << 20, &l));
     CHECK_EQ(l.rows, 5000);
     ares_str_fini(&text);
     ares_arena_fini(&arena);
+}
+
+/* Rows that make every rule speak; filtered: of a run that drops groups without signal. */
+static void put_judged(bool filtered)
+{
+    ares_str text = { 0 };
+    for (int s = 1; s <= 8; s++) {
+        ares_str_addf(&text,
+                      "{\"step\":%d,\"other\":1e-3,\"gone\":null,\"critic/score/mean\":0.%d,"
+                      "\"critic/score/max\":1,\"critic/score/min\":1.0,\"reward/accuracy\":%g,"
+                      "\"rollout/entropy\":%g,\"actor/kl\":0.%d,\"actor/ppo_kl_k3\":1.5e-1,"
+                      "\"actor/pg_clipfrac_higher\":0.6,\"actor/pg_clipfrac_lower\":0.7,"
+                      "\"response_length/clip_ratio\":0.%d,\"response_length/mean\":%d,"
+                      "\"reward/failed/a\":%d,\"reward/extract_fail_rate\":0.2,"
+                      "\"actor/grad_norm\":%d,\"actor/skipped_updates\":%d,"
+                      "\"exact/rollout_train_max_abs\":0.001,\"reward/overall\":0.%d,"
+                      "\"timing_s/step\":%d,\"val/accuracy\":0.5,\"%s\":0.%d%s}\n",
+                      s, s, 1 - 0.1 * s, 3.0 / s, s, s, 10 * s, s, s, s == 5, s, s,
+                      filtered ? "rollout/filter_zero_count" : "rollout/mixed_groups_frac", s,
+                      filtered ? ",\"filter/generated_groups\":1" : "");
+        /* what a brief reading leaves to the reader of JSON */
+        if (s == 3) ares_str_add_z(&text, "{\"step\":3,\"b\\u0041\":1,\"actor/kl\": 0.25}\n");
+        if (s == 4) ares_str_add_z(&text, "{\"a\":true,\"actor/kl\":0.35,\"step\":4.0}\n");
+    }
+    put("metrics.jsonl", text.data);
+    ares_str_fini(&text);
+}
+
+TEST(a_brief_reading_gives_the_same_verdicts)
+{
+    for (int filtered = 0; filtered < 2; filtered++) {
+        ares_arena arena = { 0 };
+        ares_look l[2];
+        ares_look_verdicts v[2];
+        put_judged(filtered);
+        for (int brief = 0; brief < 2; brief++) {
+            REQUIRE_OK(ares_look_read(&arena, test_dir(), brief ? 64 << 10 : 0, &l[brief]));
+            ares_look_judge(&arena, &l[brief], NULL, &v[brief]);
+        }
+        REQUIRE(v[0].n == 13 && v[1].n == 13);
+        for (int i = 0; i < v[0].n; i++) {
+            CHECK_STR(v[1].each[i].id, v[0].each[i].id);
+            CHECK_STR(v[1].each[i].why, v[0].each[i].why);
+            CHECK_EQ(v[1].each[i].level, v[0].each[i].level);
+        }
+        CHECK_EQ(ares_look_values(&l[1], "actor/kl")[2], 0.25);
+        CHECK_EQ(ares_look_values(&l[1], "actor/kl")[3], 0.35);
+        CHECK(!ares_look_values(&l[1], "other"));
+        ares_arena_fini(&arena);
+    }
+}
+
+TEST(a_brief_reading_ends_at_a_line_that_is_none)
+{
+    static const char *const bad[] = { "{\"step\":2,\"actor/kl\":1.2.3}",
+                                       "{\"step\":2 \"a\":1}",
+                                       "{\"step\":2,\"a\"}",
+                                       "{\"step\":2,\"a\":1,}",
+                                       "{}",
+                                       "{\"actor/kl\":1}",
+                                       "{\"step\":null}",
+                                       "{\"step\":\"2\"}" };
+    for (int i = 0; i < ARES_COUNT(bad); i++) {
+        ares_arena arena = { 0 };
+        ares_look l;
+        char text[200];
+        snprintf(text, sizeof text, "{\"step\":1,\"actor/kl\":0.5}\n%s\n{\"step\":3}\n", bad[i]);
+        put("metrics.jsonl", text);
+        REQUIRE_OK(ares_look_read(&arena, test_dir(), 64 << 10, &l));
+        CHECK_EQ(l.rows, 1);
+        CHECK_EQ(ares_look_values(&l, "actor/kl")[0], 0.5);
+        REQUIRE(l.n_notes == 1);
+        CHECK_CONTAINS(l.notes[0], "metrics.jsonl:2");
+        ares_arena_fini(&arena);
+    }
 }
 
 TEST(done_the_lock_and_run_json_say_how_a_run_stands)

@@ -433,6 +433,7 @@ int ares_report_write(const char *const *dirs, int n, const ares_report_options 
         if (o->lines)
             ares_str_addf(o->lines, "%-5s %s: %s\n", ares_look_level_names[v->level], v->title,
                           v->why);
+        if (o->told) o->told(o->ctx, v);
     }
     if (rc == ARES_OK && path) {
         write_page(&arena, runs, n, budget, &page);

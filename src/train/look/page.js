@@ -90,7 +90,11 @@ function course(v, metric) {
 }
 
 /* ------------------------------------------------------------ columns */
-const bytes = b64 => Uint8Array.from(atob(b64), c => c.charCodeAt(0));
+function bytes(b64) {
+  const text = atob(b64), out = new Uint8Array(text.length);
+  for (let i = 0; i < out.length; i++) out[i] = text.charCodeAt(i);
+  return out;
+}
 function ints(b64, w) {
   const b = bytes(b64), n = b.length / w, out = new Int32Array(n);
   for (let i = 0; i < n; i++) for (let k = w; k--;) out[i] = out[i] * 256 + b[i * w + k];
@@ -605,6 +609,9 @@ function inLines(t) { /* nodes of a text: newlines are shown and kept */
       "aria-hidden": "true" }, "↵"), "\n"); else if (part) out.push(visible(part));
   return out.length ? out : ["·"];
 }
+const PART = 256; /* tokens */
+let printed = () => {}; /* makes all of a view that is about to be printed */
+addEventListener("beforeprint", () => printed());
 const LEVELS = 24; /* of colour: a class each, which is far cheaper than a style a token */
 {
   let rules = "";
@@ -613,11 +620,11 @@ const LEVELS = 24; /* of colour: a class each, which is far cheaper than a style
   document.head.append(el("style", {}, rules));
 }
 const kindOf = (b, x) => b.two ? ((b.sign ? b.sign(x) : x) >= 0 ? "plus" : "minus") : b.k;
-function paint(c, by) {
+function paint(c, by, from, to) { /* the tokens from..to, which have spans */
   const b = BY[by], col = b.key && c[b.key], hwe = c.hwe && (by === "entropy" || by === "window" ||
       by === "weight"), clip = c.clip && by === "ratio";
-  let i = 0;
-  for (const s of c.spans) {
+  for (let i = from; i < to; i++) {
+    const s = c.spans[i];
     let name = c.base[i];
     if (col) { const x = col[i], at = Math.round(b.a(x) / .8 * LEVELS * (c.mask[i] ||
         by === "mask" ? 1 : .4)); if (at > 0) name += " " + kindOf(b, x) + at; }
@@ -625,25 +632,25 @@ function paint(c, by) {
     if (clip && c.clip[i]) name += " clip";
     if (!c.mask[i]) name += " off";
     if (s.className !== name) s.className = name;
-    i++;
   }
 }
 function strip(canvas, c,
     by) { /* the whole answer in one line: the largest value of what falls into a pixel */
   const b = BY[by], col = b.key && c[b.key], W = canvas.width = Math.min(c.n, 1200),
       H = canvas.height = 16, x = canvas.getContext("2d"),
-      css = getComputedStyle(document.documentElement);
+      css = getComputedStyle(document.documentElement), ink = {};
   x.clearRect(0, 0, W, H);
   if (!col) return;
+  for (const k of ["heat", "plus", "minus", "kl", "mark"]) ink[k] = css.getPropertyValue("--" + k);
   for (let p = 0; p < W; p++) {
     const from = Math.floor(p * c.n / W), to = Math.max(Math.floor((p + 1) * c.n / W), from + 1);
     let best = 0, at = -1;
     for (let i = from; i < to; i++) { const a = b.a(col[i]); if (a > best) { best = a; at = i; } }
     if (at < 0) continue;
-    x.fillStyle = `rgba(${css.getPropertyValue("--" + kindOf(b, col[at]))},${Math.min(1, best * 1.25)})`;
+    x.fillStyle = `rgba(${ink[kindOf(b, col[at])]},${Math.min(1, best * 1.25)})`;
     x.fillRect(p, 0, 1, H);
     if (c.hwe && c.hwe[at] && (by === "entropy" ||
-        by === "window")) { x.fillStyle = css.getPropertyValue("--mark"); x.fillRect(p, 13, 1, 3); }
+        by === "window")) { x.fillStyle = ink.mark; x.fillRect(p, 13, 1, 3); }
   }
 }
 function hits(c, what) { /* tokens that a found text touches */
@@ -681,6 +688,9 @@ function answers(q) {
       view = el("div"), inspect = el("div", { class: "inspect", role: "status",
       "aria-live": "polite" });
   let boxes = [], seg = null, scales = null;
+  const seen = new IntersectionObserver(all => { for (const e of all) if (e.isIntersecting)
+      build(e.target.tokens); }, { rootMargin: "300px", scrollMargin: "300px" });
+  printed = () => { for (const b of boxes) b.c.parts.forEach(build); };
   const contains = g => !state.find || [g.prompt,
       ...g.answers.map(textOf)].some(t => t.toLowerCase().includes(state.find));
   const list = () => R.groups.filter(g => g.step === state.step &&
@@ -751,9 +761,9 @@ function answers(q) {
           c.mask[i] ? "yes" : "no")].filter(Boolean));
   }
   function light(b, i) {
-    if (state.on) state.on.c.spans[state.on.i].classList.remove("on");
+    if (state.on) spanAt(state.on.c, state.on.i).classList.remove("on");
     state.on = b ? { box: b.box, c: b.c, i, b } : null;
-    if (b) b.c.spans[i].classList.add("on");
+    if (b) spanAt(b.c, i).classList.add("on");
     note();
   }
   function plainText(a) { /* without columns: what the environment wrote is pale */
@@ -771,24 +781,44 @@ function answers(q) {
     return out;
   }
   const SPECIAL = /^(<\|.*\|>|<\/?s>|<(eos|pad|bos)>)$/;
-  function fill(box, a, c) { /* a span for each token; turns of an episode stand apart */
-    const f = document.createDocumentFragment(), hit = hits(c, state.find),
-        ends = new Set(a.ends || []);
-    c.base = new Array(c.n); c.spans = new Array(c.n);
-    let at = 0, k = 1;
+  /* An answer's text stands at once, in parts of some hundred tokens; a part's tokens become spans
+     when it comes into view or a token of it is in hand, since thousands of spans take a second. */
+  function fill(box, c, a) {
+    const ends = new Set(a.ends || []);
+    c.hit = hits(c, state.find);
+    c.base = new Array(c.n); c.spans = new Array(c.n); c.parts = [];
+    let at = 0, from = 0, turn = 1;
     for (let i = 0; i < c.n; i++) {
+      const t = c.text[i];
+      if (a.ends) at += t.length < 2 ? t.length : Array.from(t).length;
+      const over = t && ends.delete(at) && i + 1 < c.n;
+      if (!over && i + 1 < c.n && i + 1 - from < PART) continue;
+      const node = el("span", {}, visible(c.text.slice(from, i + 1).join("").replace(/\n/g, "↵\n")));
+      c.parts.push(node.tokens = { c, node, from, to: i + 1, built: false });
+      seen.observe(node);
+      box.append(node);
+      if (over) box.append(el("span", { class: "turnline", "data-turn": "turn " + ++turn }));
+      from = i + 1;
+    }
+    if (c.parts.length) build(c.parts[0]);
+  }
+  function build(part) { /* a span for each of its tokens */
+    const { c, node, from, to } = part, f = document.createDocumentFragment();
+    if (part.built) return;
+    part.built = true;
+    seen.unobserve(node);
+    for (let i = from; i < to; i++) {
       const t = c.text[i], s = document.createElement("span");
       if (t.includes("\n") || !t) s.append(...inLines(t)); else s.textContent = visible(t);
-      c.base[i] = "tok" + (t[0] === "<" && SPECIAL.test(t) ? " sp" : "") + (hit[i] ? " hit" : "");
+      c.base[i] = "tok" + (t[0] === "<" && SPECIAL.test(t) ? " sp" : "") + (c.hit[i] ? " hit" : "");
+      s.place = i;
       c.spans[i] = s;
       f.append(s);
-      if (!a.ends) continue;
-      at += t.length < 2 ? t.length : Array.from(t).length;
-      if (ends.has(at) && i + 1 < c.n && t) { ends.delete(at);
-          f.append(el("span", { class: "turnline", "data-turn": "turn " + ++k })); }
     }
-    box.append(f);
+    paint(c, state.by, from, to);
+    node.replaceChildren(f);
   }
+  function spanAt(c, i) { build(c.parts.find(p => i < p.to)); return c.spans[i]; }
   function card(a, k) {
     const c = columns(a), right = a.acc !== null && a.acc >= .5, known = a.acc !== null,
         n = few(a.n ?? 0, "token");
@@ -806,16 +836,16 @@ function answers(q) {
     const at = el("article", { class: "panel ans " + (known ? right ? "right" : "wrong" : "") +
         (a.finished ? "" : " cut") }, top);
     if (!c) { box.append(...plainText(a)); at.append(box); return at; }
-    fill(box, a, c);
+    fill(box, c, a);
     const cv = el("canvas", { class: "strip", "aria-hidden": "true" }), b = { box, c, cv };
-    boxes.push(b);
+    if (c.n) boxes.push(b);
     if (c.n > 100) {
       at.append(cv);
       cv.addEventListener("click", e => { const r = cv.getBoundingClientRect(),
           i = Math.min(c.n - 1, Math.floor((e.clientX - r.left) / r.width * c.n)); light(b, i);
-          box.scrollTop = c.spans[i].offsetTop - box.offsetTop - 80; });
+          box.scrollTop = spanAt(c, i).offsetTop - box.offsetTop - 80; });
     }
-    const find = e => { const s = e.target.closest?.(".tok"); return s ? c.spans.indexOf(s) : -1; };
+    const find = e => e.target.closest?.(".tok")?.place ?? -1;
     box.addEventListener("pointermove", e => { const i = find(e);
         if (i >= 0 && !(state.on && state.on.box === box && state.on.i === i)) light(b, i); });
     box.addEventListener("click", e => { const i = find(e); if (i >= 0) light(b, i); });
@@ -828,6 +858,7 @@ function answers(q) {
     const gs = list(), g = gs[state.g] || gs[state.g = 0];
     boxes = [];
     state.on = null;
+    seen.disconnect();
     const find = el("input", { type: "search", class: "narrow",
         placeholder: "find text in this step", "aria-label": "find text in this step",
         value: state.find, onchange: e => { state.find = e.target.value.trim().toLowerCase();
@@ -858,10 +889,10 @@ function answers(q) {
     scales.replaceChildren(...[scaleOf(BY[state.by]), off.length ? el("details", {}, el("summary",
         {}, `${few(off.length, "colour")} cannot be shown`), off.map(k => el("div",
         { class: "small dim" }, `${BY[k].name}: ${missing(k)}`))) : null].filter(Boolean));
-    for (const b of boxes) paint(b.c, state.by);
+    for (const b of boxes) for (const p of b.c.parts) if (p.built) paint(b.c, state.by, p.from, p.to);
     for (const b of boxes) if (b.c.n > 100) strip(b.cv, b.c, state.by);
         /* reads styles, so after them */
-    if (state.on) state.on.c.spans[state.on.i].classList.add("on");
+    if (state.on) spanAt(state.on.c, state.on.i).classList.add("on");
     history.replaceState(null, "",
         `#answers/${several ? `run=${RUNS.indexOf(R)}&` : ""}step=${state.step}&group=${state.g}&by=${state.by}`);
   }
@@ -869,7 +900,7 @@ function answers(q) {
   keys.answers = e => {
     const gs = list(), o = state.on, at = o ? boxes.indexOf(o.b) : -1, k = e.key;
     const put = (b, i) => { if (!b) return; i = Math.max(0, Math.min(b.c.n - 1, i)); light(b, i);
-        b.c.spans[i].scrollIntoView({ block: "nearest" }); };
+        spanAt(b.c, i).scrollIntoView({ block: "nearest" }); };
     if (k === "ArrowRight" || k === "ArrowLeft") put(o ? o.b : boxes[0],
         o ? o.i + (k === "ArrowRight" ? 1 : -1) : 0);
     else if ((k === "Home" || k === "End") && o) put(o.b, k === "Home" ? 0 : o.c.n - 1);

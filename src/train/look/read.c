@@ -81,9 +81,90 @@ static bool is_number(const ares_json *v)
     return v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
 }
 
-/* Lines of a text into columns; false: a line that is none, which a note tells, ends the reading.
+/* The metrics of a brief reading: of verdicts (judge.c), and of what ares-train runs prints. */
+static bool is_asked_metric(ares_view name)
+{
+#define NAME(text) { text, sizeof text - 1 }
+    static const ares_view asked[] = {
+        NAME("actor/grad_norm"),
+        NAME("actor/kl"),
+        NAME("actor/pg_clipfrac_higher"),
+        NAME("actor/pg_clipfrac_lower"),
+        NAME("actor/ppo_kl_k3"),
+        NAME("actor/skipped_updates"),
+        NAME("critic/score/max"),
+        NAME("critic/score/mean"),
+        NAME("critic/score/min"),
+        NAME("exact/rollout_train_max_abs"),
+        NAME("filter/generated_groups"),
+        NAME("response_length/clip_ratio"),
+        NAME("response_length/mean"),
+        NAME("reward/accuracy"),
+        NAME("reward/extract_fail_rate"),
+        NAME("reward/overall"),
+        NAME("rollout/entropy"),
+        NAME("rollout/filter_zero_count"),
+        NAME("rollout/mixed_groups_frac"),
+        NAME("timing_s/step"),
+        NAME("val/accuracy"),
+        NAME("val/loss"),
+        NAME("val/reward_score"),
+    };
+#undef NAME
+    for (int i = 0; i < ARES_COUNT(asked); i++)
+        if (name.len == asked[i].len && memcmp(name.data, asked[i].data, name.len) == 0)
+            return true;
+    static const char prefix[] = "reward/failed/";
+    return name.len >= sizeof prefix && memcmp(name.data, prefix, sizeof prefix - 1) == 0;
+}
+
+/*
+ * Takes a line of a brief reading without making a tree of it, which is most of the time of reading
+ * a thousand runs: {"step":number,"name":number or null,...} as runs write it. False: it is
+ * anything else, and nothing of it was taken.
  */
-static bool take_lines(ares_arena *arena, ares_look *l, columns *c, ares_view text, int64_t line)
+static bool take_brief(columns *c, ares_view line)
+{
+    struct {
+        ares_view name;
+        double value;
+    } found[64];
+    int n = 0;
+    double step = NAN;
+    const char *at = line.data, *end = at + line.len;
+    if (line.len < 2 || *at != '{' || end[-1] != '}') return false;
+    for (end--; at < end;) { /* at the brace or comma before a member */
+        ares_view name, text;
+        if (*at != (at == line.data ? '{' : ',') || ++at == end || *at++ != '"') return false;
+        for (name.data = at; at < end && *at != '"'; at++)
+            if (*at == '\\' || (unsigned char)*at < 0x20 || (unsigned char)*at >= 0x80)
+                return false;
+        name.len = (size_t)(at - name.data);
+        if (end - at < 3 || at[1] != ':') return false;
+        for (at = text.data = at + 2; at < end && *at != ','; at++)
+            if (!ares_is_digit(*at) && *at != '.' && !strchr("-+eEnul", *at)) return false;
+        text.len = (size_t)(at - text.data);
+        bool is_step = name.len == 4 && memcmp(name.data, "step", 4) == 0;
+        if ((!is_step && !is_asked_metric(name)) || ares_view_is(text, "null")) continue;
+        double value;
+        if (n == ARES_COUNT(found) || !ares_parse_double(text, &value)) return false;
+        if (is_step) step = value;
+        else {
+            found[n].name = name;
+            found[n++].value = value;
+        }
+    }
+    if (isnan(step)) return false;
+    int64_t r = row_of(c, step);
+    for (int i = 0; i < n; i++) column_of(c, found[i].name)[r] = found[i].value;
+    return true;
+}
+
+/*
+ * Lines of a text into columns; false: a line that is none, which a note tells, ends the reading.
+ */
+static bool take_lines(ares_arena *arena, ares_look *l, columns *c, ares_view text, int64_t line,
+                       bool brief)
 {
     ares_arena scratch = { 0 };
     const char *at = text.data, *end = text.data + text.len, *stop;
@@ -92,7 +173,7 @@ static bool take_lines(ares_arena *arena, ares_look *l, columns *c, ares_view te
         const ares_json *row, *step;
         ares_arena_reset(&scratch);
         ares_view whole = ares_view_trim((ares_view){ at, (size_t)(stop - at) });
-        if (!whole.len) continue;
+        if (!whole.len || (brief && take_brief(c, whole))) continue;
         if (ares_json_parse_line(&scratch, whole, "metrics.jsonl", line, &row) != ARES_OK) {
             look_note(arena, l, "%s: read up to there", ares_error_message());
             ares_error_clear();
@@ -149,8 +230,8 @@ static int read_metrics(ares_arena *arena, ares_look *l, const char *path, int64
     int rc = ends > 0 ? read_ends(path, ends, &head, &tail) : ares_file_read(path, &head);
     if (rc == ARES_OK) {
         /* of the tail no line's number is known: errors there name the end's own lines */
-        bool ok = take_lines(arena, l, &c, ares_str_view(&head), 1);
-        if (ok && tail.len) take_lines(arena, l, &c, ares_str_view(&tail), 1);
+        bool ok = take_lines(arena, l, &c, ares_str_view(&head), 1, ends > 0);
+        if (ok && tail.len) take_lines(arena, l, &c, ares_str_view(&tail), 1, ends > 0);
         double *step = ares_arena_alloc(arena, (size_t)(c.rows + 1) * sizeof *step);
         for (int64_t i = 0; i < c.rows; i++) {
             step[i] = c.step[i];

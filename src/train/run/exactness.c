@@ -107,8 +107,45 @@ int exactness_reasons(const ares_trainer *t, ares_str *list)
         ares_str_fini(&text);
         n++;
     }
+    if (t->run.forced.len) {
+        ares_json_write_string(list, ARES_VIEW("the run went on with other options (--force), with "
+                                               "which earlier steps were not made"));
+        n++;
+    }
     ares_json_end(list, ']');
     return n;
+}
+
+int exactness_forced(ares_trainer *t, const char *changed)
+{
+    training *r = &t->run;
+    ares_str path = { 0 }, text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *old = NULL;
+    if (ares_file_exists(ares_path_join(&path, r->run_dir.data, "exactness.json")) &&
+        ares_file_read(path.data, &text) == ARES_OK &&
+        ares_json_parse(&arena, ares_view_trim(ares_str_view(&text)), path.data, &old) == ARES_OK)
+        old = ares_json_get(old, "forced");
+    else old = NULL;
+    ares_error_clear();
+    bool some = old && old->type == ARES_JSON_ARRAY && old->count;
+    ares_str_clear(&r->forced);
+    if (some || *changed) {
+        ares_json_begin(&r->forced, '[');
+        for (int64_t i = 0; some && i < old->count; i++)
+            ares_json_write(&r->forced, &old->items[i]);
+        if (*changed) {
+            ares_json_begin(&r->forced, '{');
+            ares_json_write_i64(ares_json_key(&r->forced, "after_step"), r->step);
+            ares_json_write_string(ares_json_key(&r->forced, "changed"), ares_view_of(changed));
+            ares_json_end(&r->forced, '}');
+        }
+        ares_json_end(&r->forced, ']');
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return *changed ? exactness_write(t) : ARES_OK;
 }
 
 static void write_hex(ares_str *o, const char *key, uint64_t x)
@@ -170,6 +207,7 @@ int exactness_write(const ares_trainer *t)
     for (int i = 0; i < 32; i++) ares_str_addf(&text, "%02x", digest[i]);
     ares_json_write_string(ares_json_key(&o, "config_sha256"), ares_str_view(&text));
     write_counts(&r->exact, &o);
+    if (r->forced.len) ares_json_splice(ares_json_key(&o, "forced"), ares_str_view(&r->forced));
     int n = exactness_reasons(t, &reasons);
     ares_json_write_bool(ares_json_key(&o, "replayable"), n == 0);
     if (n) ares_json_splice(ares_json_key(&o, "reasons"), ares_str_view(&reasons));

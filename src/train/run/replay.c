@@ -377,6 +377,17 @@ static int check_origin(const replay *r)
 int replay_load(replay *r)
 {
     training *t = &r->trainer.run;
+    ares_str states = { 0 };
+    int rc = ARES_OK;
+    if (r->checkpoint.len && training_storage(&r->c) == ARES_BF16 && !t->adapter &&
+        !ares_file_exists(ares_path_join(&states, r->checkpoint.data, "optimizer.safetensors")))
+        rc = ares_fail(ARES_EUSE,
+                       "verify: step %lld: %s is a model alone (trainer.save_model_only), and of a "
+                       "run in bf16 only optimizer.safetensors has all bits of the vectors; verify "
+                       "the first step (--step 1), or a run that keeps whole checkpoints",
+                       (long long)r->step, r->checkpoint.data);
+    ares_str_fini(&states);
+    ARES_TRY(rc);
     if (!r->checkpoint.len) ARES_TRY(ares_world_share_error(t->world, check_origin(r)));
     else ARES_TRY(state_resume(t, r->checkpoint.data));
     if (t->step + 1 != r->step)

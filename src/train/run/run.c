@@ -261,32 +261,34 @@ static void one_line(const run *r, ares_str *out)
     }
 }
 
+/* Tells trackers a verdict that is not good. */
+static void tell_verdict(void *ctx, const ares_look_verdict *v)
+{
+    const run *r = ctx;
+    if (v->level != ARES_VERDICT_BAD && v->level != ARES_VERDICT_WARN) return;
+    ares_tracker_tell(r->tracker, r->training->step,
+                      &(ares_tracker_alert){ .rule = v->id,
+                                             .title = v->title,
+                                             .text = v->why,
+                                             .bad = v->level == ARES_VERDICT_BAD });
+}
+
 /*
- * Tells trackers the verdicts that are not good. All of metrics.jsonl is read, so the more steps
- * there are, the rarer: a step pays for a twentieth of them. end: the last time
+ * Tells trackers the verdicts of a run under way. All of metrics.jsonl is read, so the more steps
+ * there are, the rarer: a step pays for a twentieth of them. At the end look_back tells them.
  */
-static void tell_verdicts(run *r, bool end)
+static void tell_verdicts(run *r)
 {
     int64_t step = r->training->step;
     ares_arena arena = { 0 };
     ares_look look;
     ares_look_verdicts v;
-    if (!lead(r) || !ares_tracker_shows_alerts(r->tracker) || (!end && step < r->judged_at)) return;
+    if (!ares_tracker_shows_alerts(r->tracker) || step < r->judged_at) return;
     r->judged_at = step + ARES_MAX(10, step / 20);
     if (ares_look_read(&arena, r->dir.path.data, 0, &look) == ARES_OK) {
         ares_look_paired paired = look_validation(r->dir.path.data);
-        if (end) look_read_distinct(&arena, &look);
         ares_look_judge(&arena, &look, &paired, &v);
-        for (int i = 0; i < v.n; i++)
-            if (v.each[i].level == ARES_VERDICT_BAD || v.each[i].level == ARES_VERDICT_WARN)
-                ares_tracker_tell(
-                    r->tracker, step,
-                    &(ares_tracker_alert){ .rule = v.each[i].id,
-                                           .title = v.each[i].title,
-                                           .text = v.each[i].why,
-                                           .bad = v.each[i].level == ARES_VERDICT_BAD });
-    } else if (end) {
-        ares_log(ARES_LOG_WARN, "run: trackers are told no verdicts: %s", ares_error_message());
+        for (int i = 0; i < v.n; i++) tell_verdict(r, &v.each[i]);
     }
     ares_error_clear();
     ares_arena_fini(&arena);
@@ -302,7 +304,7 @@ static int log_step(run *r)
     else if (r->console.progress && line.len) ares_say("before training: %s\n", line.data);
     ares_str_fini(&line);
     ARES_TRY(ares_tracker_log(r->tracker, r->training->step, r->metrics));
-    tell_verdicts(r, false);
+    tell_verdicts(r);
     return r->kind->log_histograms ? r->kind->log_histograms(r->training, r->tracker) : ARES_OK;
 }
 
@@ -614,6 +616,8 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     if (!lead(r)) return ARES_OK;
     ARES_TRY(record_begin(t, r->dir.own));
     r->recorded = true;
+    if (r->dir.own && r->kind->forced)
+        ARES_TRY(r->kind->forced(t, r->dir.forced.len ? r->dir.forced.data : ""));
     return ares_tracker_open(&(ares_tracker_run){ .dir = r->dir.path.data,
                                                   /* a step that is saved has its row */
                                                   .from_step = t->step + r->dir.own,
@@ -646,15 +650,22 @@ static int validate_again(run *r)
 }
 
 /*
- * The run's verdicts, a line each, of which the bad ones are also told on the terminal, and its
- * report. A report that cannot be written is no failure of the run.
+ * The run's verdicts, a line each, of which the bad ones are also told on the terminal and those
+ * that are not good to trackers, and its report. A report that cannot be written is no failure of
+ * the run.
  */
-static void look_back(const run *r, const char *stopped, ares_str *verdicts)
+static void look_back(run *r, const char *stopped, ares_str *verdicts)
 {
     ares_look_state state = stopped ? ARES_LOOK_STOPPED : ARES_LOOK_FINISHED;
     ares_str path = { 0 };
     const char *dir = r->dir.path.data;
-    const ares_report_options o = { .state = &state, .stopped = stopped, .lines = verdicts };
+    const ares_report_options o = {
+        .state = &state,
+        .stopped = stopped,
+        .lines = verdicts,
+        .told = ares_tracker_shows_alerts(r->tracker) ? tell_verdict : NULL,
+        .ctx = r,
+    };
     int rc = ares_report_write(&dir, 1, &o, r->training->cfg->trainer.report ? &path : NULL);
     if (rc != ARES_OK)
         ares_log(ARES_LOG_WARN, "run: no report of it: %s; ares-train report %s makes it",
@@ -690,7 +701,6 @@ static int run_all(run *r)
     ARES_TRY(train(r));
     console_end_line(&r->console);
     if (!lead(r)) return ARES_OK;
-    tell_verdicts(r, true);
     const char *stopped = controls_stop(t->controls);
     record_end(r->dir.path.data, stopped);
     ares_str verdicts = { 0 };
@@ -786,6 +796,11 @@ static int write_exactness_rl(const training *t)
     return exactness_write((const ares_trainer *)(const void *)t);
 }
 
+static int forced_rl(training *t, const char *changed)
+{
+    return exactness_forced(trainer_of(t), changed);
+}
+
 static int validate_rl(training *t, ares_metrics *m, ares_str *samples)
 {
     return trainer_validate(trainer_of(t), m, samples);
@@ -819,6 +834,7 @@ static const run_kind rl_kind = { .declare = ares_train_config_declare,
                                   .write_rollouts = write_rollouts,
                                   .end_rollouts = end_rollouts,
                                   .write_exactness = write_exactness_rl,
+                                  .forced = forced_rl,
                                   .log_histograms = log_histograms };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)

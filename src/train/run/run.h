@@ -30,6 +30,9 @@ typedef struct run_kind {
     int (*end_rollouts)(training *t);
     /* On rank 0, with every checkpoint: exactness.json. NULL: none */
     int (*write_exactness)(const training *t);
+    /* On rank 0, when a run goes on: notes in it what --force has changed, if anything. NULL: none
+     */
+    int (*forced)(training *t, const char *changed);
     /* On rank 0: writes histograms beside the metrics. NULL: none */
     int (*log_histograms)(training *t, ares_tracker *tracker);
 } run_kind;
@@ -145,6 +148,11 @@ void exactness_load(exactness *x, const ares_json *saved); /* NULL, or no such o
  * known.
  */
 int exactness_reasons(const ares_trainer *t, ares_str *list);
+/*
+ * Notes that --force lets the run go on with other options; changed: which, in words, "" for none.
+ * Times before it are read from exactness.json, which is then written. On rank 0.
+ */
+int exactness_forced(ares_trainer *t, const char *changed);
 /* Writes <run>/exactness.json, whole or not at all; on rank 0. */
 int exactness_write(const ares_trainer *t);
 
@@ -157,6 +165,7 @@ typedef struct rundir {
     ares_str checkpoint; /* to go on from; empty: start afresh */
     bool own;            /* the checkpoint is this run's own */
     bool same_files;     /* every rank sees the directory of rank 0 */
+    ares_str forced;     /* on rank 0: what --force changes of a run that goes on; empty: nothing */
     bool anew;           /* it holds a start with other options that made no step: overwritten */
     int lock;            /* file descriptor; -1: not held */
 } rundir;

@@ -256,10 +256,11 @@ static int compare(rundir *d, const ares_config *cfg, const ares_train_config *c
     else if (rc == ARES_OK && d->anew && !c->trainer.force)
         ares_log(ARES_LOG_INFO, "run: %s made no step with other options; it begins anew (%s)",
                  d->path.data, changed.data);
-    else if (rc == ARES_OK && changed.len && c->trainer.force)
+    else if (rc == ARES_OK && changed.len && c->trainer.force) {
         ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s",
                  d->path.data, changed.data);
-    else if (rc == ARES_OK && changed.len)
+        ares_str_add_view(&d->forced, ares_str_view(&changed));
+    } else if (rc == ARES_OK && changed.len)
         rc = ares_fail(ARES_ESTATE,
                        "run: %s holds a run with other options (%s); set trainer.experiment_name "
                        "for a new run, "
@@ -529,4 +530,5 @@ void rundir_close(rundir *d)
     if (d->lock >= 0) ares_lock_drop(d->lock);
     ares_str_fini(&d->path);
     ares_str_fini(&d->checkpoint);
+    ares_str_fini(&d->forced);
 }

@@ -25,6 +25,9 @@ enum {
     MOST_VALUES = 4000000, /* of a body's JSON: up to 200 bytes each while it is read */
     HUGE_BODY = 16 << 20   /* after which the memory that it took is given back to the system */
 };
+static const char no_learner[] =
+    "it runs on a card, or its --model is a run of an adapter; serve the base model with "
+    "--device cpu";
 static const ares_view of_tinker = { "/api/v1/", 8 }; /* paths */
 static const uint64_t OF_DRAWS = UINT64_MAX; /* the line that all of Tinker's samples wait in */
 static const double bounds[SERVE_BUCKETS - 1] = { 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100 };
@@ -407,10 +410,10 @@ static void ask_tinker(ares_server *s, serve_call *c)
         return;
     }
     ares_str body = { 0 };
-    tinker_error_body(
-        "this server trains nothing, because it runs on a card or its --model is a run of "
-        "an adapter: serve the base model with --device cpu",
-        &body);
+    ares_str why = { 0 };
+    ares_str_addf(&why, "this server trains nothing: %s", no_learner);
+    tinker_error_body(why.data, &body);
+    ares_str_fini(&why);
     answer(c, 404, "application/json", &body);
     serve_call_drop(c);
     ares_str_fini(&body);
@@ -980,7 +983,10 @@ static void open_names(ares_server *s)
 static int open_tinker(ares_server *s)
 {
     const ares_serve_options *o = &s->o;
-    if (!o->learner) return ARES_OK;
+    if (!o->learner) {
+        if (!o->rollout) ares_info("serve: the Tinker API is not served here: %s", no_learner);
+        return ARES_OK;
+    }
     static const char *const local[] = { "127.0.0.1", "localhost", "::1" };
     bool here = false;
     for (int i = 0; i < ARES_COUNT(local); i++) here |= strcmp(o->host, local[i]) == 0;

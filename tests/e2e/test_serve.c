@@ -384,6 +384,12 @@ TEST(an_adapter_answers_to_its_name)
     CHECK_EQ(ask(s.port, "/v1/models", NULL, &out), 200);
     CHECK_CONTAINS(out.data, "\"parent\":\"tiny\"");
     CHECK_EQ(stop(&s), 0);
+    /* as the model itself: there is no base that could be trained */
+    if (start_with(&s, tuned, NULL)) {
+        CHECK_EQ(ask(s.port, "/api/v1/healthz", NULL, &out), 404);
+        CHECK_CONTAINS(out.data, "serve the base model with --device cpu");
+        CHECK_EQ(stop(&s), 0);
+    }
     ares_str_fini(&out);
     ares_arena_fini(&a);
 }

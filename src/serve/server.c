@@ -894,7 +894,6 @@ int ares_server_pump(ares_server *s, double wait_s, bool *worked)
 
 int ares_server_run(ares_server *s)
 {
-    ares_signal_install(ARES_SIGNAL_WAITS);
     int rc = ARES_OK;
     bool worked;
     while (rc == ARES_OK && !ares_signal_pending()) rc = ares_server_pump(s, 0.1, &worked);

@@ -500,6 +500,15 @@ TEST(a_body_of_too_many_values_is_refused_before_it_is_read)
     ares_str_fini(&out);
 }
 
+TEST(a_signal_that_comes_with_the_first_line_ends_it_like_any_other)
+{
+    for (int i = 0; i < 12; i++) {
+        served s;
+        if (!start(&s, NULL)) return;
+        CHECK_EQ(stop(&s), 0);
+    }
+}
+
 TEST(a_server_that_cannot_start_says_why)
 {
     served s;

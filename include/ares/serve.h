@@ -159,7 +159,9 @@ void ares_server_forget(ares_server *s, const void *episode);
 /* What an episode keeps of its answers (begun). */
 struct serve_session *ares_serve_session_new(void);
 void ares_serve_session_free(struct serve_session *session);
-/* Pumps until a signal comes, finishes what is in work (at most 5 s), and answers 503 from then on.
+/*
+ * Pumps until a signal comes (ares_signal_install), finishes what is in work (at most 5 s), and
+ * answers 503 from then on.
  */
 int ares_server_run(ares_server *s);
 void ares_server_close(ares_server *s);

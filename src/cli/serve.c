@@ -184,6 +184,7 @@ int ares_cli_serve(int argc, char **argv)
     int rc = open_all(&j);
     if (rc == ARES_OK) rc = ares_server_open(o, j.m, j.tokenizer, &server);
     if (rc == ARES_OK) {
+        ares_signal_install(ARES_SIGNAL_WAITS); /* before anybody can know whom to end */
         printf("listening on http://%s:%d\n", o->host, ares_server_port(server));
         rc = fflush(stdout) == 0 ? ares_server_run(server)
                                  : ares_fail(ARES_EIO, "serve: stdout cannot be written");

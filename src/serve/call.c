@@ -4,7 +4,13 @@
  */
 #include "call.h"
 
+#include <string.h>
 #include <strings.h>
+
+enum {
+    LONG_BYTES = 65536, /* of a body that is not copied under the lock */
+    HEAD_ROOM = 8192    /* before it, for what is sent first */
+};
 
 void serve_http_free(serve_http *h)
 {
@@ -148,14 +154,28 @@ static void end(serve_call *c)
 bool serve_call_answer(serve_call *c, int status, const char *content_type, ares_view body)
 {
     serve_http *h = c->h;
+    ares_str copy = { 0 };
     if (!content_type) body.len = 0;
+    if (!c->head_only &&
+        body.len > LONG_BYTES) { /* not under the lock: others want to write, too */
+        ares_str_reserve(&copy, HEAD_ROOM + body.len);
+        memset(copy.data, 0, HEAD_ROOM);
+        copy.len = HEAD_ROOM;
+        ares_str_add_view(&copy, body);
+    }
     pthread_mutex_lock(&h->lock);
     bool first = begin(c, status, content_type, (int64_t)body.len);
-    if (first) {
-        if (!c->head_only) ares_str_add_view(&c->out, body);
-        end(c);
-    }
+    size_t waits = c->out.len - c->sent;
+    if (first && copy.data && waits <= HEAD_ROOM) {
+        ares_str head = c->out;
+        memcpy(copy.data + HEAD_ROOM - waits, head.data + c->sent, waits);
+        c->out = copy;
+        c->sent = HEAD_ROOM - waits;
+        copy = head;
+    } else if (first && !c->head_only) ares_str_add_view(&c->out, body);
+    if (first) end(c);
     pthread_mutex_unlock(&h->lock);
+    ares_str_fini(&copy);
     return first;
 }
 

@@ -8,7 +8,11 @@
 
 #include "server.h"
 
-enum { KEPT_BYTES = 1 << 28 }; /* of features of pictures, which a trim would leave */
+enum {
+    KEPT_BYTES = 1 << 28, /* of features of pictures, which a trim would leave */
+    /* contexts of a freshly encoded prompt that no ids of a session could shorten to one */
+    FAR = 2
+};
 
 /* ------------------------------------------------------------------ prompts */
 /* An object of these members; NULL values are left out. */
@@ -128,7 +132,8 @@ static bool continue_session(serve_job *j, serve_session *session, job_prompt *p
     return false;
 }
 
-static void prepare_chat(serve_job *j)
+/* fresh: without what a session keeps, and without pictures. */
+static void prepare_chat(serve_job *j, bool fresh)
 {
     ares_server *s = j->server;
     const serve_asked *q = &j->asked;
@@ -140,9 +145,9 @@ static void prepare_chat(serve_job *j)
                                s->chat_error);
         return;
     }
-    if (s->encoder) {
+    if (s->encoder && !fresh) {
         if (encode_seeing(j, p, &text) != ARES_OK) refuse(j, SERVE_template_error, "messages");
-    } else if (!(session = session_of(j)) || !continue_session(j, session, p, &text)) {
+    } else if (fresh || !(session = session_of(j)) || !continue_session(j, session, p, &text)) {
         if (render(j, q->messages, true, &text) != ARES_OK)
             refuse(j, SERVE_template_error, "messages");
         else if (ares_tokenizer_encode(s->tokenizer, ares_str_view(&text), q->add_special_tokens,
@@ -162,7 +167,7 @@ static void add_opening(serve_job *j, job_prompt *p)
         refuse(j, SERVE_invalid_value, "tool_choice");
 }
 
-static void prepare_text(serve_job *j, const serve_prompt *asked, job_prompt *p)
+static void prepare_text(serve_job *j, const serve_prompt *asked, job_prompt *p, bool fresh)
 {
     ares_server *s = j->server;
     const serve_asked *q = &j->asked;
@@ -173,7 +178,7 @@ static void prepare_text(serve_job *j, const serve_prompt *asked, job_prompt *p)
     p->text = asked->text;
     serve_kept kept;
     size_t had = 0;
-    serve_session *session = session_of(j);
+    serve_session *session = fresh ? NULL : session_of(j);
     if (session) had = serve_session_match_text(session, asked->text, &kept);
     for (int64_t i = 0; had && i < kept.n; i++) ares_ids_add(&p->ids, kept.ids[i], 0, 0);
     ares_view rest = { asked->text.data + had, asked->text.len - had };
@@ -336,20 +341,53 @@ void serve_job_enter(serve_job *j)
                                "it out");
 }
 
-void serve_job_prepare(serve_job *j)
+static void encode_prompts(serve_job *j, bool fresh)
 {
     const serve_asked *q = &j->asked;
     int64_t n = ARES_MAX(q->n_prompts, 1);
     j->asked.n_prompts = n;
     j->prompts = ares_calloc((size_t)n, sizeof *j->prompts);
     /* with /tokens, the ids are the prompt, whatever the messages say */
-    if (q->messages && q->endpoint != SERVE_CHAT_TOKENS) prepare_chat(j);
+    if (q->messages && q->endpoint != SERVE_CHAT_TOKENS) prepare_chat(j, fresh);
     else
         for (int64_t i = 0; i < n && q->prompts && j->code == SERVE_NO_ERROR; i++)
-            prepare_text(j, &q->prompts[i], &j->prompts[i]);
+            prepare_text(j, &q->prompts[i], &j->prompts[i], fresh);
+}
+
+static void free_prompts(serve_job *j)
+{
+    for (int64_t i = 0; j->prompts && i < j->asked.n_prompts; i++)
+        ares_ids_fini(&j->prompts[i].ids);
+    ares_free(j->prompts);
+    j->prompts = NULL;
+}
+
+void serve_job_encode(serve_job *j)
+{
+    const ares_server *s = j->server;
+    const serve_asked *q = &j->asked;
+    int64_t longest = 0;
+    encode_prompts(j, true);
+    for (int64_t i = 0; i < q->n_prompts; i++) longest = ARES_MAX(longest, j->prompts[i].ids.n);
+    bool far = longest > FAR * (int64_t)s->o.max_model_len;
+    bool tokens = q->endpoint & (SERVE_TOKENIZE | SERVE_DETOKENIZE);
+    j->encoded = !s->o.rollout && !s->encoder && (!q->session.len || (tokens && far));
+    if (j->encoded) return;
+    free_prompts(j); /* sessions, pictures and keys of episodes are the worker's */
+    j->code = SERVE_NO_ERROR;
+    if (far && !tokens)
+        j->code = serve_refuse_length(&j->error, &j->arena,
+                                      q->endpoint == SERVE_COMPLETIONS ? "prompt" : "messages",
+                                      s->o.max_model_len, longest, q->max_tokens);
+}
+
+void serve_job_prepare(serve_job *j)
+{
+    const serve_asked *q = &j->asked;
+    if (!j->encoded) encode_prompts(j, false);
     if (q->endpoint & (SERVE_TOKENIZE | SERVE_DETOKENIZE)) return;
     if (q->endpoint != SERVE_COMPLETIONS && j->code == SERVE_NO_ERROR) add_opening(j, j->prompts);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < q->n_prompts; i++) {
         j->prompts[i].cached = -1;
         check_prompt(j, &j->prompts[i]);
     }
@@ -1106,10 +1144,8 @@ void serve_job_free(serve_job *j)
         ares_free(c->likely_tokens);
         ares_free(c->likely_log_probs);
     }
-    for (int64_t i = 0; j->prompts && i < j->asked.n_prompts; i++)
-        ares_ids_fini(&j->prompts[i].ids);
+    free_prompts(j);
     ares_free(j->choices);
-    ares_free(j->prompts);
     ares_arena_fini(&j->arena);
     ares_free(j);
 }

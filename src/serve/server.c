@@ -1,13 +1,15 @@
 /*
  * The server: its door (paths and what is answered at once), the queue, the worker's rounds, and
- * what can be watched. The service thread runs `handle`; everything below "rounds" belongs to the
- * worker, who calls ares_server_pump.
+ * what can be watched. The service thread runs `handle`, which leaves large bodies to the reader;
+ * everything below "rounds" belongs to the worker, who calls ares_server_pump.
  */
 #include "server.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -16,7 +18,16 @@
 
 #include "ares/dist.h"
 
-enum { ROWS = 512, STOP_S = 5 };
+enum {
+    ROWS = 512,
+    STOP_S = 5,
+    LARGE = 65536,         /* bytes of a body that the reader reads: 10 ms where all is busy */
+    MOST_VALUES = 4000000, /* of a body's JSON: up to 200 bytes each while it is read */
+    HUGE_BODY = 16 << 20   /* after which the memory that it took is given back to the system */
+};
+static const char no_learner[] =
+    "it runs on a card, or its --model is a run of an adapter; serve the base model with "
+    "--device cpu";
 static const ares_view of_tinker = { "/api/v1/", 8 }; /* paths */
 static const uint64_t OF_DRAWS = UINT64_MAX; /* the line that all of Tinker's samples wait in */
 static const double bounds[SERVE_BUCKETS - 1] = { 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100 };
@@ -310,6 +321,14 @@ static void tell_ignored(ares_server *s, const serve_asked *q)
     }
 }
 
+static bool is_stopping(ares_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool stopping = s->stopping;
+    pthread_mutex_unlock(&s->lock);
+    return stopping;
+}
+
 /* Reads the body and queues the job; a failure is answered at once. */
 static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
 {
@@ -331,6 +350,8 @@ static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
     if (j->code == SERVE_NO_ERROR && j->asked.stream && j->asked.prompt_logprobs >= 0)
         j->code = serve_refuse(&j->error, &j->arena, SERVE_unsupported_value, "prompt_logprobs",
                                "prompt_logprobs go with a whole answer; leave out stream");
+    if (j->code == SERVE_NO_ERROR && head->body.len >= LARGE && !is_stopping(s))
+        serve_job_encode(j);
     pthread_mutex_lock(&s->lock);
     bool stopping = s->stopping, full = s->unfinished >= s->o.max_queue;
     uint64_t number = ++s->errors;
@@ -354,6 +375,10 @@ static void accept_job(ares_server *s, serve_call *c, serve_endpoint endpoint)
     if (j->code != SERVE_NO_ERROR) {
         j->asked.stream = false;
         serve_job_end(j, serve_job_answer(j));
+        return;
+    }
+    if (j->encoded && endpoint & (SERVE_TOKENIZE | SERVE_DETOKENIZE)) {
+        serve_job_end(j, serve_job_tokens(j));
         return;
     }
     int adapter = j->asked.model - s->o.n_names;
@@ -385,19 +410,18 @@ static void ask_tinker(ares_server *s, serve_call *c)
         return;
     }
     ares_str body = { 0 };
-    tinker_error_body(
-        "this server trains nothing, because it runs on a card or its --model is a run of "
-        "an adapter: serve the base model with --device cpu",
-        &body);
+    ares_str why = { 0 };
+    ares_str_addf(&why, "this server trains nothing: %s", no_learner);
+    tinker_error_body(why.data, &body);
+    ares_str_fini(&why);
     answer(c, 404, "application/json", &body);
     serve_call_drop(c);
     ares_str_fini(&body);
 }
 
-/* In the service thread: a request whose body is whole. */
-static void handle(void *ctx, serve_call *c)
+/* A request whose body is whole: in the service thread, or in the reader. */
+static void take_request(ares_server *s, serve_call *c)
 {
-    ares_server *s = ctx;
     const serve_request_head *head = serve_call_head(c);
     serve_endpoint endpoint = serve_endpoint_of(head->path);
     if (ares_view_starts(head->path, of_tinker)) {
@@ -419,6 +443,111 @@ static void handle(void *ctx, serve_call *c)
     else serve_refuse_path(&e, &a, head->path);
     refuse_call(s, c, &e, allow);
     ares_arena_fini(&a);
+}
+
+/* In the service thread. */
+static void handle(void *ctx, serve_call *c)
+{
+    ares_server *s = ctx;
+    if (serve_call_head(c)->body.len < LARGE) {
+        take_request(s, c);
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    if (s->n_large == s->cap_large) {
+        s->cap_large = s->cap_large * 2 + 16;
+        s->large = ares_realloc(s->large, (size_t)s->cap_large * sizeof(serve_call *));
+    }
+    s->large[s->n_large++] = c;
+    pthread_cond_signal(&s->comes);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* How many values the JSON has at most: what ends one, outside of strings. */
+static int64_t count_values(ares_view json)
+{
+    int64_t n = 1;
+    bool inside = false;
+    for (size_t i = 0; i < json.len; i++) {
+        char c = json.data[i];
+        if (c == '"') inside = !inside;
+        else if (c == '\\' && inside) i++;
+        else n += !inside && (c == ',' || c == '[' || c == '{');
+    }
+    return n;
+}
+
+/* A large body is read, unless what is read of it would fill the memory. */
+static void take_large(ares_server *s, serve_call *c)
+{
+    const serve_request_head *head = serve_call_head(c);
+    bool json = !ares_view_is(head->path, "/api/v1/forward_backward");
+    ares_str body = { 0 };
+    if (serve_call_gone(c)) serve_call_drop(c);
+    else if (!json || count_values(head->body) <= MOST_VALUES) take_request(s, c);
+    else {
+        http_error(s, head->path, 400, "invalid_request_error", "invalid_json",
+                   "the body holds more than 4 million values of JSON; send less at once", &body);
+        answer(c, 400, "application/json", &body);
+        serve_call_drop(c);
+    }
+    ares_str_fini(&body);
+}
+
+/* The reader: large bodies, one after the other, so that their trees are not all in memory. */
+static void *read_large(void *ctx)
+{
+    ares_server *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    while (!s->reader_ends) {
+        s->reading = s->n_large > 0;
+        if (!s->reading) {
+            pthread_cond_wait(&s->comes, &s->lock);
+            continue;
+        }
+        serve_call *c = s->large[0];
+        memmove(s->large, s->large + 1, (size_t)--s->n_large * sizeof(serve_call *));
+        pthread_mutex_unlock(&s->lock);
+        bool huge = serve_call_head(c)->body.len >= HUGE_BODY;
+        take_large(s, c);
+        if (huge) malloc_trim(0);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* Whether the reader has something to read. */
+static bool reads(ares_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool busy = s->reading || s->n_large;
+    pthread_mutex_unlock(&s->lock);
+    return busy;
+}
+
+static int open_reader(ares_server *s)
+{
+    sigset_t every, before;
+    sigfillset(&every); /* blocked in the new thread: the main thread takes them */
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    int rc = pthread_create(&s->reader, NULL, read_large, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) return ares_fail(ARES_EIO, "serve: a thread for large bodies: %s", strerror(rc));
+    s->has_reader = true;
+    return ARES_OK;
+}
+
+static void close_reader(ares_server *s)
+{
+    if (!s->has_reader) return;
+    pthread_mutex_lock(&s->lock);
+    s->reader_ends = true;
+    pthread_cond_signal(&s->comes);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->reader, NULL);
+    for (int i = 0; i < s->n_large; i++) serve_call_drop(s->large[i]);
+    ares_free(s->large);
 }
 
 /* ------------------------------------------------------------------ the end of a job */
@@ -765,7 +894,6 @@ int ares_server_pump(ares_server *s, double wait_s, bool *worked)
 
 int ares_server_run(ares_server *s)
 {
-    ares_signal_install(ARES_SIGNAL_WAITS);
     int rc = ARES_OK;
     bool worked;
     while (rc == ARES_OK && !ares_signal_pending()) rc = ares_server_pump(s, 0.1, &worked);
@@ -775,7 +903,8 @@ int ares_server_run(ares_server *s)
     if (s->tinker) tinker_stop(s->tinker); /* waiting polls are answered 503 */
     take_jobs(s);
     /* what is in work is finished, or dropped after STOP_S: nothing of it was told */
-    for (double end = ares_now_s() + STOP_S; rc == ARES_OK && s->jobs && ares_now_s() < end;)
+    for (double end = ares_now_s() + STOP_S;
+         rc == ARES_OK && (s->jobs || reads(s)) && ares_now_s() < end;)
         rc = ares_server_pump(s, 0.05, &worked);
     take_jobs(s);
     for (serve_job *j = s->jobs; j; j = j->next)
@@ -853,7 +982,10 @@ static void open_names(ares_server *s)
 static int open_tinker(ares_server *s)
 {
     const ares_serve_options *o = &s->o;
-    if (!o->learner) return ARES_OK;
+    if (!o->learner) {
+        if (!o->rollout) ares_info("serve: the Tinker API is not served here: %s", no_learner);
+        return ARES_OK;
+    }
     static const char *const local[] = { "127.0.0.1", "localhost", "::1" };
     bool here = false;
     for (int i = 0; i < ARES_COUNT(local); i++) here |= strcmp(o->host, local[i]) == 0;
@@ -912,6 +1044,7 @@ static int open_all(ares_server *s)
         return ares_fail(ARES_EIO, "serve: --request-log = '%s': it cannot be written",
                          o->request_log);
     ARES_TRY(open_tinker(s));
+    ARES_TRY(open_reader(s));
     serve_http_options http = { SERVE_HTTP_DEFAULTS, .error = http_error, .handle = handle };
     http.ctx = s;
     http.host = o->host;
@@ -933,6 +1066,7 @@ int ares_server_open(const ares_serve_options *o, ares_model *m, const ares_toke
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&s->wake, &clock);
+    pthread_cond_init(&s->comes, NULL);
     pthread_condattr_destroy(&clock);
     s->sessions = serve_sessions_new(SERVE_MOST_SESSIONS, SERVE_MOST_SESSION_BYTES);
     s->seen_before = ares_map_new();
@@ -997,6 +1131,7 @@ void ares_server_close(ares_server *s)
         serve_http_stop(s->http);
         serve_http_close(s->http, STOP_S);
     }
+    close_reader(s);
     while (s->draws) serve_draw_fail(s->draws, ares_fail(ARES_EINTERRUPTED, "the server stops"));
     if (s->tinker) tinker_close(s->tinker);
     for (serve_job *lists[] = { s->jobs, s->queued, s->keeps }, **at = lists;
@@ -1023,6 +1158,7 @@ void ares_server_close(ares_server *s)
     ares_free(s->turns);
     ares_arena_fini(&s->arena);
     pthread_cond_destroy(&s->wake);
+    pthread_cond_destroy(&s->comes);
     pthread_mutex_destroy(&s->lock);
     ares_free(s);
 }

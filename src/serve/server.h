@@ -60,6 +60,7 @@ typedef struct serve_job {
     double arrived_s, first_s; /* first_s: of the first token; 0: none */
     const ares_adapter *adapter;
     int32_t n_likely; /* recorded per token */
+    bool encoded;     /* by the reader: the prompts have their ids */
     bool prepared, streams, sees;
     /* of a training run: whose request it is, and what the run says of its samples */
     void *episode;
@@ -134,8 +135,8 @@ struct ares_server {
     tinker_engine engine;
     double decode_until_s; /* when the next training call may begin, while answers are decoded */
     FILE *log;
-    bool log_failed;   /* a line could not be written, which was told; by any of the two threads */
-    ares_map *ignored; /* fields named in the log already */
+    _Atomic bool log_failed; /* a line could not be written, which was told; by any thread */
+    ares_map *ignored;       /* fields named in the log already */
 
     /* of the worker alone */
     serve_job *jobs; /* taken over, in order of arrival */
@@ -146,9 +147,15 @@ struct ares_server {
     int n_turns, turns_cap;
     uint64_t served;
 
+    pthread_t reader; /* reads large bodies, for which the service thread has no time */
+    bool has_reader;
+
     /* under the lock */
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    pthread_cond_t wake, comes; /* comes: a large body, or the reader's end */
+    serve_call **large;         /* whole requests in order of arrival */
+    int n_large, cap_large;
+    bool reading, reader_ends; /* reading: a request that is no longer in `large` */
     serve_job *queued, *queued_last;
     int64_t unfinished; /* accepted and not answered */
     bool stopping, woken;
@@ -171,6 +178,11 @@ void serve_job_end(serve_job *j, int status);
 /* ---------------- openai_job.c */
 /* Of a training run: finds the episode, and puts the run's sampling in place of the request's. */
 void serve_job_enter(serve_job *j);
+/*
+ * In the reader: renders and encodes prompts that are a function of the body alone, and refuses
+ * others that are much too long.
+ */
+void serve_job_encode(serve_job *j);
 /* Renders, encodes and checks the prompts; a failure is in j->code and j->error. */
 void serve_job_prepare(serve_job *j);
 /* What the engine is asked for choice number `choice` and those after it, n of them. */

@@ -119,7 +119,8 @@ int tinker_store_commit(const char *state_dir, const char *from, const tinker_ch
     int rc =
         ares_file_write_atomic(ares_path_join(&path, from, "checkpoint.json"), json.data, json.len);
     if (rc == ARES_OK) rc = ares_dir_make_durable(folder.data);
-    if (rc == ARES_OK) {
+    if (rc != ARES_OK) ares_dir_remove(from);
+    else {
         /* an older one of that name is exchanged with it, and removed where the new one came from;
          * a file system that cannot exchange is without either for a moment */
         bool there = ares_dir_exists(to.data),

@@ -71,7 +71,10 @@ static void put_away(tinker *t, sampler *x)
         rc = ares_dir_make(dir.data);
         if (rc == ARES_OK)
             rc = t->o.learner->save_snapshot(t->o.learner->ctx, x->adapter, dir.data);
-        if (rc != ARES_OK) ares_warn("serve: %s stays in memory: %s", x->id, ares_error_message());
+        if (rc != ARES_OK) {
+            ares_warn("serve: %s stays in memory: %s", x->id, ares_error_message());
+            ares_dir_remove(dir.data); /* half a snapshot takes room that others need */
+        }
         pthread_mutex_lock(&t->lock);
         if (rc == ARES_OK) {
             x->dir = ares_str_take(&dir);
@@ -310,7 +313,10 @@ static int do_save(tinker *t, const model *m, future *f, ares_str *out)
         rc = ares_fail(ARES_EUSE, "path '%.*s': there is such a checkpoint; set overwrite",
                        (int)c.path.name.len, c.path.name.data);
     if (rc == ARES_OK) rc = ares_dir_make(fresh_folder(t, &from));
-    if (rc == ARES_OK) rc = t->o.learner->save(t->o.learner->ctx, m->handle, from.data, !sampler);
+    if (rc == ARES_OK) {
+        rc = t->o.learner->save(t->o.learner->ctx, m->handle, from.data, !sampler);
+        if (rc != ARES_OK) ares_dir_remove(from.data); /* the disk may be full of it */
+    }
     if (rc == ARES_OK) rc = tinker_store_commit(t->o.state_dir, from.data, &c);
     if (rc == ARES_OK) {
         ares_str path = { 0 };

@@ -384,6 +384,12 @@ TEST(an_adapter_answers_to_its_name)
     CHECK_EQ(ask(s.port, "/v1/models", NULL, &out), 200);
     CHECK_CONTAINS(out.data, "\"parent\":\"tiny\"");
     CHECK_EQ(stop(&s), 0);
+    /* as the model itself: there is no base that could be trained */
+    if (start_with(&s, tuned, NULL)) {
+        CHECK_EQ(ask(s.port, "/api/v1/healthz", NULL, &out), 404);
+        CHECK_CONTAINS(out.data, "serve the base model with --device cpu");
+        CHECK_EQ(stop(&s), 0);
+    }
     ares_str_fini(&out);
     ares_arena_fini(&a);
 }
@@ -415,6 +421,92 @@ TEST(what_is_refused_says_what_to_do)
     }
     CHECK_EQ(stop(&s), 0);
     ares_str_fini(&out);
+}
+
+/* What follows n copies of `part` in a request whose answer is not waited for; its socket. */
+static int send_large(int port, const char *path, const char *first, const char *part, int64_t n,
+                      const char *last)
+{
+    ares_str body = { 0 };
+    ares_str_add_z(&body, first);
+    for (int64_t i = 0; i < n; i++) ares_str_add_z(&body, part);
+    ares_str_add_z(&body, last);
+    int fd = connect_to(port);
+    CHECK(fd >= 0 && send_request(fd, path, body.data));
+    ares_str_fini(&body);
+    return fd;
+}
+
+static bool is_answered(int fd)
+{
+    char c;
+    return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+/* The rest of what comes; closes the socket. */
+static void read_all(int fd, ares_str *out)
+{
+    char buffer[4096];
+    ares_str_clear(out);
+    for (ssize_t n; (n = recv(fd, buffer, sizeof buffer, 0)) > 0;)
+        ares_str_add(out, buffer, (size_t)n);
+    close(fd);
+}
+
+TEST(a_large_body_holds_up_nobody)
+{
+    static const struct {
+        const char *path, *first, *part, *last, *says;
+        int64_t n;
+    } large[] = {
+        { "/v1/chat/completions", "{\"metadata\":[", "1,", "1],\"wrong\":1}", "unknown_parameter",
+          3000000 },
+        { "/v1/completions", "{\"prompt\":\"", "ab c", "\"}", "maximum context length is",
+          4000000 },
+        { "/v1/completions", "{\"session_id\":\"s\",\"prompt\":\"", "ab c", "\"}",
+          "maximum context length is", 4000000 },
+        { "/tokenize", "{\"prompt\":\"", "ab c", "\"}", "\"count\":16000000", 4000000 },
+    };
+    served s;
+    ares_str out = { 0 };
+    if (!start(&s, NULL)) return;
+    for (int i = 0; i < ARES_COUNT(large); i++) {
+        int fd = send_large(s.port, large[i].path, large[i].first, large[i].part, large[i].n,
+                            large[i].last);
+        CHECK_EQ(ask(s.port, "/v1/chat/completions", QUESTION ",\"max_tokens\":1}", &out), 200);
+        CHECK_EQ(ask(s.port, "/health", NULL, &out), 200);
+        CHECK(!is_answered(fd));
+        read_all(fd, &out);
+        CHECK_CONTAINS(out.data, large[i].says);
+    }
+    CHECK_EQ(stop(&s), 0);
+    ares_str_fini(&out);
+}
+
+TEST(a_body_of_too_many_values_is_refused_before_it_is_read)
+{
+    served s;
+    ares_str out = { 0 };
+    if (!start(&s, NULL)) return;
+    read_all(send_large(s.port, "/v1/completions", "{\"prompt\":[", "1,", 5000000, "1]}"), &out);
+    CHECK_CONTAINS(out.data, " 400 ");
+    CHECK_CONTAINS(out.data, "\"code\":\"invalid_json\"");
+    read_all(send_large(s.port, "/api/v1/asample", "{\"stop\":[", "1,", 5000000, "1]}"), &out);
+    CHECK_CONTAINS(out.data, "{\"detail\":\"the body holds more than 4 million values");
+    /* brackets within a text are none */
+    read_all(send_large(s.port, "/tokenize", "{\"prompt\":\"", "\\\"[,", 1500000, "\"}"), &out);
+    CHECK_CONTAINS(out.data, " 200 ");
+    CHECK_EQ(stop(&s), 0);
+    ares_str_fini(&out);
+}
+
+TEST(a_signal_that_comes_with_the_first_line_ends_it_like_any_other)
+{
+    for (int i = 0; i < 12; i++) {
+        served s;
+        if (!start(&s, NULL)) return;
+        CHECK_EQ(stop(&s), 0);
+    }
 }
 
 TEST(a_server_that_cannot_start_says_why)

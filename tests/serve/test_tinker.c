@@ -26,7 +26,7 @@ typedef struct small {
 static int living;         /* models and snapshots */
 static char history[4000]; /* what the learner was asked, in order */
 static double now = 1000;
-static bool cannot_create, cannot_step;
+static bool cannot_create, cannot_step, cannot_save;
 
 static double clock_of_test(void)
 {
@@ -112,6 +112,7 @@ static int save(void *ctx, void *model, const char *dir, bool optimizer)
     (void)ctx;
     note("save");
     ARES_TRY(save_number(dir, "adapter_model.safetensors", m->w, 0));
+    if (cannot_save) return ares_fail(ARES_EIO, "%s: No space left on device", dir);
     return optimizer ? save_number(dir, "optimizer.safetensors", m->moment, (double)m->steps)
                      : ARES_OK;
 }
@@ -1058,6 +1059,25 @@ TEST(checkpoints_are_listed_told_of_overwritten_only_when_asked_and_deleted)
     ask_bytes(t, "DELETE", path, ARES_VIEW(""), 0, &status);
     CHECK_EQ(status, 404);
     CHECK(stat(test_file("state"), &st) == 0);
+    close_server(t);
+}
+
+TEST(a_save_that_fails_leaves_nothing_behind_and_the_older_checkpoint)
+{
+    tinker *t = open_server();
+    char s[20], m[60];
+    new_session(t, s);
+    new_model(t, s, 0);
+    snprintf(m, sizeof m, "%s:train:0", s);
+    CHECK_CONTAINS(save_as(t, m, 1, ",\"path\":\"a\""), "/weights/a");
+    cannot_save = true;
+    CHECK_CONTAINS(save_as(t, m, 2, ",\"path\":\"b\""), "No space left");
+    CHECK_CONTAINS(save_as(t, m, 3, ",\"path\":\"a\",\"overwrite\":true"), "No space left");
+    cannot_save = false;
+    CHECK_EQ(rmdir(test_file("state/tmp")), 0); /* it is empty */
+    CHECK_CONTAINS(get(t, "checkpoints"), "weights/a\"");
+    CHECK(!strstr(get(t, "checkpoints"), "weights/b\""));
+    CHECK_CONTAINS(save_as(t, m, 4, ",\"path\":\"b\""), "/weights/b");
     close_server(t);
 }
 

@@ -5,7 +5,11 @@
  *
  *   bench_limit [threads=0] [repeat=5]
  */
+#if defined __x86_64__
 #include <immintrin.h>
+#elif defined __aarch64__
+#include <arm_neon.h>
+#endif
 #include <stdio.h>
 #include <string.h>
 
@@ -13,9 +17,13 @@
 
 /*
  * Twelve chains hide a latency of four cycles on two ports, and fit with their factors into the
- * registers of AVX2.
+ * registers of AVX2; aarch64 has up to four ports, and twice the registers.
  */
+#ifdef __aarch64__
+enum { CHAINS = 24, TURNS = 1 << 21 };
+#else
 enum { CHAINS = 12, TURNS = 1 << 21 };
+#endif
 
 #define FMA_LOOP(name, isa, vector, lanes, set1, fma)                \
     enum { lanes_##name = lanes };                                   \
@@ -29,8 +37,13 @@ enum { CHAINS = 12, TURNS = 1 << 21 };
         for (int i = 0; i < CHAINS; i++) sum += c[i][0];             \
         return sum;                                                  \
     }
+#if defined __x86_64__
 FMA_LOOP(avx2, "avx2,fma", __m256, 8, _mm256_set1_ps, _mm256_fmadd_ps)
 FMA_LOOP(avx512, "avx512f", __m512, 16, _mm512_set1_ps, _mm512_fmadd_ps)
+#elif defined __aarch64__
+#define NEON_FMA(c, x, y) vfmaq_f32(y, c, x)
+FMA_LOOP(neon, "+simd", float32x4_t, 4, vdupq_n_f32, NEON_FMA)
+#endif
 
 typedef struct job {
     float (*run)(void);
@@ -80,10 +93,14 @@ int main(int argc, char **argv)
         return 2;
     }
     ares_pool *pool = ares_pool_new((int)threads);
+#if defined __x86_64__
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         measure(pool, "avx2", run_avx2, lanes_avx2, repeat);
     if (__builtin_cpu_supports("avx512f"))
         measure(pool, "avx512", run_avx512, lanes_avx512, repeat);
+#elif defined __aarch64__
+    measure(pool, "neon", run_neon, lanes_neon, repeat);
+#endif
     ares_pool_free(pool);
     return 0;
 }

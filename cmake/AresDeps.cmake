@@ -101,4 +101,6 @@ if(NOT ARES_SQLITE STREQUAL "OFF")
 endif()
 message(STATUS "libsqlite3: ${ARES_HAVE_SQLITE}")
 
-find_package(AresTorch)
+if(ARES_TORCH)
+    find_package(AresTorch)
+endif()

@@ -15,6 +15,12 @@ target_include_directories(ares_flags INTERFACE ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(ares_flags INTERFACE -ffp-contract=off -fno-math-errno -Wall -Wextra
     $<$<COMPILE_LANGUAGE:C>:-Wconversion;-Wno-sign-conversion;-Wpointer-arith> $<$<C_COMPILER_ID:GNU>:-Werror>)
 
+# GCC 12 for aarch64 ends with an internal error where it vectorises a largest number by fmax.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$" AND CMAKE_C_COMPILER_ID STREQUAL "GNU"
+   AND CMAKE_C_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(ares_flags INTERFACE -fno-builtin-fmax -fno-builtin-fmin)
+endif()
+
 if(ARES_SANITIZE)
     target_compile_options(ares_flags INTERFACE -fsanitize=${ARES_SANITIZE} -fno-omit-frame-pointer
         -fno-sanitize-recover=all)

@@ -2,7 +2,7 @@
 # src/kernels/torch and src/kernels/aten are a library of their own (AresTorch.cmake).
 set(ARES_ROOM_LIBRARIES "") # those that exist, rightmost first: the order a linker wants
 
-# The vectorised kernels: one source, three builds, chosen at run time. Only these files are
+# The vectorised kernels: one source, a build for each instruction set, chosen at run time. Only these files are
 # compiled with -m flags.
 function(ares_kernel_isas room)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cpu/*.c)
@@ -22,6 +22,8 @@ function(ares_kernel_isas room)
         list(APPEND isas avx2 avx512)
         set(flags_avx2 -mavx2 -mfma -mf16c)
         set(flags_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512cd -mavx2 -mfma -mf16c)
+    elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+        list(APPEND isas neon) # part of every aarch64
     endif()
     foreach(isa IN LISTS isas)
         string(TOUPPER ${isa} upper)

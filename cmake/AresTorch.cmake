@@ -1,7 +1,7 @@
 # libares_torch.so: the shim over libtorch, and the aten table of kernels that stands on it. The
 # program never links it; it opens it when a run asks for that table (trainer.kernels). Tests link it:
 # libtorch is their oracle. What it needs of core is the program's, found when it is opened.
-if(ARES_FUZZ)
+if(ARES_FUZZ OR NOT ARES_TORCH)
     return()
 endif()
 file(GLOB shim CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/torch/*.cpp)

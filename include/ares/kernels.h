@@ -560,7 +560,7 @@ typedef struct ares_adamw_args {
 /* ------------------------------------------------------------------ the table */
 typedef struct ares_kernels {
     const char
-        *name; /* "cpu plain", "cpu avx2", "cpu avx512", "cuda", "cuda bf16", "aten cpu" ... */
+        *name; /* "cpu plain", "cpu avx2", "cpu avx512", "cpu neon", "cuda", "cuda bf16" ... */
     ares_layout layout; /* of linear weights on this device */
     ares_dtype act;     /* of activations: ARES_F32 or ARES_BF16 */
     bool lists_keys;    /* packed attention reads key_start and key_row of the segments */
@@ -678,7 +678,7 @@ typedef struct ares_kernels {
 
 /*
  * Opens "cpu" (threads <= 0: all) or "cuda", "cuda:1". The CPU's instruction set is the best that
- * the machine has, or the one that the environment names: ARES_ISA=plain|avx2|avx512.
+ * the machine has, or the one that the environment names: ARES_ISA=plain|avx2|avx512|neon.
  */
 int ares_device_open(const char *name, int threads, ares_device *out);
 /*

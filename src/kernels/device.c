@@ -109,6 +109,8 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
 extern const ares_kernels kernels_table_plain;
 #if defined __x86_64__
 extern const ares_kernels kernels_table_avx2, kernels_table_avx512;
+#elif defined __aarch64__
+extern const ares_kernels kernels_table_neon;
 #endif
 
 /* ------------------------------------------------------------------ instruction sets */
@@ -125,6 +127,8 @@ const ares_kernels *kernels_cpu(const char *isa)
                   __builtin_cpu_supports("avx512cd");
     if (strcmp(isa, "avx512") == 0) return avx512 ? &kernels_table_avx512 : NULL;
     if (strcmp(isa, "avx2") == 0) return avx2 ? &kernels_table_avx2 : NULL;
+#elif defined __aarch64__
+    if (strcmp(isa, "neon") == 0) return &kernels_table_neon; /* every processor has it */
 #endif
     return strcmp(isa, "plain") == 0 ? &kernels_table_plain : NULL;
 }
@@ -294,7 +298,7 @@ int ares_device_full(const ares_device *d, const char *room, const char *what, s
 /* A device with our own table, by its name. */
 static int open_native(const char *name, ares_dtype act, int threads, ares_device *out)
 {
-    static const char *const sets[] = { "avx512", "avx2", "plain" }; /* the best first */
+    static const char *const sets[] = { "avx512", "avx2", "neon", "plain" }; /* the best first */
     const char *wanted = getenv("ARES_ISA");
     int64_t index = 0;
     int i;

@@ -36,8 +36,8 @@ void kernels_host_convert(ares_device *d, void *to, ares_dtype to_type, const vo
                           ares_dtype from_type, int64_t n);
 int kernels_host_sync(ares_device *d);
 /*
- * The CPU's table of one instruction set ("plain", "avx2", "avx512"); NULL where the machine lacks
- * it. For tests.
+ * The CPU's table of one instruction set ("plain", "avx2", "avx512", "neon"); NULL where the
+ * machine lacks it. For tests.
  */
 const ares_kernels *kernels_cpu(const char *isa);
 

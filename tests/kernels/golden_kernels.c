@@ -9,7 +9,11 @@
 #include "../../src/kernels/host.h"
 #include "ares/kernels.h"
 
+#ifdef ARES_HAVE_TORCH
 static const char *const tables[] = { "native", "aten" };
+#else
+static const char *const tables[] = { "native" };
+#endif
 
 static void check_head_of(const char *table, golden *g, const ares_json *logits, int64_t rows,
                           double temperature, const int32_t *target, const ares_json *entropy,

@@ -2,7 +2,11 @@
 #include "ares/kernels.h"
 #include "golden.h"
 
+#ifdef ARES_HAVE_TORCH
 static const char *const tables[] = { "native", "aten" };
+#else
+static const char *const tables[] = { "native" };
+#endif
 
 static float *floats(golden *g, const ares_json *list, int64_t *n)
 {

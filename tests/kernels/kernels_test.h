@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-static const char *const isas[] = { "plain", "avx2", "avx512" };
+static const char *const isas[] = { "plain", "avx2", "avx512", "neon" };
 enum { ISAS = 3 };
 
 /*
@@ -24,7 +24,10 @@ static inline bool device_of(const char *isa, int threads, ares_device *d)
 
 static inline const char *best_isa(void)
 {
-    return test_isa_here("avx512") ? "avx512" : test_isa_here("avx2") ? "avx2" : "plain";
+    return test_isa_here("avx512") ? "avx512"
+           : test_isa_here("avx2") ? "avx2"
+           : test_isa_here("neon") ? "neon"
+                                   : "plain";
 }
 
 /* n normal numbers times scale; the same for the same seed. */

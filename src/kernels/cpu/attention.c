@@ -19,6 +19,8 @@
 
 #ifdef ARES_ISA_AVX512
 enum { TILE_ROWS = 12, TILE_VECTORS = 2 }; /* 24 sums, two of B, one of A: 27 of 32 registers */
+#elif defined ARES_ISA_NEON
+enum { TILE_ROWS = 5, TILE_VECTORS = 1 }; /* 20 + 4 + 5 of 32 (a v16 is four registers) */
 #else
 enum { TILE_ROWS = 6, TILE_VECTORS = 1 }; /* 12 + 2 + 1 of 16 (a v16 is two registers) */
 #endif

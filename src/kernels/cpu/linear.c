@@ -10,6 +10,10 @@ enum { TILE_ROWS = 14, TILE_WIDE_ROWS = 14 }; /* 28 sums, 2 weights, 1 input of 
 #elif defined ARES_ISA_AVX2
 /* of 16 registers of 8 lanes: above 3 rows a panel is computed in two halves */
 enum { TILE_ROWS = 6, TILE_WIDE_ROWS = 3 };
+#elif defined ARES_ISA_NEON
+/* of 32 registers of 4 lanes: 20 sums, 4 weights, 5 inputs for half a panel; 16, 8, 2 for a whole
+ * one */
+enum { TILE_ROWS = 5, TILE_WIDE_ROWS = 2 };
 #else
 enum { TILE_ROWS = 4, TILE_WIDE_ROWS = 4 };
 #endif
@@ -112,6 +116,9 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
     X(kind, 7, 1) X(kind, 8, 1) X(kind, 9, 1) X(kind, 10, 1) X(kind, 11, 1) X(kind, 12, 1) \
     X(kind, 13, 1) X(kind, 14, 1) X(kind, 1, 2) X(kind, 2, 2) X(kind, 3, 2) X(kind, 4, 2) \
     X(kind, 1, 4) X(kind, 2, 4)
+#elif defined ARES_ISA_NEON
+#define TILE_LIST(X, kind) \
+    X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 1, 2)
 #elif defined ARES_ISA_AVX2
 #define TILE_LIST(X, kind) \
     X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 6, 1) \

@@ -10,10 +10,10 @@
 #include <string.h>
 
 /*
- * Sixteen f32 lanes with the same bits from three builds: AVX-512 (one register), AVX2 (two, with
- * FMA), plain C (an array, with fmaf). Every operation below is exact or correctly rounded lane by
- * lane, so a kernel written over v16 gives one result on every machine; only NaN payloads may
- * differ.
+ * Sixteen f32 lanes with the same bits from four builds: AVX-512 (one register), AVX2 (two, with
+ * FMA), NEON (four; Advanced SIMD of aarch64), plain C (an array, with fmaf). Every operation below
+ * is exact or correctly rounded lane by lane, so a kernel written over v16 gives one result on
+ * every machine; only NaN payloads may differ.
  *
  *   v16   f32 lanes      v16i  32-bit integers, wrapping      v16m  a truth value per lane
  *
@@ -55,6 +55,8 @@
 #include "vec_avx512.h"
 #elif defined ARES_ISA_AVX2
 #include "vec_avx2.h"
+#elif defined ARES_ISA_NEON
+#include "vec_neon.h"
 #else
 #include "vec_plain.h"
 #endif

@@ -1,4 +1,5 @@
-/* v16 as an array: the reference, and what runs where there is no AVX2. Read vec.h. */
+/* v16 as an array: the reference, and what runs where there is neither AVX2 nor NEON. Read vec.h.
+ */
 #include <math.h>
 
 #ifndef V16_LANES

@@ -54,7 +54,7 @@ static void write_cell(FILE *out, ares_view text, int width, bool answer)
         if (i == head) fputs("…", out);
         if (i >= head && i < tail) continue;
         const char *c = text.data + g[i].at;
-        if (*c >= 0 && *c < ' ') fputc(' ', out);
+        if ((unsigned char)*c < ' ') fputc(' ', out);
         else if (g[i].n == 1 && (unsigned char)*c >= 0x80) fputc('?', out);
         else fwrite(c, 1, g[i].n, out);
     }

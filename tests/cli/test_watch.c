@@ -94,6 +94,11 @@ TEST(a_frame_says_how_a_run_goes)
           !strstr(out.data, "\xe2\x80\xae"));
     CHECK(strstr(out.data, "\xe2\xa0") || strstr(out.data, "\xe2\xa3")); /* Braille */
     ares_lock_drop(fd);
+    /* a checkpoint is written after the step: its share is of both */
+    put("saved", "metrics.jsonl",
+        "{\"step\":1,\"timing_s/step\":2,\"timing_s/gen\":1,\"timing_s/save_checkpoint\":6}\n");
+    CHECK_EQ(once(&out, "LC_ALL=C.UTF-8", "saved --once"), 0);
+    CHECK_CONTAINS(out.data, "slowest: save_checkpoint 6 s, 75 % of a step of 8 s\n");
     CHECK_EQ(once(&out, "LC_ALL=C.UTF-8", "run"), 0); /* no terminal: once */
     CHECK_CONTAINS(out.data, "run  step 10/40  died\n");
     CHECK_CONTAINS(out.data, "has died at step 10; the same command goes on\n");

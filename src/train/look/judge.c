@@ -84,6 +84,7 @@ static const char *pct(const judge *j, double share)
 static const char *change(const judge *j, double from, double to)
 {
     double by = 100 * (to / from - 1);
+    if (from == to) return "unchanged";
     if (!isfinite(by)) return "from nothing";
     if (fabs(by) < 0.5) return "unchanged";
     if (by >= 100) return ares_arena_printf(j->arena, "%s times as much", num(j, to / from));
@@ -203,8 +204,10 @@ static void learning(judge *j)
 
 static void entropy(judge *j)
 {
-    static const char metric[] = "rollout/entropy",
-                      rule[] = "warns below half or above twice the start, bad below a tenth";
+    /* of texts that were encoded anew only the update has entropies (env.token_exact) */
+    const char *metric =
+        ares_look_values(j->l, "rollout/entropy") ? "rollout/entropy" : "actor/entropy";
+    static const char rule[] = "warns below half or above twice the start, bad below a tenth";
     course c = course_of(j, metric);
     if (!c.n || too_short(j, "entropy", "Entropy", metric, rule)) return;
     double ratio = c.end / c.start;
@@ -213,7 +216,8 @@ static void entropy(judge *j)
                             : ratio < 0.5 || ratio > 2.0 ? ARES_VERDICT_WARN
                                                          : ARES_VERDICT_GOOD;
     add(j, "entropy", level,
-        ratio < 0.1   ? "Entropy has collapsed"
+        c.start <= 0  ? "Entropy not judged"
+        : ratio < 0.1 ? "Entropy has collapsed"
         : ratio < 0.5 ? "Entropy falls"
         : ratio > 2   ? "Entropy rises"
                       : "Entropy holds",
@@ -459,8 +463,11 @@ static void constant_reward(judge *j)
     for (int64_t i = high.n - k; i < high.n; i++)
         if (high.value[i] != all || low.value[i] != all) return;
     add(j, "constant_reward", ARES_VERDICT_BAD, "Every answer has the same reward",
-        WHY("%s in each of the last %lld steps: look at the judge or the format, not the task",
-            num(j, all), (long long)k),
+        k == 1
+            ? WHY("%s in the last step: look at the judge or the format, not the task", num(j, all))
+            : WHY("%s in each of the last %lld steps: look at the judge or the format, not the "
+                  "task",
+                  num(j, all), (long long)k),
         "critic/score/max", "bad where the last quarter of steps knows one reward");
 }
 

@@ -65,6 +65,8 @@ take(0);
       several ? r.name : full(r);
   if (several) for (const r of RUNS) if (RUNS.filter(o => o.label === r.label).length > 1) r.label = r.dir;
 }
+/* of texts that were encoded anew only the update has entropies (env.token_exact) */
+const ENTROPY = RUNS.some(r => r.series["rollout/entropy"]) ? "rollout/entropy" : "actor/entropy";
 /* runs whose names differ in a trailing seed alone are one variant: a line with a band */
 const VARIANTS = [];
 for (const r of RUNS) {
@@ -338,7 +340,7 @@ function summary(rules) {
       `${few(warn.length, "check asks", "checks ask")} for a look: ${list(warn)}.` : ""));
 }
 const CARDS = [["reward/accuracy", "Accuracy, training", pct], ["critic/score/mean", "Reward", num],
-    ["rollout/entropy", "Entropy, nats", num], ["actor/kl", "KL to reference", num],
+    [ENTROPY, "Entropy, nats", num], ["actor/kl", "KL to reference", num],
   ["response_length/mean", "Length, tokens", num], ["actor/grad_norm", "Gradient norm", num],
       ["timing_s/step", "Seconds a step", num], ["perf/throughput", "Tokens a second", num],
   ["train/loss", "Loss, training", num], ["val/loss", "Loss, validation", num], ["actor/lr",
@@ -425,7 +427,7 @@ function together() {
       el("td", { class: "n" }, r.paired ? `${pct(r.paired.before)} → ${pct(r.paired.after)}` : "–",
           p ? el("div", { class: "small dim" },
           `${p.mean < 0 ? "−" : "+"}${(100 * Math.abs(p.mean)).toFixed(1)} ± ${(100 * p.half).toFixed(1)} points`) : null),
-      cell("critic/score/mean", num), cell("rollout/entropy", num), cell("response_length/mean",
+      cell("critic/score/mean", num), cell(ENTROPY, num), cell("response_length/mean",
           num), el("td", { class: "n" }, (r.seconds / 60).toFixed(1)));
   });
   take(0);
@@ -433,7 +435,7 @@ function together() {
       ["validation accuracy", "n"], ["reward", "n"], ["entropy", "n"], ["length", "n"], ["minutes",
       "n"]];
   const some = [["Accuracy, training", "reward/accuracy"], ["Accuracy, validation", "val/accuracy"],
-      ["Reward", "critic/score/mean"], ["Entropy", "rollout/entropy"], ["KL to the reference",
+      ["Reward", "critic/score/mean"], ["Entropy", ENTROPY], ["KL to the reference",
       "actor/kl"], ["Answer length", "response_length/mean"], ["Gradient norm", "actor/grad_norm"],
       ["Loss, training", "train/loss"]];
   const differ = RUNS.some((r, i) => i && pairedWith(RUNS[0], r));
@@ -469,7 +471,7 @@ const CHARTS = [
     ["Length by difficulty", `response_length/${LEVELS_OF}/mean`], ["Turns by environment",
         "env/*/num_turns"], ["Failed judgements", "reward/failed/*"], ["Answers without a result",
         [["reward/extract_fail_rate", "share"]]]]],
-  ["How sure it is", [["Entropy", [["rollout/entropy", "all"], ["actor/entropy_correct",
+  ["How sure it is", [["Entropy", [[ENTROPY, "all"], ["actor/entropy_correct",
       "right answers"], ["actor/entropy_wrong", "wrong answers"]]],
     ["KL to the reference", [["actor/kl", "all"], ["aepo/kl/easy", "easy"], ["aepo/kl/medium",
         "medium"], ["aepo/kl/hard", "hard"]]], ["HWE tokens an answer",
@@ -575,8 +577,8 @@ const BY = {
   mask: { name: "mask", key: "mask", k: "plus", a: x => x ? .22 : 0, ends: ["not trained",
       "trained"], say: "tokens that the loss counts" },
 };
-const WHY_NOT = { entropy: "no entropies in this run's rollouts",
-    window: "no entropies in this run's rollouts",
+const NO_ENTROPIES = "no entropies in this run's rollouts (with env.token_exact: false texts are encoded anew)";
+const WHY_NOT = { entropy: NO_ENTROPIES, window: NO_ENTROPIES,
     surprise: "no log-probabilities in this run's rollouts",
     kl: "no KL at tokens: the run has no reference, or KL acts nowhere",
     weight: "every token has the weight 1 (worker.actor.dynamic_kl_loss)" };

@@ -86,6 +86,7 @@ static bool is_asked_metric(ares_view name)
 {
 #define NAME(text) { text, sizeof text - 1 }
     static const ares_view asked[] = {
+        NAME("actor/entropy"),
         NAME("actor/grad_norm"),
         NAME("actor/kl"),
         NAME("actor/pg_clipfrac_higher"),

@@ -478,6 +478,15 @@ static bool describe_answer(ares_arena *arena, ares_view row, ares_str *out)
     if (score && (score->type == ARES_JSON_INT || score->type == ARES_JSON_FLOAT))
         ares_str_addf(out, "%.3g | ", score->number);
     enum { PROMPT = 24, RESPONSE = 2000 }; /* bytes that are shown at most */
+    /* of ChatML the last thing that the user says: the template's own end is always the same */
+    static const char user[] = "<|im_start|>user\n";
+    int64_t says = -1, next;
+    while ((next = ares_view_find(prompt, ARES_VIEW(user), (size_t)(says + 1))) >= 0) says = next;
+    if (says >= 0) {
+        int64_t end = ares_view_find(prompt, ARES_VIEW("<|im_end|>"), (size_t)says);
+        size_t from = (size_t)says + sizeof user - 1;
+        prompt = (ares_view){ prompt.data + from, (end < 0 ? prompt.len : (size_t)end) - from };
+    }
     prompt = ares_view_trim(prompt);
     if (prompt.len > PROMPT) {
         size_t from = prompt.len - PROMPT;

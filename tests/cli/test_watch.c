@@ -47,7 +47,8 @@ static void put_run(const char *dir, int n)
     put(folder, "step_000002.jsonl",
         "{\"prompt\":\"1+1=?\",\"response\":\"first\",\"score\":0}\n"
         "{\"prompt\":\"2+2=?\",\"response\":\"It is\\n\\u001b[2J\\u009b1m\\u202e 4\",\"score\":1}\n"
-        "{\"prompt\":\"3+3=?\",\"response\":\"six\",\"score\":0.5}\n"
+        "{\"prompt\":\"<|im_start|>user\\n1+1<|im_end|>\\n<|im_start|>user\\n3+3=?<|im_end|>\\n"
+        "<|im_start|>assistant\\n\",\"response\":\"six\",\"score\":0.5}\n"
         "{\"prompt\":\"4+4=?\",\"respo");
 }
 

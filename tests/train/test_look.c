@@ -138,14 +138,17 @@ TEST(a_brief_reading_ends_at_a_line_that_is_none)
                                        "{}",
                                        "{\"actor/kl\":1}",
                                        "{\"step\":null}",
-                                       "{\"step\":\"2\"}" };
-    for (int i = 0; i < ARES_COUNT(bad); i++) {
+                                       "{\"step\":\"2\"}",
+                                       "{\"step\":1e308}",
+                                       "{\"step\":-1e17}" };
+    for (int i = 0; i < 2 * ARES_COUNT(bad); i++) { /* and the whole reading at the same */
         ares_arena arena = { 0 };
         ares_look l;
         char text[200];
-        snprintf(text, sizeof text, "{\"step\":1,\"actor/kl\":0.5}\n%s\n{\"step\":3}\n", bad[i]);
+        snprintf(text, sizeof text, "{\"step\":1,\"actor/kl\":0.5}\n%s\n{\"step\":3}\n",
+                 bad[i / 2]);
         put("metrics.jsonl", text);
-        REQUIRE_OK(ares_look_read(&arena, test_dir(), 64 << 10, &l));
+        REQUIRE_OK(ares_look_read(&arena, test_dir(), i % 2 ? 64 << 10 : 0, &l));
         CHECK_EQ(l.rows, 1);
         CHECK_EQ(ares_look_values(&l, "actor/kl")[0], 0.5);
         REQUIRE(l.n_notes == 1);

@@ -174,6 +174,10 @@ static int read_study(study *s, int n, const char *const *words)
         const char *name =
             equals ? ares_arena_copy(&s->arena, words[i], (size_t)(equals - words[i])) : words[i];
         int k = 0;
+        ares_str line = { 0 }; /* in which a name of any bytes keeps the table whole */
+        cli_add_line(&line, ares_view_of(name));
+        name = ares_arena_copy(&s->arena, line.data ? line.data : "", line.len);
+        ares_str_fini(&line);
         while (k < s->n && strcmp(s->variants[k].name, name) != 0) k++;
         variant *v = &s->variants[k];
         if (k == s->n) {
@@ -437,9 +441,13 @@ static int compare(const options *o, int n_words, const char *const *words)
                (long long)t.last);
         for (int i = 0; i < s.n; i++)
             for (int k = 0; k < s.variants[i].n; k++)
-                if (!s.variants[i].runs[k].done)
-                    printf("not finished: %s, step %lld\n", s.variants[i].runs[k].dir,
+                if (!s.variants[i].runs[k].done) {
+                    ares_str line = { 0 };
+                    cli_add_line(&line, ares_view_of(s.variants[i].runs[k].dir));
+                    printf("not finished: %s, step %lld\n", line.data,
                            (long long)s.variants[i].runs[k].last_step);
+                    ares_str_fini(&line);
+                }
     }
     if (rc == ARES_OK && o->svg) rc = draw(&s, o);
     ares_arena_fini(&s.arena);

@@ -91,7 +91,8 @@ static bool fill(const ares_json *row, int64_t prompt, int64_t n, token_columns 
     NEW(low)
     NEW(kl_weight)
 #undef NEW
-    if (!logprobs || !entropies || (ares_json_get(row, "ratio") && !ratios) || !advantage)
+    if (!logprobs || (ares_json_get(row, "ratio") && !ratios) || !advantage ||
+        (ares_json_get(row, "entropies") && !entropies))
         return false;
     bool *mask = c->loss_mask + prompt;
     if (trained && !spread_marks(trained, mask, n)) return false;
@@ -107,7 +108,9 @@ static bool fill(const ares_json *row, int64_t prompt, int64_t n, token_columns 
     for (int64_t t = 0; t < prompt; t++) c->importance_ratio[t] = 1;
     for (int64_t i = 0; i < n; i++) {
         int64_t t = prompt + i;
-        double log_prob = number_of(&logprobs->items[i]), entropy = number_of(&entropies->items[i]),
+        /* of a text that was encoded anew nobody knows entropies: null where it was trained */
+        double log_prob = number_of(&logprobs->items[i]),
+               entropy = entropies ? number_of(&entropies->items[i]) : NAN,
                ratio = ratios ? number_of(&ratios->items[i]) : 1;
         if (!mask[i]) {
             log_prob = isnan(log_prob) ? 0 : log_prob;

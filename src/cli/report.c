@@ -48,10 +48,14 @@ int ares_cli_report(int argc, char **argv)
                   : ares_report_write(dirs, argc - 1, &o, &text);
     if (rc == ARES_OK && !json) {
         ares_str path = { 0 };
-        ares_str_addf(&path, "report: %s\n", text.data);
+        ares_str_add_z(&path, "report: ");
+        cli_add_line(&path, ares_str_view(&text)); /* a name may hold any bytes */
+        ares_str_add_char(&path, '\n');
         rc = cli_print("report", &path);
         ares_str_fini(&path);
     } else if (rc == ARES_OK) rc = cli_print("report", &text);
+    else if (rc == ARES_EIO && !json && !o.out)
+        ares_fail_in(rc, "report: --out FILE writes it elsewhere");
     else ares_fail_in(rc, "report");
     ares_str_fini(&text);
     return rc;

@@ -301,10 +301,10 @@ static void add_head(screen *s, const watched *w)
     end_line(s);
 }
 
-/* The slowest part of the last step. */
+/* The slowest part of the last step, validation and checkpoint after it included. */
 static void add_phase(screen *s, const ares_look *l)
 {
-    double step = NAN, most = 0;
+    double step = NAN, most = 0, beside = 0;
     ares_view name = { 0 };
     for (int64_t row = l->rows; row-- > 0 && isnan(step);) {
         const double *v = ares_look_values(l, "timing_s/step");
@@ -313,13 +313,18 @@ static void add_phase(screen *s, const ares_look *l)
             const ares_look_series *m = &l->series[k];
             double x = m->value[row];
             if (!ares_view_starts(m->name, ARES_VIEW("timing_s/")) ||
-                ares_view_is(m->name, "timing_s/step") || isnan(x) || x <= most)
+                ares_view_is(m->name, "timing_s/step") || isnan(x))
                 continue;
+            if (ares_view_is(m->name, "timing_s/validation") ||
+                ares_view_is(m->name, "timing_s/save_checkpoint"))
+                beside += x; /* timing_s/step has ended before them */
+            if (x <= most) continue;
             most = x;
             name = m->name;
         }
     }
     if (!name.len) return;
+    step += beside;
     ares_str text = { 0 };
     cli_add_line(&text, (ares_view){ name.data + 9, name.len - 9 });
     addf(s, PLAIN, "slowest: %s %.3g s, %.0f %% of a step of %.3g s", text.data, most,
@@ -473,6 +478,15 @@ static bool describe_answer(ares_arena *arena, ares_view row, ares_str *out)
     if (score && (score->type == ARES_JSON_INT || score->type == ARES_JSON_FLOAT))
         ares_str_addf(out, "%.3g | ", score->number);
     enum { PROMPT = 24, RESPONSE = 2000 }; /* bytes that are shown at most */
+    /* of ChatML the last thing that the user says: the template's own end is always the same */
+    static const char user[] = "<|im_start|>user\n";
+    int64_t says = -1, next;
+    while ((next = ares_view_find(prompt, ARES_VIEW(user), (size_t)(says + 1))) >= 0) says = next;
+    if (says >= 0) {
+        int64_t end = ares_view_find(prompt, ARES_VIEW("<|im_end|>"), (size_t)says);
+        size_t from = (size_t)says + sizeof user - 1;
+        prompt = (ares_view){ prompt.data + from, (end < 0 ? prompt.len : (size_t)end) - from };
+    }
     prompt = ares_view_trim(prompt);
     if (prompt.len > PROMPT) {
         size_t from = prompt.len - PROMPT;

@@ -101,6 +101,33 @@ TEST(a_page_keeps_the_widest_groups_of_every_step_and_its_budget)
     ares_str_fini(&said);
 }
 
+/* A folder's name may hold what a terminal obeys; what cannot be written says where it can. */
+TEST(names_of_any_bytes_and_folders_that_cannot_be_written)
+{
+    static const char name[] = "a\033[31m\nb";
+    ares_str said = { 0 };
+    char path[64];
+    REQUIRE_OK(ares_dir_make(test_file(name)));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", name);
+    put(path, "{\"step\":1,\"reward/overall\":1}\n");
+    CHECK_EQ(report(&said, "'a\033[31m\nb'"), 0);
+    CHECK_STR(said.data, "report: a\\x1b[31m b/report.html\n");
+    CHECK_EQ(test_shell(&said, "cd '%s' && '%s' compare 'a\033[31m\nb' 2>&1", test_dir(),
+                        test_program()),
+             0);
+    CHECK_CONTAINS(said.data, "\n| a\\x1b[31m b ");
+    CHECK_CONTAINS(said.data, "not finished: a\\x1b[31m b, step 1\n");
+    CHECK(!strchr(said.data, '\033'));
+    /* a folder of that name takes the temporary file's place: root may write everywhere else */
+    REQUIRE_OK(ares_dir_make(test_file("full")));
+    put("full/metrics.jsonl", "{\"step\":1}\n");
+    REQUIRE_OK(ares_dir_make(test_file("full/report.html")));
+    CHECK(report(&said, "full") != 0);
+    CHECK_CONTAINS(said.data, "report: --out FILE writes it elsewhere: ");
+    CHECK_EQ(report(&said, "full --out page.html"), 0);
+    ares_str_fini(&said);
+}
+
 TEST(verdicts_come_as_json_for_scripts)
 {
     ares_str said = { 0 };

@@ -47,7 +47,8 @@ static void put_run(const char *dir, int n)
     put(folder, "step_000002.jsonl",
         "{\"prompt\":\"1+1=?\",\"response\":\"first\",\"score\":0}\n"
         "{\"prompt\":\"2+2=?\",\"response\":\"It is\\n\\u001b[2J\\u009b1m\\u202e 4\",\"score\":1}\n"
-        "{\"prompt\":\"3+3=?\",\"response\":\"six\",\"score\":0.5}\n"
+        "{\"prompt\":\"<|im_start|>user\\n1+1<|im_end|>\\n<|im_start|>user\\n3+3=?<|im_end|>\\n"
+        "<|im_start|>assistant\\n\",\"response\":\"six\",\"score\":0.5}\n"
         "{\"prompt\":\"4+4=?\",\"respo");
 }
 
@@ -94,6 +95,11 @@ TEST(a_frame_says_how_a_run_goes)
           !strstr(out.data, "\xe2\x80\xae"));
     CHECK(strstr(out.data, "\xe2\xa0") || strstr(out.data, "\xe2\xa3")); /* Braille */
     ares_lock_drop(fd);
+    /* a checkpoint is written after the step: its share is of both */
+    put("saved", "metrics.jsonl",
+        "{\"step\":1,\"timing_s/step\":2,\"timing_s/gen\":1,\"timing_s/save_checkpoint\":6}\n");
+    CHECK_EQ(once(&out, "LC_ALL=C.UTF-8", "saved --once"), 0);
+    CHECK_CONTAINS(out.data, "slowest: save_checkpoint 6 s, 75 % of a step of 8 s\n");
     CHECK_EQ(once(&out, "LC_ALL=C.UTF-8", "run"), 0); /* no terminal: once */
     CHECK_CONTAINS(out.data, "run  step 10/40  died\n");
     CHECK_CONTAINS(out.data, "has died at step 10; the same command goes on\n");

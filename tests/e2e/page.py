@@ -101,7 +101,10 @@ def make(root):
                 "val/accuracy": 0.2 + s / 20,
                 "val/" + HOSTILE[1] + "=" + HOSTILE[0] + "/accuracy": s / 10,
                 "timing_s/step": 1.5,
-                "timing_s/gen": 1.0,
+                "timing_s/gen": 1e308 if s == 3 else 1.0,
+                "actor/grad_norm": 1.5e308 * (-1) ** s,
+                "actor/kl": None if s < 6 else -1e308,
+                "reward/overall": None,
                 **{t: s for t in HOSTILE},
             }
             for s in range(7)
@@ -153,6 +156,7 @@ def make(root):
                 "command": ["ares-train", HOSTILE[0]],
                 "cwd": HOSTILE[5],
                 "stopped": HOSTILE[1],
+                "ranks": 2,
             }
         ],
     )
@@ -502,7 +506,13 @@ class Looker:
             self.must(text in seen, f"{text} is not shown as it is")
         b.key("1")
         first = b.js("document.querySelector('main').textContent")
-        for text in ("columns of unequal length", "the last line has no end", "Stopped early"):
+        for text in (
+            "columns of unequal length",
+            "the last line has no end",
+            "Stopped early",
+            "ares-train --ranks 2 --config",
+            "no checkpoint, so there is no model",
+        ):
             self.must(text in first, f"the first screen does not say: {text}")
 
     def in_view(self, what):

@@ -175,6 +175,20 @@ TEST(rewritten_text_is_never_called_exact)
     CHECK_CONTAINS(out.data, "not exactly what was sampled");
     CHECK(isnan(e2e_metric("text", 1, "exact/rollout_train_max_abs")));
     CHECK(e2e_metric("text", 1, "actor/grad_norm") > 0);
+    /* nobody has sampled these tokens: no zeros stand for their entropies */
+    ares_str_clear(&out);
+    CHECK(isnan(e2e_metric("text", 1, "rollout/entropy")));
+    CHECK(e2e_metric("text", 1, "actor/entropy") > 0);
+    CHECK_EQ(test_shell(&out,
+                        "cd '%s/text' && grep -c '\"logprobs\"' rollouts/step_000001.jsonl; "
+                        "grep -c '\"entropies\"' rollouts/step_000001.jsonl; '%s' "
+                        "export-tokens . --out tokens > /dev/null && head -n 1 "
+                        "tokens/token_exports/step_1/rank_0.jsonl | grep -o "
+                        "'\"entropy\":.0[0.,]*null' | grep -o null",
+                        test_dir(), test_program()),
+             0);
+    CHECK(out.data[0] > '0' && out.data[0] <= '9');
+    CHECK_CONTAINS(out.data, "\n0\nnull\n");
     ares_str_fini(&out);
 }
 

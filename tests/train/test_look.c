@@ -138,14 +138,17 @@ TEST(a_brief_reading_ends_at_a_line_that_is_none)
                                        "{}",
                                        "{\"actor/kl\":1}",
                                        "{\"step\":null}",
-                                       "{\"step\":\"2\"}" };
-    for (int i = 0; i < ARES_COUNT(bad); i++) {
+                                       "{\"step\":\"2\"}",
+                                       "{\"step\":1e308}",
+                                       "{\"step\":-1e17}" };
+    for (int i = 0; i < 2 * ARES_COUNT(bad); i++) { /* and the whole reading at the same */
         ares_arena arena = { 0 };
         ares_look l;
         char text[200];
-        snprintf(text, sizeof text, "{\"step\":1,\"actor/kl\":0.5}\n%s\n{\"step\":3}\n", bad[i]);
+        snprintf(text, sizeof text, "{\"step\":1,\"actor/kl\":0.5}\n%s\n{\"step\":3}\n",
+                 bad[i / 2]);
         put("metrics.jsonl", text);
-        REQUIRE_OK(ares_look_read(&arena, test_dir(), 64 << 10, &l));
+        REQUIRE_OK(ares_look_read(&arena, test_dir(), i % 2 ? 64 << 10 : 0, &l));
         CHECK_EQ(l.rows, 1);
         CHECK_EQ(ares_look_values(&l, "actor/kl")[0], 0.5);
         REQUIRE(l.n_notes == 1);
@@ -271,5 +274,67 @@ TEST(the_headline_says_what_was_learnt_or_that_nothing_shows_it)
     ares_look_judge(&arena, &l, &better, &v);
     CHECK_CONTAINS(v.headline, "Accuracy fell from");
     CHECK_STR(v.each[0].title, "It got worse");
+    /* without accuracies of two validations it says what there is */
+    static const struct {
+        const char *rows, *headline, *why;
+        ares_look_level level;
+    } cases[] = {
+        { "{\"step\":0,\"val/loss\":2}\n{\"step\":9,\"val/loss\":0.5,\"train/loss\":1}\n",
+          "Validation loss 2, then 0.5 after 1 step", "2 → 0.5 (−75 %)", ARES_VERDICT_GOOD },
+        { "{\"step\":0,\"val/loss\":2}\n{\"step\":2,\"train/loss\":1,\"val/loss\":2.5}\n",
+          "Validation loss 2, then 2.5 after 1 step", "2 → 2.5 (+25 %)", ARES_VERDICT_WARN },
+        { "{\"step\":1,\"train/loss\":3}\n{\"step\":2,\"train/loss\":1}\n",
+          "Training loss from 3 to 1 in 2 steps, without a validation at both ends", NULL,
+          ARES_VERDICT_OFF },
+        { "{\"step\":0,\"val/reward_score\":0.25}\n"
+          "{\"step\":1,\"critic/score/mean\":1,\"val/reward_score\":0.5}\n",
+          "1 step; validation reward 0.25, then 0.5, without an accuracy",
+          "the validations have no accuracy to compare by question; worker.reward.accuracy names "
+          "the reward that is one",
+          ARES_VERDICT_OFF },
+        { "{\"step\":0,\"val/accuracy\":0.25}\n{\"step\":1,\"reward/accuracy\":1}\n",
+          "1 step, with one validation alone", "one validation alone; trainer.val_freq makes more",
+          ARES_VERDICT_OFF },
+        { "", "No step has ended", NULL, ARES_VERDICT_OFF },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *why = NULL;
+        put("metrics.jsonl", cases[i].rows);
+        REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+        ares_look_judge(&arena, &l, &none, &v);
+        CHECK_STR(v.headline, cases[i].headline);
+        CHECK_EQ(v.level, cases[i].level);
+        for (int k = 0; k < v.n; k++) {
+            if (strcmp(v.each[k].id, "learning") == 0) why = v.each[k].why;
+            CHECK(*cases[i].rows || strcmp(v.each[k].id, "failures") != 0); /* nothing was judged */
+        }
+        if (cases[i].why) CHECK_STR(why, cases[i].why);
+        else CHECK(!why);
+    }
+    ares_arena_fini(&arena);
+}
+
+TEST(the_largest_numbers_are_judged_and_said_shortly)
+{
+    ares_arena arena = { 0 };
+    ares_look l;
+    ares_look_verdicts v;
+    ares_str text = { 0 };
+    for (int s = 1; s <= 16; s++)
+        ares_str_addf(&text,
+                      "{\"step\":%d,\"actor/grad_norm\":1e308,\"rollout/entropy\":1.5e308,"
+                      "\"actor/kl\":1e308,\"response_length/mean\":-1e308}\n",
+                      s);
+    put("metrics.jsonl", text.data);
+    REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+    ares_look_judge(&arena, &l, NULL, &v);
+    for (int i = 0; i < v.n; i++) {
+        CHECK_MSG(strlen(v.each[i].why) < 120, "%s", v.each[i].why);
+        CHECK_MSG(!strstr(v.each[i].why, "inf") && !strstr(v.each[i].why, "nan"), "%s",
+                  v.each[i].why);
+        if (strcmp(v.each[i].id, "entropy") == 0)
+            CHECK_STR(v.each[i].why, "1.5e+308 → 1.5e+308 nats a token (unchanged)");
+    }
+    ares_str_fini(&text);
     ares_arena_fini(&arena);
 }

@@ -45,6 +45,14 @@ static course course_of_values(const judge *j, const double *value)
         c.start += kept[i];
         c.end += kept[c.n - k + i];
     }
+    if (isinf(c.start) || isinf(c.end)) { /* a sum of the largest doubles */
+        c.start = c.end = 0;
+        for (int64_t i = 0; i < k; i++) {
+            c.start += kept[i] / (double)k;
+            c.end += kept[c.n - k + i] / (double)k;
+        }
+        return c;
+    }
     c.start /= (double)k;
     c.end /= (double)k;
     return c;
@@ -60,7 +68,7 @@ static const char *num(const judge *j, double x)
 {
     ares_str text = { 0 };
     double size = fabs(x);
-    if (size >= 1000) ares_str_addf(&text, "%.0f", x);
+    if (size >= 1000 && size < 1e10) ares_str_addf(&text, "%.0f", x);
     else ares_str_addf(&text, "%.3g", x);
     const char *kept = ares_arena_copy(j->arena, text.data, text.len);
     ares_str_fini(&text);
@@ -76,6 +84,7 @@ static const char *pct(const judge *j, double share)
 static const char *change(const judge *j, double from, double to)
 {
     double by = 100 * (to / from - 1);
+    if (from == to) return "unchanged";
     if (!isfinite(by)) return "from nothing";
     if (fabs(by) < 0.5) return "unchanged";
     if (by >= 100) return ares_arena_printf(j->arena, "%s times as much", num(j, to / from));
@@ -109,21 +118,66 @@ static bool too_short(judge *j, const char *id, const char *title, const char *m
     return true;
 }
 
+/* The first and the last value of a metric, step 0 too. Returns how many values there are. */
+static int64_t ends_of(const judge *j, const char *metric, double *first, double *last)
+{
+    const double *x = ares_look_values(j->l, metric);
+    int64_t n = 0;
+    for (int64_t i = 0; x && i < j->l->rows; i++) {
+        if (isnan(x[i])) continue;
+        if (!n++) *first = x[i];
+        *last = x[i];
+    }
+    return n;
+}
+
+/* What was learnt, where no accuracies can be paired. */
+static void learning_unpaired(judge *j, const char *rule)
+{
+    ares_look_verdicts *v = j->out;
+    bool trained = ares_look_values(j->l, "reward/accuracy") != NULL,
+         scored = ares_look_values(j->l, "critic/score/mean") != NULL;
+    const char *steps = WHY("%lld step%s", (long long)j->l->steps, j->l->steps == 1 ? "" : "s"),
+               *why = "no validation at both ends; set data.val_files and trainer.val_freq";
+    double first = 0, last = 0;
+    int64_t accuracies = ends_of(j, "val/accuracy", &first, &last),
+            losses = ends_of(j, "val/loss", &first, &last), scores = 0;
+    course loss = course_of(j, "train/loss");
+    v->level = ARES_VERDICT_OFF;
+    if (j->l->steps == 0) v->headline = "No step has ended";
+    else if (losses > 1) {
+        v->level = last < first ? ARES_VERDICT_GOOD : ARES_VERDICT_WARN;
+        v->headline =
+            WHY("Validation loss %s, then %s after %s", num(j, first), num(j, last), steps);
+        add(j, "learning", v->level,
+            last < first ? "Validation loss falls" : "Validation loss does not fall",
+            WHY("%s → %s (%s)", num(j, first), num(j, last), change(j, first, last)), "val/loss",
+            "warns where the last validation's loss is not below the first one's");
+        return;
+    } else if (accuracies < 2 && (scores = ends_of(j, "val/reward_score", &first, &last)) > 1) {
+        v->headline = WHY("%s; validation reward %s, then %s, without an accuracy", steps,
+                          num(j, first), num(j, last));
+        why = "the validations have no accuracy to compare by question; worker.reward.accuracy "
+              "names the reward that is one";
+    } else if (accuracies == 1 || losses == 1 || scores == 1) {
+        v->headline = WHY("%s, with one validation alone", steps);
+        why = "one validation alone; trainer.val_freq makes more";
+    } else if (loss.n)
+        v->headline = WHY("Training loss from %s to %s in %s, without a validation at both ends",
+                          num(j, loss.start), num(j, loss.end), steps);
+    else v->headline = WHY("%s, without a validation at both ends", steps);
+    if (trained || scored)
+        add(j, "learning", ARES_VERDICT_OFF, "Learning not judged", why,
+            trained ? "reward/accuracy" : "critic/score/mean", rule);
+}
+
 static void learning(judge *j)
 {
     static const char rule[] = "the 95 % interval of the paired difference lies above 0";
     const ares_look_paired *p = j->p;
     ares_look_verdicts *v = j->out;
     if (!p || !p->n) {
-        v->level = ARES_VERDICT_OFF;
-        v->headline = WHY("%lld step%s, without a validation at both ends", (long long)j->l->steps,
-                          j->l->steps == 1 ? "" : "s");
-        if (ares_look_values(j->l, "reward/accuracy") ||
-            ares_look_values(j->l, "critic/score/mean"))
-            add(j, "learning", ARES_VERDICT_OFF, "Learning not judged",
-                "no validation at both ends; set data.val_files and trainer.val_freq",
-                ares_look_values(j->l, "reward/accuracy") ? "reward/accuracy" : "critic/score/mean",
-                rule);
+        learning_unpaired(j, rule);
         return;
     }
     const char *before = pct(j, p->accuracy[0]), *after = pct(j, p->accuracy[1]),
@@ -150,8 +204,10 @@ static void learning(judge *j)
 
 static void entropy(judge *j)
 {
-    static const char metric[] = "rollout/entropy",
-                      rule[] = "warns below half or above twice the start, bad below a tenth";
+    /* of texts that were encoded anew only the update has entropies (env.token_exact) */
+    const char *metric =
+        ares_look_values(j->l, "rollout/entropy") ? "rollout/entropy" : "actor/entropy";
+    static const char rule[] = "warns below half or above twice the start, bad below a tenth";
     course c = course_of(j, metric);
     if (!c.n || too_short(j, "entropy", "Entropy", metric, rule)) return;
     double ratio = c.end / c.start;
@@ -160,7 +216,8 @@ static void entropy(judge *j)
                             : ratio < 0.5 || ratio > 2.0 ? ARES_VERDICT_WARN
                                                          : ARES_VERDICT_GOOD;
     add(j, "entropy", level,
-        ratio < 0.1   ? "Entropy has collapsed"
+        c.start <= 0  ? "Entropy not judged"
+        : ratio < 0.1 ? "Entropy has collapsed"
         : ratio < 0.5 ? "Entropy falls"
         : ratio > 2   ? "Entropy rises"
                       : "Entropy holds",
@@ -305,6 +362,7 @@ static void failures(judge *j)
                                "5 % of a step's answers fail",
                       prefix[] = "reward/failed/";
     if (look_option(j->l, "sft")) return; /* supervised training has no rewards */
+    if (j->l->steps == 0) return;         /* nothing was judged */
     course found = course_of(j, "reward/extract_fail_rate");
     double most = 0, missing = found.n ? fmax(found.most, 0) : 0;
     const char *metric = found.n ? "reward/extract_fail_rate" : "";
@@ -343,7 +401,7 @@ static void gradient(judge *j)
     ares_sort_f64(sorted, c.n);
     double median = !c.n      ? 0
                     : c.n % 2 ? sorted[c.n / 2]
-                              : (sorted[c.n / 2 - 1] + sorted[c.n / 2]) / 2;
+                              : sorted[c.n / 2 - 1] / 2 + sorted[c.n / 2] / 2;
     for (int64_t i = 0; i < skipped.n; i++) left_out += skipped.value[i];
     ares_look_level level = left_out > 0                                ? ARES_VERDICT_BAD
                             : c.n && median > 0 && c.most > 10 * median ? ARES_VERDICT_WARN
@@ -405,8 +463,11 @@ static void constant_reward(judge *j)
     for (int64_t i = high.n - k; i < high.n; i++)
         if (high.value[i] != all || low.value[i] != all) return;
     add(j, "constant_reward", ARES_VERDICT_BAD, "Every answer has the same reward",
-        WHY("%s in each of the last %lld steps: look at the judge or the format, not the task",
-            num(j, all), (long long)k),
+        k == 1
+            ? WHY("%s in the last step: look at the judge or the format, not the task", num(j, all))
+            : WHY("%s in each of the last %lld steps: look at the judge or the format, not the "
+                  "task",
+                  num(j, all), (long long)k),
         "critic/score/max", "bad where the last quarter of steps knows one reward");
 }
 

@@ -128,6 +128,10 @@ static void write_facts(const run *x, ares_str *out)
         one = one || (strcmp(x->v.each[i].id, "step_size") == 0 &&
                       strcmp(x->v.each[i].title, "Strictly on policy") == 0);
     ares_json_write_bool(ares_json_key(out, "on_policy"), one);
+    ares_str path = { 0 }; /* whether there is a model to talk to */
+    ares_str_addf(&path, "%s/checkpoints/latest", l->dir);
+    ares_json_write_bool(ares_json_key(out, "model_kept"), ares_file_exists(path.data));
+    ares_str_fini(&path);
     const char *log = option_text(l, "trainer.rollout_log");
     text(out, "rollout_log", log);
     ares_json_key(out, "run");
@@ -234,6 +238,15 @@ static void write_map(const run *x, ares_str *out)
     ares_json_end(out, ']');
 }
 
+/* Whether a map says nothing: what the resolved file makes of an option that is not set. */
+static bool says_nothing(const ares_json *v)
+{
+    bool nothing = v->type == ARES_JSON_NULL || v->type == ARES_JSON_OBJECT;
+    for (int64_t i = 0; v->type == ARES_JSON_OBJECT && i < v->count; i++)
+        nothing = nothing && says_nothing(v->members[i].value);
+    return nothing;
+}
+
 /* The options of `now` as [path, value, default, whether they differ]; sections are walked. */
 static void write_options(const ares_json *now, const ares_config *defaults, const char *path,
                           ares_str *out)
@@ -259,7 +272,8 @@ static void write_options(const ares_json *now, const ares_config *defaults, con
         ares_json_write(out, v);
         if (old) ares_json_write(out, old);
         else ares_json_write_null(out);
-        ares_json_write_i64(out, !ares_view_eq(ares_str_view(&a), ares_str_view(&b)));
+        ares_json_write_i64(out, !ares_view_eq(ares_str_view(&a), ares_str_view(&b)) &&
+                                     !(old && says_nothing(v) && says_nothing(old)));
         ares_json_end(out, ']');
     }
     ares_str_fini(&name);

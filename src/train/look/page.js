@@ -36,7 +36,8 @@ function plain(x, d) {
 }
 const num = (x, d = 3) => plain(x, d).replace("-", "−");
 const pct = x => x === null || x === undefined || Number.isNaN(x) ? "–" : (100 * x).toFixed(1) +
-    " %";
+    "\u00a0%";
+const drawn = x => Math.max(-1e300, Math.min(1e300, x)); /* differences of two stay finite */
 const clock = s => s < 90 ? Math.round(s) + " s" : s < 5400 ? Math.floor(s / 60) + " min " +
     Math.round(s % 60) + " s"
   : Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
@@ -64,6 +65,8 @@ take(0);
       several ? r.name : full(r);
   if (several) for (const r of RUNS) if (RUNS.filter(o => o.label === r.label).length > 1) r.label = r.dir;
 }
+/* of texts that were encoded anew only the update has entropies (env.token_exact) */
+const ENTROPY = RUNS.some(r => r.series["rollout/entropy"]) ? "rollout/entropy" : "actor/entropy";
 /* runs whose names differ in a trailing seed alone are one variant: a line with a band */
 const VARIANTS = [];
 for (const r of RUNS) {
@@ -83,7 +86,7 @@ function course(v, metric) {
     if (x.includes(null)) { y.push(null); band.push(null); continue; }
     const n = x.length, mean = x.reduce((a, b) => a + b, 0) / n;
     const se = n > 1 ? Math.sqrt(x.reduce((a, b) => a + (b - mean) ** 2, 0) / (n - 1) / n) : 0;
-    y.push(mean); band.push(n > 1 ? [mean - se, mean + se] : null);
+    y.push(drawn(mean)); band.push(n > 1 && Number.isFinite(se) ? [mean - se, mean + se] : null);
   }
   return { name: v.name + (v.runs.length > 1 ? ` (${v.runs.length} runs)` : ""), x: AXIS, y, band,
       note: v.runs.length > 1 ? "± standard error" : null };
@@ -164,8 +167,9 @@ function chart(title, lines, opt = {}) {
   if (!lines.length) return null;
   let lo = Infinity, hi = -Infinity;
   for (const l of lines) {
-    for (const v of l.y) if (v !== null) { lo = Math.min(lo, v); hi = Math.max(hi, v); }
-    for (const b of l.band || []) if (b) { lo = Math.min(lo, b[0]); hi = Math.max(hi, b[1]); }
+    for (const v of l.y) if (v !== null) { lo = Math.min(lo, drawn(v)); hi = Math.max(hi, drawn(v)); }
+    for (const b of l.band || []) if (b) { lo = Math.min(lo, drawn(b[0]));
+        hi = Math.max(hi, drawn(b[1])); }
   }
   if (opt.zero) lo = Math.min(lo, 0);
   if (!(hi > lo)) { const p = Math.abs(hi) * .1 || 1; hi += p; lo -= lo >= 0 && lo - p < 0 ? 0 : p;
@@ -175,7 +179,7 @@ function chart(title, lines, opt = {}) {
   if (lo !== 0) lo -= lo > 0 && lo - pad < 0 ? lo : pad;
   const x0 = AXIS[0], x1 = AXIS[AXIS.length - 1];
   const px = x => L + (x1 > x0 ? (x - x0) / (x1 - x0) : .5) * w,
-      py = y => T + h - (y - lo) / (hi - lo) * h;
+      py = y => T + h - (drawn(y) - lo) / (hi - lo) * h;
   const say = lines.map(l => `${l.name} from ${num(first(l.y))} to ${num(last(l.y))}`).join(", ");
   const g = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img",
       "aria-label": visible(title + ": " + say) });
@@ -226,7 +230,8 @@ function chart(title, lines, opt = {}) {
       title: visible(title) }, visible(title)), now), g, el("div", { class: "legend" }, legend));
 }
 function spark(y, color = "var(--c0)") {
-  const v = y.map((a, i) => [i, a]).filter(p => p[1] !== null), n = y.length - 1 || 1;
+  const v = y.map((a, i) => [i, a]).filter(p => p[1] !== null).map(([i, a]) => [i, drawn(a)]),
+      n = y.length - 1 || 1;
   const lo = Math.min(...v.map(p => p[1])), hi = Math.max(...v.map(p => p[1]));
   const at = p => (3 + p[0] / n * 114).toFixed(1) + " " + (hi > lo ?
       29 - (p[1] - lo) / (hi - lo) * 24 : 17).toFixed(1);
@@ -250,11 +255,13 @@ function command(label, text) {
       visible(text)), b)];
 }
 function repeat() {
-  const sft = R.algorithm === "sft" ? " sft" : "", dir = R.dir, from = R.run && R.run.cwd;
+  const sft = R.algorithm === "sft" ? " sft" : "", dir = R.dir, from = R.run && R.run.cwd,
+      ranks = R.run && R.run.ranks > 1 ? " --ranks " + R.run.ranks : "";
   return command("the same run, bit for bit" + (from ? ", from " + visible(from) : ""),
-      `ares-train${sft} --config ${quote(dir + "/config.yaml")} trainer.run_dir=${quote(dir + "_again")}`);
+      `ares-train${sft}${ranks} --config ${quote(dir + "/config.yaml")} trainer.run_dir=${quote(dir + "_again")}`);
 }
-const talk = () => command("talk to the model",
+const talk = () => !R.model_kept ? el("p", { class: "small dim" },
+    "The run directory keeps no checkpoint, so there is no model to talk to.") : command("talk to the model",
     `ares-train generate --model ${quote(R.dir)} --prompt "…"`);
 function dumbbell(rows) {
   const W = 440, step = rows.length > 5 ? 28 : 36, H = 30 + rows.length * step,
@@ -325,7 +332,7 @@ function summary(rules) {
   const judged = rules.filter(r => r.level !== "off"), bad = rules.filter(r => r.level === "bad"),
       warn = rules.filter(r => r.level === "warn");
   if (!bad.length && !warn.length) return el("b", { class: "good" },
-      judged.length === 1 ? "The one check is well." : `All ${judged.length} checks are well.`);
+      judged.length === 1 ? "The one check is well." : judged.length === 2 ? "Both checks are well." : `All ${judged.length} checks are well.`);
   const list = x => x.map(r => visible(r.title).replace(/^[A-Z](?=[a-z ])/,
       c => c.toLowerCase())).join(", ");
   return el("b", { class: bad.length ? "bad" : "warn" }, (bad.length ?
@@ -333,7 +340,7 @@ function summary(rules) {
       `${few(warn.length, "check asks", "checks ask")} for a look: ${list(warn)}.` : ""));
 }
 const CARDS = [["reward/accuracy", "Accuracy, training", pct], ["critic/score/mean", "Reward", num],
-    ["rollout/entropy", "Entropy, nats", num], ["actor/kl", "KL to reference", num],
+    [ENTROPY, "Entropy, nats", num], ["actor/kl", "KL to reference", num],
   ["response_length/mean", "Length, tokens", num], ["actor/grad_norm", "Gradient norm", num],
       ["timing_s/step", "Seconds a step", num], ["perf/throughput", "Tokens a second", num],
   ["train/loss", "Loss, training", num], ["val/loss", "Loss, validation", num], ["actor/lr",
@@ -420,7 +427,7 @@ function together() {
       el("td", { class: "n" }, r.paired ? `${pct(r.paired.before)} → ${pct(r.paired.after)}` : "–",
           p ? el("div", { class: "small dim" },
           `${p.mean < 0 ? "−" : "+"}${(100 * Math.abs(p.mean)).toFixed(1)} ± ${(100 * p.half).toFixed(1)} points`) : null),
-      cell("critic/score/mean", num), cell("rollout/entropy", num), cell("response_length/mean",
+      cell("critic/score/mean", num), cell(ENTROPY, num), cell("response_length/mean",
           num), el("td", { class: "n" }, (r.seconds / 60).toFixed(1)));
   });
   take(0);
@@ -428,7 +435,7 @@ function together() {
       ["validation accuracy", "n"], ["reward", "n"], ["entropy", "n"], ["length", "n"], ["minutes",
       "n"]];
   const some = [["Accuracy, training", "reward/accuracy"], ["Accuracy, validation", "val/accuracy"],
-      ["Reward", "critic/score/mean"], ["Entropy", "rollout/entropy"], ["KL to the reference",
+      ["Reward", "critic/score/mean"], ["Entropy", ENTROPY], ["KL to the reference",
       "actor/kl"], ["Answer length", "response_length/mean"], ["Gradient norm", "actor/grad_norm"],
       ["Loss, training", "train/loss"]];
   const differ = RUNS.some((r, i) => i && pairedWith(RUNS[0], r));
@@ -436,7 +443,7 @@ function together() {
       { class: "note" }, el("b", {}, visible(r.label) + ": "),
       visible(notes(r).textContent)) : null),
     el("div", { class: "hero one" }, el("h1", {}, `${RUNS.length} runs, side by side`)),
-    el("section", { class: "panel scroll" }, el("table", {}, el("thead", {}, el("tr", {},
+    el("section", { class: "panel scroll" }, el("table", { class: "runs" }, el("thead", {}, el("tr", {},
         heads.map(([t, c]) => el("th", { class: c }, t)))), el("tbody", {}, body)),
       differ ? el("p", { class: "small dim" },
           `Below an accuracy: the paired difference to ${visible(RUNS[0].label)} after the last validation, question by question, with its 95 % interval.`) : null),
@@ -451,8 +458,11 @@ const CHARTS = [
       "validation"]]], ["Reward", [["critic/score/mean", "mean", "10–90 % of answers"]]],
     ["Validation accuracy by group", "val/*=*/accuracy"], ["Training accuracy by difficulty",
         `reward/${LEVELS_OF}/accuracy`], ["Accuracy by source", "rollout/source/*/accuracy"],
-    ["Accuracy by source ", "source/*/accuracy"], ["Filtered by source",
-        "rollout/dynamic_filter/*"], ["Success by environment", "env/*/success"],
+    ["Accuracy by source ", "source/*/accuracy"], ["Groups that a filter dropped",
+        "rollout/dynamic_filter/*"], ["Pairs of VAPOR", [["vapor/pref_accuracy", "chosen likelier"],
+        ["vapor/pref_success_rate", "prompts with a pair"]]], ["Margin of VAPOR's pairs, nats",
+        [["vapor/pref_margin", "chosen less rejected"]]], ["Answers with VAPOR's span",
+        [["vapor/extract_success_rate", "share"]]], ["Success by environment", "env/*/success"],
         ["Success in validation", "val-env/*/success"], ["Loss of supervised training",
         [["train/loss", "training"], ["val/loss", "validation"]]]]],
   ["What it says", [["Answer length", [["response_length/mean", "mean", "10–90 % of answers"]]],
@@ -461,7 +471,7 @@ const CHARTS = [
     ["Length by difficulty", `response_length/${LEVELS_OF}/mean`], ["Turns by environment",
         "env/*/num_turns"], ["Failed judgements", "reward/failed/*"], ["Answers without a result",
         [["reward/extract_fail_rate", "share"]]]]],
-  ["How sure it is", [["Entropy", [["rollout/entropy", "all"], ["actor/entropy_correct",
+  ["How sure it is", [["Entropy", [[ENTROPY, "all"], ["actor/entropy_correct",
       "right answers"], ["actor/entropy_wrong", "wrong answers"]]],
     ["KL to the reference", [["actor/kl", "all"], ["aepo/kl/easy", "easy"], ["aepo/kl/medium",
         "medium"], ["aepo/kl/hard", "hard"]]], ["HWE tokens an answer",
@@ -472,6 +482,9 @@ const CHARTS = [
   ["How it moves", [["Gradient norm", [["actor/grad_norm", "norm"]]], ["KL of a step's update",
       [["actor/ppo_kl_k3", "k3"]]], ["Clipped tokens", [["actor/pg_clipfrac_higher", "above"],
       ["actor/pg_clipfrac_lower", "below"]]],
+    ["VAPOR's ratio of an answer", [["vapor/hybrid_ratio_max", "largest"],
+        ["vapor/hybrid_ratio_mean", "mean"]]], ["Answers beyond VAPOR's clip",
+        [["vapor/clip_frac_high", "above"], ["vapor/clip_frac_low", "below"]]],
     ["Importance ratio", [["actor/ratio_max", "largest"], ["actor/ratio_mean", "mean"],
         ["actor/ratio_min", "least"]]], ["Loss", [["actor/pg_loss", "policy"], ["actor/final_loss",
         "with KL"]]], ["Learning rate", [["actor/lr", "rate"]]],
@@ -486,6 +499,7 @@ function spread(p) { /* the metrics that are there, by pattern */
   const rx = new RegExp("^" + p.replace(/[.]/g, "\\.").replace(/\*/g,
       "(.+)").replace(/\{([^}]*)\}/g, (_, o) => "(" + o.split(",").join("|") + ")") + "$");
   const order = ["easy", "medium", "hard"];
+  if (p.includes(LEVELS_OF)) return order.map(l => [p.replace(LEVELS_OF, l), l]); /* a colour each */
   return [...new Set(RUNS.flatMap(r => Object.keys(r.series)))].map(k => [k,
       k.match(rx)]).filter(m => m[1]).map(([k, m]) => [k, m[m.length - 1]]).sort((a,
       b) => order.indexOf(a[1]) - order.indexOf(b[1])).slice(0, 12);
@@ -503,9 +517,11 @@ function curves(q) {
       return { ...c, y: soft(c.y) }; }));
   const make = ([title, of]) => {
     const list = typeof of === "string" ? spread(of) : of;
-    if (several) return list.map(([k, name]) => all(list.length > 1 ? `${title.trim()}, ${name}` :
-        title, k));
-    return [chart(title, list.map(([k, name, note]) => ({ name, y: soft(S[k] || []),
+    const one = list.length === 1 && typeof of === "string", head = title.trim() +
+        (one ? ": " + list[0][1] : "");
+    if (several) return list.map(([k, name]) => all(list.length > 1 ? `${head}, ${name}` :
+        head, k));
+    return [chart(head, list.map(([k, name, note]) => ({ name, y: soft(S[k] || []),
         band: note ? R.bands[k] : null, note: R.bands[k] && note })),
         { zero: /share|Cut|Clipped/.test(title) })];
   };
@@ -561,8 +577,8 @@ const BY = {
   mask: { name: "mask", key: "mask", k: "plus", a: x => x ? .22 : 0, ends: ["not trained",
       "trained"], say: "tokens that the loss counts" },
 };
-const WHY_NOT = { entropy: "no entropies in this run's rollouts",
-    window: "no entropies in this run's rollouts",
+const NO_ENTROPIES = "no entropies in this run's rollouts (with env.token_exact: false texts are encoded anew)";
+const WHY_NOT = { entropy: NO_ENTROPIES, window: NO_ENTROPIES,
     surprise: "no log-probabilities in this run's rollouts",
     kl: "no KL at tokens: the run has no reference, or KL acts nowhere",
     weight: "every token has the weight 1 (worker.actor.dynamic_kl_loss)" };
@@ -570,11 +586,14 @@ function missing(by) { /* why it cannot be shown; null: it can */
   if (by === "none") return null;
   R.can ??= {};
   if (by in R.can) return R.can[by];
+  const vapor = { ratio: "VAPOR has one ratio per answer, not per token: Curves has it",
+      kl: "VAPOR keeps no KL of single tokens: Curves has their mean" };
   const part = { entropy: "e", window: "e", surprise: "lp", ratio: "r", kl: "k", weight: "w" }[by];
   const toks = R.groups.flatMap(g => g.answers.map(a => a.tok)).filter(Boolean);
   let why = null;
   if (!toks.length) why = "no tokens in this run's rollouts: set trainer.rollout_log=tokens";
-  else if (part && !toks.some(t => t[part])) why = by === "ratio" ? (R.on_policy ?
+  else if (part && !toks.some(t => t[part])) why = R.algorithm === "vapor" && vapor[by] ?
+      vapor[by] : by === "ratio" ? (R.on_policy ?
       "one update a step: every ratio is 1" :
       "no ratios in this run's rollouts: every ratio is 1, or the program was older") : WHY_NOT[by];
   return R.can[by] = why;
@@ -929,7 +948,7 @@ function answers(q) {
 function before() {
   const v = R.val;
   if (!v.rows.length) return [el("p", { class: "note" },
-      "This run wrote no validation answers: data.val_files and trainer.val_freq make them.")];
+      "The run directory has no validation answers: data.val_files and trainer.val_freq make them.")];
   const two = v.steps.length > 1, mean = (e,
       w) => { const x = e.a[w].map(s => s[2]).filter(s => s !== null);
       return x.length ? x.reduce((s, y) => s + y, 0) / x.length : null; };
@@ -972,7 +991,7 @@ const PHASE = { gen: "rollout", reward: "reward", old: "old log-probs", ref: "re
     validation: "validation" };
 function timing() {
   const T = X.map((step, i) => {
-    const s = k => (S["timing_s/" + k] || [])[i] || 0, t = { step };
+    const s = k => Math.max(0, Math.min(1e12, (S["timing_s/" + k] || [])[i] || 0)), t = { step };
     for (const k of INSIDE) t[k] = s(k);
     t.other = Math.max(0, s("step") - INSIDE.reduce((a, k) => a + t[k], 0));
     t.save_checkpoint = s("save_checkpoint");

@@ -81,11 +81,18 @@ static bool is_number(const ares_json *v)
     return v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
 }
 
+/* Whether it may be a step: 1e308 has no integer, and no place on an axis. */
+static bool is_step_number(double x)
+{
+    return fabs(x) <= 0x1p53; /* false of NAN, too */
+}
+
 /* The metrics of a brief reading: of verdicts (judge.c), and of what ares-train runs prints. */
 static bool is_asked_metric(ares_view name)
 {
 #define NAME(text) { text, sizeof text - 1 }
     static const ares_view asked[] = {
+        NAME("actor/entropy"),
         NAME("actor/grad_norm"),
         NAME("actor/kl"),
         NAME("actor/pg_clipfrac_higher"),
@@ -154,7 +161,7 @@ static bool take_brief(columns *c, ares_view line)
             found[n++].value = value;
         }
     }
-    if (isnan(step)) return false;
+    if (!is_step_number(step)) return false;
     int64_t r = row_of(c, step);
     for (int i = 0; i < n; i++) column_of(c, found[i].name)[r] = found[i].value;
     return true;
@@ -178,7 +185,7 @@ static bool take_lines(ares_arena *arena, ares_look *l, columns *c, ares_view te
             look_note(arena, l, "%s: read up to there", ares_error_message());
             ares_error_clear();
             ok = false;
-        } else if (!is_number(step = ares_json_get(row, "step"))) {
+        } else if (!is_number(step = ares_json_get(row, "step")) || !is_step_number(step->number)) {
             look_note(arena, l, "metrics.jsonl:%lld: no step in this line: read up to there",
                       (long long)line);
             ok = false;

@@ -363,7 +363,7 @@ typedef struct row_sums {
 } row_sums;
 
 /* Adds a row's tokens and lengths. */
-static void see_row(row_sums *y, const ares_data_config *cfg, const ares_batch *b, int64_t r)
+static void see_row(row_sums *y, const ares_trainer *t, const ares_batch *b, int64_t r)
 {
     const ares_sample *s = &b->samples[r];
     double length = (double)(b->row_start[r + 1] - b->row_start[r]);
@@ -374,12 +374,13 @@ static void see_row(row_sums *y, const ares_data_config *cfg, const ares_batch *
         see(&y->advantage, (double)b->advantages[i]);
         if (b->returns) see(&y->returns, (double)b->returns[i]);
         if (b->values) see(&y->values, (double)b->values[i]);
+        if (!report_has_entropies(t, s)) continue;
         y->entropy += (double)b->entropies[i];
         y->tokens++;
     }
     see(&y->response, length);
     see(&y->prompt, s->prompt_len);
-    y->full += s->prompt_len >= cfg->max_prompt_length;
+    y->full += s->prompt_len >= t->run.cfg->data.max_prompt_length;
 }
 
 /*
@@ -437,7 +438,7 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     row_sums y = { 0 };
     ares_rollout_stats stats;
-    for (int64_t r = 0; r < b->rows; r++) see_row(&y, &t->run.cfg->data, b, r);
+    for (int64_t r = 0; r < b->rows; r++) see_row(&y, t, b, r);
     for (int64_t g = 0; g < b->groups; g++) {
         int64_t last = b->group_start[g + 1];
         for (int64_t r = b->group_start[g], end; r < last; r = end) {
@@ -505,13 +506,19 @@ static int log_column(const ares_trainer *t, ares_tracker *tracker, const char *
 {
     const ares_batch *b = &t->batch;
     double bins[BINS] = { 0 }, edge[BINS + 1];
-    for (int64_t i = 0; i < b->tokens; i++) {
-        int k = 0;
-        if (!b->response_mask[i] || !(x[i] >= 0)) continue;
-        while (k < BINS - 1 && (double)x[i] >= edge_of(k + 1)) k++;
-        bins[k]++;
-    }
+    double count = 0;
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+            int k = 0;
+            if (!b->response_mask[i] || !(x[i] >= 0) || !report_has_entropies(t, &b->samples[r]))
+                continue;
+            while (k < BINS - 1 && (double)x[i] >= edge_of(k + 1)) k++;
+            bins[k]++;
+            count++;
+        }
     ARES_TRY(ares_world_sum_f64(t->run.world, bins, BINS));
+    ARES_TRY(ares_world_sum_f64(t->run.world, &count, 1));
+    if (count == 0) return ARES_OK; /* no text is as it was sampled */
     for (int i = 0; i <= BINS; i++) edge[i] = edge_of(i);
     return tracker ? ares_tracker_bins(tracker, t->run.step, tag, edge, bins, BINS) : ARES_OK;
 }

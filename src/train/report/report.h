@@ -78,6 +78,9 @@ int report_histograms(const ares_trainer *t, ares_tracker *tracker);
 int report_rollouts(ares_trainer *t, bool last);
 /* The lines of that file, of all ranks, on every rank. A collective. (rollouts.c) */
 int report_rows(const ares_trainer *t, ares_str *all);
+/* False: the row's text was encoded anew (env.token_exact), so that nobody has sampled its tokens.
+ */
+bool report_has_entropies(const ares_trainer *t, const ares_sample *s);
 
 /* Metrics of a step for each data set of a curriculum. (report.c) */
 

@@ -84,6 +84,18 @@ static const uint8_t *trained_mask(const ares_batch *b)
     return b->kept_mask ? b->kept_mask : b->response_mask;
 }
 
+/* Whether a program plays the row's episode by itself: its details stand among the row's keys. */
+static bool is_played(const ares_sample *s)
+{
+    return s->turns.len &&
+           ((const agents_row *)(const void *)s->row)->definition->type->program != NULL;
+}
+
+bool report_has_entropies(const ares_trainer *t, const ares_sample *s)
+{
+    return !s->turns.len || is_played(s) || t->run.cfg->agents.token_exact;
+}
+
 /*
  * Columns by token of the row (docs/runs.md#columns-of-tokens): null stands where the policy did
  * not write the token, and in what an update computes where it did not train it. prompt: write its
@@ -112,7 +124,8 @@ static void write_tokens(const ares_trainer *t, int64_t row, bool prompt, ares_s
     if (prompt) write_ids(out, "prompt_ids", s->prompt, s->prompt_len);
     write_ids(out, "token_ids", b->responses + first, n);
     write_pieces(t->run.tokenizer, b->responses + first, n, out);
-    write_numbers(out, "entropies", b->entropies_1 + first, wrote, n, 3);
+    if (report_has_entropies(t, s))
+        write_numbers(out, "entropies", b->entropies_1 + first, wrote, n, 3);
     if (b->old_log_probs)
         write_numbers(out, "logprobs", b->old_log_probs + first, wrote, n, DIGITS);
     if (b->ref_log_probs)
@@ -165,13 +178,6 @@ static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ar
         if (b->turn_ends[first + i]) ares_json_write_i64(out, at[i + 1]);
     ares_json_end(out, ']');
     ares_free(at);
-}
-
-/* Whether a program plays the row's episode by itself: its details stand among the row's keys. */
-static bool is_played(const ares_sample *s)
-{
-    return s->turns.len &&
-           ((const agents_row *)(const void *)s->row)->definition->type->program != NULL;
 }
 
 /* What is known of an episode whose conversation a program wrote. */

@@ -182,6 +182,14 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
     /* divides the whole piece, in order, into parts that match and the parts between them */
     size_t done = 0;
     s->cuts.n = 0;
+    if (step->kind == STEP_WORDS) {
+        for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
+            size_t from = (size_t)(q - p->at);
+            q = scan_word(step->scan, q, end);
+            add_part(p, from, (size_t)(q - p->at), -1, &s->b);
+        }
+        return ARES_OK;
+    }
     if (step->kind == STEP_PATTERN) {
         pattern_match it = { 0 };
         int rc;
@@ -194,6 +202,10 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
     } else {
         for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
             size_t from = (size_t)(q - p->at);
+            if (step->kind == STEP_NUMERIC && *q < 0x80 && (*q < '0' || *q > '9')) {
+                q++;
+                continue;
+            }
             uint32_t c = unicode_next(&q);
             if (!(step->kind == STEP_NUMERIC ? unicode_is_numeric(c) : unicode_is_space(c)))
                 continue;
@@ -482,7 +494,16 @@ static void give_scratch(const ares_tokenizer *tokenizer, text_scratch *s)
 }
 
 /* ---- encoding */
-/* Cuts the source into words and added tokens, in s->a. */
+/*
+ * Whether the last step cuts words and nothing follows it: encoding then cuts and encodes a word at
+ * a time, without a list of all.
+ */
+static bool ends_in_words(const ares_tokenizer *t)
+{
+    return t->step_count && t->steps[t->step_count - 1].kind == STEP_WORDS && !t->mapped;
+}
+
+/* Cuts the source into words and added tokens, in s->a; all but the last cut if ends_in_words. */
 static int find_pieces(const ares_tokenizer *t, text_scratch *s)
 {
     s->a.n = s->b.n = 0;
@@ -502,7 +523,8 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
     pieces swap = s->a;
     s->a = s->b;
     s->b = swap;
-    for (int k = 0; k < t->step_count; k++) ARES_TRY(split_run(&t->steps[k], s));
+    for (int k = 0; k < t->step_count - ends_in_words(t); k++)
+        ARES_TRY(split_run(&t->steps[k], s));
     return ARES_OK;
 }
 
@@ -526,12 +548,15 @@ static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *s
 }
 
 /* Appends the ids of a word and the places of their bytes. */
-static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p, ares_ids *out)
+static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p,
+                        const unsigned char *limit, ares_ids *out)
 {
-    /* its ids lie in the scratch or in the cache, until the next word */
-    bpe_word word = bpe_encode(t->model, &s->bpe, p->at, p->len);
-    reserve(out, word.n);
-    memcpy(out->ids + out->n, word.ids, (size_t)word.n * sizeof *word.ids);
+    /* its ids lie in the scratch, until the next word */
+    bpe_word word = bpe_encode(t->model, &s->bpe, p->at, p->len, limit);
+    /* four at once are cheaper than as many as there are */
+    if (out->n + word.n + 4 > out->cap) reserve(out, word.n + 4);
+    memcpy(out->ids + out->n, word.ids, 4 * sizeof *word.ids);
+    if (word.n > 4) memcpy(out->ids + out->n, word.ids, (size_t)word.n * sizeof *word.ids);
     if (s->want_offsets) {
         size_t at = 0;
         for (int64_t i = 0; i < word.n; i++) {
@@ -680,7 +705,23 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
                 p->at = bytes;
                 p->len = len;
             }
-            encode_word(t, s, p, out);
+            /* the source is known to go on after the piece */
+            const unsigned char *end = p->at + p->len,
+                                *limit = p->in_source && !t->mapped ? s->source + s->source_len
+                                                                    : end;
+            if (!ends_in_words(t)) {
+                encode_word(t, s, p, limit, out);
+                continue;
+            }
+            scan_kind scan = t->steps[t->step_count - 1].scan;
+            piece word = *p;
+            while (word.at < end) {
+                const unsigned char *next = scan_word(scan, word.at, end);
+                word.len = (size_t)(next - word.at);
+                encode_word(t, s, &word, limit, out);
+                if (word.places) word.places += word.len;
+                word.at = next;
+            }
         }
     }
     if (rc == ARES_OK) post_process(t, s, add_special_tokens, first, out);

@@ -154,13 +154,6 @@ static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int
 }
 
 /* ---- pre-tokenizer */
-/* as in the sources of transformers: GPT2Tokenizer, Qwen2Tokenizer */
-#define GPT2_PATTERN \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define QWEN2_PATTERN                                                     \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| " \
-    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 /* Takes over the pattern of the step. */
 static int add_step(const tokenizer_loader *l, split_step step)
 {
@@ -178,7 +171,13 @@ static int add_step(const tokenizer_loader *l, split_step step)
 static int add_pattern(const tokenizer_loader *l, ares_view source, bool literal,
                        split_behavior behavior, bool invert)
 {
-    split_step step = { STEP_PATTERN, behavior, invert, NULL };
+    split_step step = { STEP_PATTERN, behavior, invert, NULL, SCAN_NONE };
+    /* a known pattern matches all of a text, so that these ask for its words */
+    bool words = !literal && (behavior == SPLIT_ISOLATED || (behavior == SPLIT_REMOVED && invert));
+    if (words && (step.scan = scan_find(source)) != SCAN_NONE) {
+        step.kind = STEP_WORDS;
+        return add_step(l, step);
+    }
     ares_str where = { 0 };
     /* the pattern names this place in its errors */
     ares_str_addf(&where, "%s: pre_tokenizer.pattern", l->path);
@@ -195,7 +194,7 @@ static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char
                          "text: %s: pre_tokenizer: a second ByteLevel is not supported", l->path);
     l->byte_level = true;
     if (add_prefix_space)
-        ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
+        ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
     return pattern ? add_pattern(l, ares_view_of(pattern), false, SPLIT_ISOLATED, false) : ARES_OK;
 }
 
@@ -220,7 +219,7 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
     /* steps after ByteLevel read characters of the byte alphabet */
     if (l->byte_level && !l->t->mapped) {
         l->t->mapped = true;
-        ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
+        ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
     }
     if (ares_view_is(type, "Split")) {
         /* {"type": "Split", "pattern": .., "behavior": .., "invert": ..} */
@@ -255,10 +254,10 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
             tokenizer_get_bool(l, "pre_tokenizer", json, "individual_digits", false, &individual));
         return add_step(l,
                         (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
-                                      false, NULL });
+                                      false, NULL, SCAN_NONE });
     }
     if (ares_view_is(type, "WhitespaceSplit"))
-        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL });
+        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL, SCAN_NONE });
     return tokenizer_bad(
         l, ARES_EUNSUPPORTED, "pre_tokenizer.type", type,
         "not supported (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
@@ -919,6 +918,10 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
 {
     if (tokenizer_is_absent(json) || json->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "text: %s: model.merges: not a list of merges", l->path);
+    *count = 0;
+    if (json->count > MERGES_MOST)
+        return ares_fail(ARES_ELIMIT, "text: %s: model.merges: %lld merges; %d are supported",
+                         l->path, (long long)json->count, MERGES_MOST);
     ares_str joined = { 0 };
     int rc = ARES_OK;
     *out = ares_calloc((size_t)json->count + 1, sizeof **out);
@@ -1111,6 +1114,11 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
         if (!split_pair(line, &left, &right)) {
             rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens separated by a space",
                            l->path, (long long)line_number);
+            break;
+        }
+        if (config.merge_count == MERGES_MOST) {
+            rc = ares_fail(ARES_ELIMIT, "text: %s:%lld: more than %d merges", l->path,
+                           (long long)line_number, MERGES_MOST);
             break;
         }
         if (config.merge_count == cap) {

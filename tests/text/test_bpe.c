@@ -59,14 +59,15 @@ TEST(words_of_every_length_merge_by_rank_then_from_the_left)
                 word[k] = (unsigned char)('a' + ares_rng_below(key, (i << 20) + k, letters));
             int64_t n = by_definition(&config, word, len, want);
             for (int again = 0; again < 2; again++) { /* the second time from the cache of words */
-                bpe_word got = bpe_encode(m, &scratch, word, len);
+                bpe_word got = bpe_encode(m, &scratch, word, len, word + len);
                 if (CHECK_EQ(got.n, n)) CHECK_MEM(got.ids, want, (size_t)n * sizeof *want);
                 CHECK(!got.symbols);
             }
         }
         bpe_free(m);
+        /* a scratch knows words of one model */
+        bpe_scratch_fini(&scratch);
     }
-    bpe_scratch_fini(&scratch);
 }
 
 TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
@@ -74,6 +75,7 @@ TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
     bpe_merge merge = { 0, 1, 2 };
     bpe_config config = { .merges = &merge, .merge_count = 1 };
     bpe_scratch scratch = { 0 };
+    const unsigned char *text = (const unsigned char *)"axyb";
     static const struct {
         int32_t unk;
         bool fuse;
@@ -94,15 +96,15 @@ TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
         config.unk_id = cases[i].unk;
         config.fuse_unk = cases[i].fuse;
         bpe *m = bpe_new(&config);
-        bpe_word word = bpe_encode(m, &scratch, (const unsigned char *)"axyb", 4);
+        bpe_word word = bpe_encode(m, &scratch, text, 4, text + 4);
         if (CHECK_EQ(word.n, cases[i].n) && CHECK(word.symbols != NULL))
             for (int64_t k = 0; k < word.n; k++) {
                 CHECK_EQ(word.ids[k], cases[i].ids[k]);
                 CHECK_EQ(word.symbols[k].len, cases[i].lens[k]);
             }
         bpe_free(m);
+        bpe_scratch_fini(&scratch);
     }
-    bpe_scratch_fini(&scratch);
 }
 
 static void check_refused(const char *source, const char *part)

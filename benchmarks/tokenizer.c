@@ -1,7 +1,7 @@
 /*
- * Encoding and decoding speed on one thread, by CPU time, so that a busy machine counts little: JSON
- * lines with the median and the extremes of several passes over a text, for ids alone, ids with
- * offsets, and back from ids to text.
+ * Encoding and decoding speed on one thread, by CPU time, so that a busy machine counts little:
+ * JSON lines with the median and the extremes of several passes over a text, for ids alone, ids
+ * with offsets, and back from ids to text.
  *
  *   bench_tokenizer MODEL_DIR FILE.jsonl [PASSES]
  *
@@ -66,11 +66,13 @@ static int run(const char *model, const char *path, int passes, bool offsets, bo
     }
     qsort(seconds, (size_t)passes, sizeof *seconds, by_value);
     double mb = (double)text.len / 1e6;
-    printf("{\"bench\":\"tokenizer\",\"side\":\"ares\",\"what\":\"%s\",\"offsets\":%s,\"tokens\":%lld,\"sum\":\"%"
+    printf("{\"bench\":\"tokenizer\",\"side\":\"ares\",\"what\":\"%s\",\"offsets\":%s,\"tokens\":%"
+           "lld,\"sum\":\"%"
            "016llx\",\"load_s\":%.3f,"
            "\"mb_per_s\":%.2f,\"min\":%.2f,\"max\":%.2f,\"cold\":%.2f}\n",
-           decode ? "decode" : "encode", offsets ? "true" : "false", (long long)tokens, (unsigned long long)sum, load,
-           mb / seconds[passes / 2], mb / seconds[passes - 1], mb / seconds[0], mb / cold);
+           decode ? "decode" : "encode", offsets ? "true" : "false", (long long)tokens,
+           (unsigned long long)sum, load, mb / seconds[passes / 2], mb / seconds[passes - 1],
+           mb / seconds[0], mb / cold);
     ares_ids_fini(&ids);
     ares_str_fini(&text);
     ares_str_fini(&back);

@@ -523,8 +523,7 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
     pieces swap = s->a;
     s->a = s->b;
     s->b = swap;
-    for (int k = 0; k < t->step_count - ends_in_words(t); k++)
-        ARES_TRY(split_run(&t->steps[k], s));
+    for (int k = 0; k < t->step_count - ends_in_words(t); k++) ARES_TRY(split_run(&t->steps[k], s));
     return ARES_OK;
 }
 
@@ -549,10 +548,10 @@ static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *s
 
 /* Appends the ids of a word and the places of their bytes. */
 static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p,
-                        const unsigned char *limit, ares_ids *out)
+                        const bpe_query *query, ares_ids *out)
 {
     /* its ids lie in the scratch, until the next word */
-    bpe_word word = bpe_encode(t->model, &s->bpe, p->at, p->len, limit);
+    bpe_word word = bpe_answer(t->model, &s->bpe, query);
     /* four at once are cheaper than as many as there are */
     if (out->n + word.n + 4 > out->cap) reserve(out, word.n + 4);
     memcpy(out->ids + out->n, word.ids, 4 * sizeof *word.ids);
@@ -706,20 +705,26 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
                 p->len = len;
             }
             /* the source is known to go on after the piece */
-            const unsigned char *end = p->at + p->len,
-                                *limit = p->in_source && !t->mapped ? s->source + s->source_len
+            const unsigned char *end = p->at + p->len, *limit = p->in_source && !t->mapped
+                                                                    ? s->source + s->source_len
                                                                     : end;
-            if (!ends_in_words(t)) {
-                encode_word(t, s, p, limit, out);
-                continue;
-            }
-            scan_kind scan = t->steps[t->step_count - 1].scan;
+            scan_kind scan = ends_in_words(t) ? t->steps[t->step_count - 1].scan : SCAN_NONE;
             piece word = *p;
-            while (word.at < end) {
-                const unsigned char *next = scan_word(scan, word.at, end);
-                word.len = (size_t)(next - word.at);
-                encode_word(t, s, &word, limit, out);
-                if (word.places) word.places += word.len;
+            for (const unsigned char *next = p->at; word.at < end;) {
+                /* as many words are asked for as may be on their way from memory at once */
+                bpe_query asked[16];
+                int n = 0;
+                for (const unsigned char *from; n < ARES_COUNT(asked) && next < end; n++) {
+                    from = next;
+                    next = scan ? scan_word(scan, from, end) : end;
+                    bpe_ask(&s->bpe, from, (size_t)(next - from), limit, &asked[n]);
+                }
+                for (int k = 0; k < n; k++) {
+                    word.at = asked[k].word;
+                    word.len = asked[k].len;
+                    if (p->places) word.places = p->places + (word.at - p->at);
+                    encode_word(t, s, &word, &asked[k], out);
+                }
                 word.at = next;
             }
         }
@@ -787,10 +792,28 @@ void decoder_finish(ares_decoder *d, ares_str *out)
 int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n,
                           bool skip_special_tokens, ares_str *out)
 {
-    ares_decoder d;
-    ares_decoder_init(&d, t, skip_special_tokens);
-    for (int64_t i = 0; i < n; i++) ares_decoder_add(&d, ids[i], out);
-    decoder_finish(&d, out);
+    size_t from = out->len;
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= t->token_count) continue;
+        spelling token = t->spellings[ids[i]];
+        if (skip_special_tokens && token.special) continue;
+        if (out->cap - out->len < (size_t)token.len + SPELLED_PAD)
+            ares_str_reserve(out, (out->cap + token.len + SPELLED_PAD) * 2);
+        /* a fixed number of bytes is faster than as many as there are */
+        memcpy(out->data + out->len, t->spelled + token.at, SPELLED_PAD);
+        if (token.len > SPELLED_PAD) memcpy(out->data + out->len, t->spelled + token.at, token.len);
+        out->len += token.len;
+    }
+    if (out->data) out->data[out->len] = 0;
+    const unsigned char *bytes = (const unsigned char *)out->data + from;
+    size_t len = out->len - from, good = len ? unicode_valid(bytes, len) : 0;
+    if (good < len) {
+        ares_str repaired = { 0 };
+        unicode_repair(&repaired, bytes + good, len - good);
+        out->len = from + good;
+        ares_str_add_view(out, ares_str_view(&repaired));
+        ares_str_fini(&repaired);
+    }
     return ARES_OK;
 }
 
@@ -848,6 +871,8 @@ void ares_tokenizer_free(ares_tokenizer *t)
     ares_map_free(t->words);
     ares_free(t->added_tokens);
     ares_free(t->tokens);
+    ares_free(t->spelled);
+    ares_free(t->spellings);
     ares_arena_fini(&t->arena);
     ares_free(t);
 }

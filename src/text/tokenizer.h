@@ -31,7 +31,8 @@ typedef struct bpe_merge {
 
 typedef struct bpe_config {
     int32_t byte_id[256]; /* the token of each byte; -1: none */
-    /* [merge_count] in order of rank, 0 <= id < TOKEN_ID_END; of two merges of one pair the later holds */
+    /* [merge_count] in order of rank, 0 <= id < TOKEN_ID_END; of two merges of one pair the later
+     * holds */
     const bpe_merge *merges;
     int64_t merge_count;
     /* borrowed: words that are not merged but taken whole (ignore_merges), bytes -> id; or NULL */
@@ -70,9 +71,19 @@ typedef struct bpe_word {
     const bpe_symbol *symbols;
     int64_t n;
 } bpe_word;
-/* limit: the end of the memory that may be read, at or after the end of the word. */
-bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len,
-                    const unsigned char *limit);
+/*
+ * A word is asked for, which fetches its place in the cache, and answered some words later, when it
+ * has come. limit: the end of the memory that may be read, at or after the end of the word.
+ */
+typedef struct bpe_query {
+    const unsigned char *word;
+    size_t len;
+    uint64_t key[2];
+    void *slot;
+} bpe_query;
+void bpe_ask(bpe_scratch *s, const unsigned char *word, size_t len, const unsigned char *limit,
+             bpe_query *q);
+bpe_word bpe_answer(const bpe *m, bpe_scratch *s, const bpe_query *q);
 
 /*
  * Split patterns: written for Oniguruma (Ruby syntax, which the `tokenizers` library runs), run by
@@ -104,7 +115,7 @@ int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text
 #define GPT2_PATTERN \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 /* with what stands for a number: one digit in Qwen 2, up to three in Llama 3 */
-#define CL100K_PATTERN(NUMBER)                                                     \
+#define CL100K_PATTERN(NUMBER)                                                      \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" NUMBER "| ?[^\\s" \
     "\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define QWEN2_PATTERN CL100K_PATTERN("\\p{N}")
@@ -190,8 +201,9 @@ typedef enum {
     STEP_BYTE_ALPHABET
 } step_kind;
 /*
- * PATTERN, NUMERIC and SPACE cut at what they match, WORDS into the words of a known pattern. PREFIX_SPACE puts a space before a piece that
- * begins with none. BYTE_ALPHABET rewrites bytes as characters, only where a later step reads them.
+ * PATTERN, NUMERIC and SPACE cut at what they match, WORDS into the words of a known pattern.
+ * PREFIX_SPACE puts a space before a piece that begins with none. BYTE_ALPHABET rewrites bytes as
+ * characters, only where a later step reads them.
  */
 typedef struct split_step {
     step_kind kind;
@@ -211,6 +223,11 @@ typedef struct token_info {
     bool special;
 } token_info;
 
+typedef struct spelling {
+    uint32_t at;
+    uint32_t len : 31, special : 1;
+} spelling;
+
 /*
  * A step of the post-processor. trim: cut white space off the offsets; else put the ids `before`
  * and `after` around the result.
@@ -227,6 +244,7 @@ enum {
     STEPS_MOST = 32,
     POST_MOST = 8,
     SCRATCH_KEPT = 16,
+    SPELLED_PAD = 16, /* bytes after the last spelling */
     /* a slot of bpe.c has 21 bits for an id and 22 for a rank */
     TOKEN_ID_END = (1 << 21) - 1,
     MERGES_MOST = 1 << 22
@@ -235,8 +253,11 @@ enum {
 struct ares_tokenizer {
     ares_arena arena; /* texts, and tokenizer_config.json */
     ares_map *vocab;  /* of the model: token -> id */
-    ares_map *added;  /* content -> index in added_tokens */
-    ares_map *words;  /* bytes of each vocabulary token -> id, for ignore_merges */
+    /* what decoding copies: the bytes of all tokens in a row, padded, and where each lies */
+    char *spelled;
+    spelling *spellings; /* [token_count] */
+    ares_map *added;     /* content -> index in added_tokens */
+    ares_map *words;     /* bytes of each vocabulary token -> id, for ignore_merges */
     added_token *added_tokens;
     int64_t added_count;
     token_info *tokens; /* [token_count] */

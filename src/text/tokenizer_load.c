@@ -194,7 +194,8 @@ static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char
                          "text: %s: pre_tokenizer: a second ByteLevel is not supported", l->path);
     l->byte_level = true;
     if (add_prefix_space)
-        ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
+        ARES_TRY(
+            add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
     return pattern ? add_pattern(l, ares_view_of(pattern), false, SPLIT_ISOLATED, false) : ARES_OK;
 }
 
@@ -219,7 +220,8 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
     /* steps after ByteLevel read characters of the byte alphabet */
     if (l->byte_level && !l->t->mapped) {
         l->t->mapped = true;
-        ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
+        ARES_TRY(add_step(
+            l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
     }
     if (ares_view_is(type, "Split")) {
         /* {"type": "Split", "pattern": .., "behavior": .., "invert": ..} */
@@ -1187,6 +1189,21 @@ static void finish(ares_tokenizer *t)
         }
     }
     text_scratch_free(s);
+    size_t bytes = 0;
+    for (int64_t i = 0; i < t->token_count; i++) bytes += t->tokens[i].bytes.len;
+    ARES_ASSERT(bytes < INT32_MAX); /* files of tokens are smaller */
+    t->spelled = ares_calloc(bytes + SPELLED_PAD, 1);
+    t->spellings = ares_malloc(((size_t)t->token_count + 1) * sizeof *t->spellings);
+    bytes = 0;
+    for (int64_t i = 0; i < t->token_count; i++) {
+        ares_view token = t->tokens[i].bytes;
+        /* an id without a token is no text, as in the library */
+        if (!t->tokens[i].text.data) token.len = 0;
+        t->spellings[i] =
+            (spelling){ (uint32_t)bytes, (uint32_t)token.len & INT32_MAX, t->tokens[i].special };
+        if (token.len) memcpy(t->spelled + bytes, token.data, token.len);
+        bytes += token.len;
+    }
     for (int i = 0; i < ROLE_COUNT; i++) {
         int64_t id = -1;
         /* the model has no such role */

@@ -74,6 +74,20 @@ size_t unicode_valid(const unsigned char *text, size_t len)
             at += 8;
             continue;
         }
+        /* most other characters have two or three bytes, and leads that bound nothing after them */
+        unsigned char lead = text[at];
+        if (len - at >= 3) {
+            bool second = (text[at + 1] & 0xc0) == 0x80;
+            if (lead >= 0xc2 && lead < 0xe0 && second) {
+                at += 2;
+                continue;
+            }
+            if (lead > 0xe0 && lead < 0xf0 && lead != 0xed && second &&
+                (text[at + 2] & 0xc0) == 0x80) {
+                at += 3;
+                continue;
+            }
+        }
         bool open;
         int n = unicode_piece(text + at, len - at, &open);
         if (n < 0) break;

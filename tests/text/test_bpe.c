@@ -77,6 +77,83 @@ TEST(words_of_every_length_merge_by_rank_then_from_the_left)
     }
 }
 
+/*
+ * Characters of two to four bytes that share bytes, and merges of their parts, of whole ones and
+ * across their borders, in an order that mixes them more (odd seeds) or less.
+ */
+TEST(words_that_begin_as_characters_merge_as_their_bytes_would)
+{
+    static const char *const chars[] = { "\u00e9", "\u00ea",     "\u0430",     "\u0431", "\u4e2d",
+                                         "\u4e2e", "\u4f2d",     "\u6587",     "a",      " ",
+                                         "b",      "\U0001f600", "\U0001f601" };
+    static bpe_merge merges[MERGES];
+    static int32_t want[1200];
+    unsigned char word[1200];
+    bpe_scratch scratch = { 0 };
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
+        bpe_config config = { .merges = merges, .unk_id = -1 };
+        uint64_t draw = 0;
+        for (int byte = 0; byte < 256; byte++) config.byte_id[byte] = byte;
+        while (config.merge_count < 120) {
+            int64_t n = config.merge_count;
+            bpe_merge merge = { 0, 0, 256 + (int32_t)n };
+            const char *c = chars[ares_rng_below(key, draw++, ARES_COUNT(chars))],
+                       *d = chars[ares_rng_below(key, draw++, ARES_COUNT(chars))];
+            uint64_t kind = ares_rng_below(key, draw++, 8);
+            bool early = n < 40 && seed % 2 == 0;
+            if (n && (kind > 4 || (early && kind > 2))) /* the token made last, with a byte or another */
+                merge.left = 256 + (int32_t)ares_rng_below(key, draw++, (uint64_t)n);
+            else merge.left = (unsigned char)c[early ? 0 : strlen(c) - 1];
+            if (n && kind % 2 && !early)
+                merge.right = 256 + (int32_t)ares_rng_below(key, draw++, (uint64_t)n);
+            else merge.right = (unsigned char)(early ? (kind > 2 ? c[strlen(c) - 1] : c[1]) : d[0]);
+            merges[config.merge_count++] = merge;
+        }
+        bpe *m = bpe_new(&config);
+        for (uint64_t i = 0; i < 80; i++) {
+            size_t len = 0;
+            uint64_t count = 1 + ares_rng_below(key, draw++, i < 70 ? 14 : 260);
+            for (uint64_t k = 0; k < count; k++) {
+                const char *c = chars[ares_rng_below(key, draw++, ARES_COUNT(chars))];
+                memcpy(word + len, c, strlen(c));
+                len += strlen(c);
+            }
+            /* also words that a pattern cut inside a character */
+            if (i % 8 == 7) len--;
+            int64_t n = by_definition(&config, word, len, want);
+            bpe_word got = len ? encode(m, &scratch, word, len) : (bpe_word){ want, NULL, 0 };
+            if (CHECK_EQ(got.n, n)) CHECK_MEM(got.ids, want, (size_t)n * sizeof *want);
+        }
+        bpe_free(m);
+        bpe_scratch_fini(&scratch);
+    }
+}
+
+TEST(words_that_the_cache_drops_and_meets_again_keep_their_tokens)
+{
+    static bpe_merge merges[MERGES];
+    bpe_config config;
+    bpe_scratch scratch = { 0 };
+    random_model(1, &config, merges);
+    bpe *m = bpe_new(&config);
+    uint64_t sums[2] = { 0, 0 };
+    /* twice through more words of both kinds than there are slots */
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 120000; i++) {
+            unsigned char word[24];
+            size_t len = i % 3 ? 8 + i % 8 : 24;
+            for (size_t k = 0; k < len; k++)
+                word[k] = (unsigned char)('a' + (i >> (k % 8 * 2) & 3) + (k > 8 ? i % 5 : 0));
+            bpe_word got = encode(m, &scratch, word, len);
+            for (int64_t k = 0; k < got.n; k++)
+                sums[round] = sums[round] * 31 + (uint64_t)got.ids[k];
+        }
+    CHECK(sums[0] == sums[1]);
+    bpe_free(m);
+    bpe_scratch_fini(&scratch);
+}
+
 TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
 {
     bpe_merge merge = { 0, 1, 2 };

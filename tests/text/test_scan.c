@@ -38,7 +38,8 @@ TEST(words_are_those_of_the_pattern_beside_every_character)
         REQUIRE(scan_find(ares_view_of(known[k].source)) == known[k].kind);
         bool same = true;
         for (uint32_t c = 1; c < 0x110000 && same; c++) {
-            /* all that Unicode 16 has letters in, and some of the rest; one kind has all of these */
+            /* all that Unicode 16 has letters in, and some of the rest; one kind has all of these
+             */
             uint32_t step = c > 0x32400 && (c < 0xe0000 || c > 0xe0200) ? 251 : k == 1 ? 1 : 3;
             unsigned char bytes[4];
             if (c % step || (c >= 0xd800 && c < 0xe000)) continue;
@@ -64,17 +65,42 @@ TEST(words_are_those_of_the_pattern_beside_every_character)
 
 TEST(words_are_those_of_the_pattern_in_random_texts)
 {
-    static const char *const parts[] = {
-        "a",    "Zebra",        "word",   "longer words than eight bytes",
-        "'",    "'s",           "'RE",    "'ll",
-        "'Ve",  "'\u017f",      "'x",     " ",
-        "  ",   "\n",           "\r\n",   "\t",
-        "0",    "12345",        "\u0663", "\u00b2",
-        "!",    "...",          "_",      "\u3002",
-        "\u00e9", "\u0421\u043b\u043e\u0432\u043e", "\u4e2d\u6587", "\u0301",
-        "\u00a0", "\u3000",     "\u2028", "\u180e",
-        "\U0001f600", "\U00020000", "\U0001d7ce", "\u017f"
-    };
+    static const char *const parts[] = { "a",
+                                         "Zebra",
+                                         "word",
+                                         "longer words than eight bytes",
+                                         "'",
+                                         "'s",
+                                         "'RE",
+                                         "'ll",
+                                         "'Ve",
+                                         "'\u017f",
+                                         "'x",
+                                         " ",
+                                         "  ",
+                                         "\n",
+                                         "\r\n",
+                                         "\t",
+                                         "0",
+                                         "12345",
+                                         "\u0663",
+                                         "\u00b2",
+                                         "!",
+                                         "...",
+                                         "_",
+                                         "\u3002",
+                                         "\u00e9",
+                                         "\u0421\u043b\u043e\u0432\u043e",
+                                         "\u4e2d\u6587",
+                                         "\u0301",
+                                         "\u00a0",
+                                         "\u3000",
+                                         "\u2028",
+                                         "\u180e",
+                                         "\U0001f600",
+                                         "\U00020000",
+                                         "\U0001d7ce",
+                                         "\u017f" };
     pattern_scratch *s = pattern_scratch_new();
     ares_rng_key key = ares_rng_root(3, ARES_RNG_TEST);
     for (int k = 0; k < ARES_COUNT(known); k++) {

@@ -610,8 +610,8 @@ TEST(any_ids_decode_at_once_as_one_by_one)
 /* Each would take hours where the time grows with the square of the length. */
 TEST(a_word_of_a_million_characters_takes_no_time_of_its_own)
 {
-    static const char *const units[] = { "a", "ab", " ", "\n", " \n", "!", "'", "<", "1",
-                                         "\u0430", "\u4e2d\u6587", "\u0301", "<|im_" };
+    static const char *const units[] = { "a", "ab", " ",      "\n",           " \n",    "!",    "'",
+                                         "<", "1",  "\u0430", "\u4e2d\u6587", "\u0301", "<|im_" };
     ares_tokenizer *t;
     REQUIRE_OK(ares_tokenizer_load(test_source(GOLDEN "qwen2"), &t));
     for (int k = 0; k < ARES_COUNT(units); k++) {

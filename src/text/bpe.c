@@ -18,8 +18,8 @@ enum {
     SHORT_WORD = 128, /* symbols; indices have 8 bits */
     ID_BITS = 21,     /* of a slot: left, right, then the rank */
     RANK_BITS = 22,
-    SMALL_BITS = 15, /* the cache has 2^15 slots for small words, */
-    LARGE_BITS = 14, /* and 2^14 for larger ones */
+    SMALL_BITS = 16, /* the cache has 2^16 slots for small words, */
+    LARGE_BITS = 15, /* and 2^15 for larger ones */
     SMALL_BYTES = 15,
     SMALL_IDS = 4,
     LARGE_BYTES = 50,

@@ -879,29 +879,34 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
 
 /*
  * One merge: the ids of left, of right and of both joined. key and at, counted from 1, say where it
- * stands, for errors; joined is scratch.
+ * stands, for errors. guess: an id that may be that of both joined.
  */
 static int read_merge(const tokenizer_loader *l, const char *key, int64_t at, ares_view left,
-                      ares_view right, ares_str *joined, bpe_merge *merge)
+                      ares_view right, int64_t guess, bpe_merge *merge)
 {
-    ares_view missing = left;
-    int64_t a = 0, b = 0, c = 0;
-    ares_str_clear(joined);
-    ares_str_add_view(joined, left);
-    ares_str_add_view(joined, right);
-    if (ares_map_get(l->t->vocab, left, &a)) {
-        missing = right;
-        if (ares_map_get(l->t->vocab, right, &b)) {
-            missing = ares_str_view(joined);
-            if (ares_map_get(l->t->vocab, missing, &c)) {
-                *merge = (bpe_merge){ (int32_t)a, (int32_t)b, (int32_t)c };
-                return ARES_OK;
-            }
-        }
+    const ares_tokenizer *t = l->t;
+    ares_view joined = guess < t->token_count ? t->tokens[guess].text : (ares_view){ 0 };
+    int64_t a = 0, b = 0, c = guess;
+    int rc = ARES_OK;
+    ares_str text = { 0 };
+    /* texts and ids are one to one, so that the right guess is what the look-up would find */
+    if (!joined.data || joined.len != left.len + right.len || !ares_view_starts(joined, left) ||
+        memcmp(joined.data + left.len, right.data, right.len) != 0) {
+        ares_str_add_view(&text, left);
+        ares_str_add_view(&text, right);
+        joined = ares_str_view(&text);
+        c = -1;
     }
-    return ares_fail(ARES_EFORMAT, "text: %s: %s %lld: '%.*s' is not in the vocabulary", l->path,
-                     key, (long long)at, (int)ARES_MIN(missing.len, 80),
-                     missing.data ? missing.data : "");
+    ares_view missing = !ares_map_get(t->vocab, left, &a)              ? left
+                        : !ares_map_get(t->vocab, right, &b)           ? right
+                        : c < 0 && !ares_map_get(t->vocab, joined, &c) ? joined
+                                                                       : (ares_view){ 0 };
+    if (missing.data)
+        rc = ares_fail(ARES_EFORMAT, "text: %s: %s %lld: '%.*s' is not in the vocabulary", l->path,
+                       key, (long long)at, (int)ARES_MIN(missing.len, 80), missing.data);
+    *merge = (bpe_merge){ (int32_t)a, (int32_t)b, (int32_t)c };
+    ares_str_fini(&text);
+    return rc;
 }
 
 /* "left right", with exactly one space. */
@@ -924,7 +929,6 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
     if (json->count > MERGES_MOST)
         return ares_fail(ARES_ELIMIT, "text: %s: model.merges: %lld merges; %d are supported",
                          l->path, (long long)json->count, MERGES_MOST);
-    ares_str joined = { 0 };
     int rc = ARES_OK;
     *out = ares_calloc((size_t)json->count + 1, sizeof **out);
     for (int64_t i = 0; rc == ARES_OK && i < json->count; i++) {
@@ -939,10 +943,11 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
         if (!pair)
             rc = ares_fail(ARES_EFORMAT, "text: %s: model.merges %lld: not two tokens", l->path,
                            (long long)i + 1);
-        else rc = read_merge(l, "model.merges", i + 1, left, right, &joined, &(*out)[i]);
+        else /* most vocabularies number tokens in the order of the merges */
+            rc = read_merge(l, "model.merges", i + 1, left, right, i ? (*out)[i - 1].id + 1 : 0,
+                            &(*out)[i]);
     }
     *count = json->count;
-    ares_str_fini(&joined);
     return rc;
 }
 
@@ -1101,7 +1106,6 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
     ARES_TRY(read_vocab(l, "vocabulary", vocab));
     l->path = merges_path;
     /* merges.txt: a merge per line, after a first line that may name the version */
-    ares_str joined = { 0 };
     int rc = ARES_OK;
     int64_t cap = 0, line_number = 0;
     for (size_t at = 0; rc == ARES_OK && at < merges_text.len;) {
@@ -1127,10 +1131,9 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
             cap = cap ? cap * 2 : 4096;
             merges = ares_realloc(merges, (size_t)cap * sizeof *merges);
         }
-        rc =
-            read_merge(l, "line", line_number, left, right, &joined, &merges[config.merge_count++]);
+        int64_t guess = config.merge_count ? merges[config.merge_count - 1].id + 1 : 0;
+        rc = read_merge(l, "line", line_number, left, right, guess, &merges[config.merge_count++]);
     }
-    ares_str_fini(&joined);
     config.merges = merges;
     if (rc == ARES_OK) make_model(t, &config);
     ares_free(merges);

@@ -792,17 +792,24 @@ void decoder_finish(ares_decoder *d, ares_str *out)
 int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n,
                           bool skip_special_tokens, ares_str *out)
 {
+    enum { AHEAD = 12 }; /* tokens that are on their way from memory */
     size_t from = out->len;
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= t->token_count) continue;
-        spelling token = t->spellings[ids[i]];
-        if (skip_special_tokens && token.special) continue;
-        if (out->cap - out->len < (size_t)token.len + SPELLED_PAD)
-            ares_str_reserve(out, (out->cap + token.len + SPELLED_PAD) * 2);
+        const spelling *token = &t->spellings[ids[i]];
+        if (i + AHEAD < n && (uint32_t)ids[i + AHEAD] < (uint32_t)t->token_count)
+            __builtin_prefetch(&t->spellings[ids[i + AHEAD]]);
+        if (token->len == SPELLED_ELSEWHERE) {
+            const token_info *other = &t->tokens[ids[i]];
+            /* an id without a token is no text, as in the library */
+            if (other->text.data && !(skip_special_tokens && other->special))
+                ares_str_add_view(out, other->bytes);
+            continue;
+        }
+        if (out->cap - out->len <= sizeof *token) ares_str_reserve(out, out->cap * 2 + 256);
         /* a fixed number of bytes is faster than as many as there are */
-        memcpy(out->data + out->len, t->spelled + token.at, SPELLED_PAD);
-        if (token.len > SPELLED_PAD) memcpy(out->data + out->len, t->spelled + token.at, token.len);
-        out->len += token.len;
+        memcpy(out->data + out->len, token, sizeof *token);
+        out->len += token->len;
     }
     if (out->data) out->data[out->len] = 0;
     const unsigned char *bytes = (const unsigned char *)out->data + from;
@@ -871,7 +878,6 @@ void ares_tokenizer_free(ares_tokenizer *t)
     ares_map_free(t->words);
     ares_free(t->added_tokens);
     ares_free(t->tokens);
-    ares_free(t->spelled);
     ares_free(t->spellings);
     ares_arena_fini(&t->arena);
     ares_free(t);

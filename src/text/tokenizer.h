@@ -223,9 +223,10 @@ typedef struct token_info {
     bool special;
 } token_info;
 
+/* What decoding copies. len SPELLED_ELSEWHERE: longer, special or no token; see token_info. */
 typedef struct spelling {
-    uint32_t at;
-    uint32_t len : 31, special : 1;
+    char bytes[15];
+    unsigned char len;
 } spelling;
 
 /*
@@ -244,17 +245,15 @@ enum {
     STEPS_MOST = 32,
     POST_MOST = 8,
     SCRATCH_KEPT = 16,
-    SPELLED_PAD = 16, /* bytes after the last spelling */
+    SPELLED_ELSEWHERE = 255,
     /* a slot of bpe.c has 21 bits for an id and 22 for a rank */
     TOKEN_ID_END = (1 << 21) - 1,
     MERGES_MOST = 1 << 22
 };
 
 struct ares_tokenizer {
-    ares_arena arena; /* texts, and tokenizer_config.json */
-    ares_map *vocab;  /* of the model: token -> id */
-    /* what decoding copies: the bytes of all tokens in a row, padded, and where each lies */
-    char *spelled;
+    ares_arena arena;    /* texts, and tokenizer_config.json */
+    ares_map *vocab;     /* of the model: token -> id */
     spelling *spellings; /* [token_count] */
     ares_map *added;     /* content -> index in added_tokens */
     ares_map *words;     /* bytes of each vocabulary token -> id, for ignore_merges */

@@ -1192,20 +1192,14 @@ static void finish(ares_tokenizer *t)
         }
     }
     text_scratch_free(s);
-    size_t bytes = 0;
-    for (int64_t i = 0; i < t->token_count; i++) bytes += t->tokens[i].bytes.len;
-    ARES_ASSERT(bytes < INT32_MAX); /* files of tokens are smaller */
-    t->spelled = ares_calloc(bytes + SPELLED_PAD, 1);
     t->spellings = ares_malloc(((size_t)t->token_count + 1) * sizeof *t->spellings);
-    bytes = 0;
     for (int64_t i = 0; i < t->token_count; i++) {
-        ares_view token = t->tokens[i].bytes;
-        /* an id without a token is no text, as in the library */
-        if (!t->tokens[i].text.data) token.len = 0;
-        t->spellings[i] =
-            (spelling){ (uint32_t)bytes, (uint32_t)token.len & INT32_MAX, t->tokens[i].special };
-        if (token.len) memcpy(t->spelled + bytes, token.data, token.len);
-        bytes += token.len;
+        const token_info *token = &t->tokens[i];
+        spelling *to = &t->spellings[i];
+        *to = (spelling){ .len = SPELLED_ELSEWHERE };
+        if (!token->text.data || token->special || token->bytes.len > sizeof to->bytes) continue;
+        to->len = (unsigned char)token->bytes.len;
+        memcpy(to->bytes, token->bytes.data, token->bytes.len);
     }
     for (int i = 0; i < ROLE_COUNT; i++) {
         int64_t id = -1;

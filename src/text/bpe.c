@@ -53,8 +53,8 @@ typedef struct large_word {
     int32_t ids[LARGE_IDS];
 } large_word;
 typedef struct bpe_cache {
-    small_word small[1 << SMALL_BITS]; /* pairs of slots, of which the first is the newer one */
-    large_word large[1 << LARGE_BITS];
+    small_word *small; /* pairs of slots, of which the first is the newer one */
+    large_word *large;
 } bpe_cache;
 
 #define HASH 0x9e3779b97f4a7c15u /* 2^64 over the golden ratio */
@@ -224,7 +224,11 @@ void bpe_scratch_fini(bpe_scratch *s)
 {
     ares_free(s->symbols);
     ares_free(s->heap);
-    ares_pages_free(s->cache, sizeof *s->cache);
+    if (s->cache) {
+        ares_pages_free(s->cache->small, sizeof(small_word) << SMALL_BITS);
+        ares_pages_free(s->cache->large, sizeof(large_word) << LARGE_BITS);
+    }
+    ares_free(s->cache);
     *s = (bpe_scratch){ 0 };
 }
 
@@ -445,7 +449,12 @@ static bpe_word merge_word(const bpe *m, bpe_scratch *s, const unsigned char *wo
 void bpe_ask(bpe_scratch *s, const unsigned char *word, size_t len, const unsigned char *limit,
              bpe_query *q)
 {
-    if (!s->cache) s->cache = ares_pages_new(sizeof *s->cache);
+    if (!s->cache) {
+        /* zeroed pages that a few words do not touch cost nothing */
+        s->cache = ares_malloc(sizeof *s->cache);
+        s->cache->small = ares_pages_new(sizeof(small_word) << SMALL_BITS);
+        s->cache->large = ares_pages_new(sizeof(large_word) << LARGE_BITS);
+    }
     *q = (bpe_query){ .word = word, .len = len };
     if (len > LARGE_BYTES) return;
     if (len > SMALL_BYTES) {

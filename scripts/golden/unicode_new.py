@@ -1,6 +1,9 @@
 """Writes src/text/unicode_new.h: what `tokenizers` knows and Unicode 14 does not have yet.
 
     pip install tokenizers; python scripts/golden/unicode_new.py ASSIGNED > src/text/unicode_new.h
+    python scripts/golden/unicode_new.py --classes > src/text/unicode_class.h
+
+With --classes: all letters and numbers of its patterns, for the scanner of words (scan.c).
 
 ASSIGNED is a file of ranges "first-last" in hexadecimal: the code points that Unicode 14 assigns
 (\\P{Cn} of PCRE2 10.42). The library's own engine is asked for the category of every other code
@@ -40,7 +43,28 @@ def ranges(points):
     return out
 
 
+def classes():
+    points = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+    print(
+        "/* Made by scripts/golden/unicode_new.py --classes with tokenizers %s; do not edit. */"
+        % tokenizers.__version__
+    )
+    for name, pattern in (("letters", r"\p{L}"), ("numbers", r"\p{N}")):
+        print("/* First and last code points of %s. */" % pattern)
+        print("static const uint32_t unicode_%s[][2] = {" % name)
+        row = ""
+        for first, last in ranges(matches(pattern, points)):
+            cell = "{ 0x%x, 0x%x }," % (first, last)
+            if len(row) + 1 + len(cell) > 96:
+                print("   " + row)
+                row = ""
+            row += " " + cell
+        print("   " + row + "\n};")
+
+
 def main():
+    if sys.argv[1] == "--classes":
+        return classes()
     assigned_14 = set()
     for line in open(
         sys.argv[1]

@@ -26,7 +26,7 @@ struct ares_map {
     ares_arena keys; /* bytes of the keys */
     entry *entries;
     int64_t count, cap;
-    uint32_t *slots; /* index + 1; 0 is free */
+    uint64_t *slots; /* the hash's upper half, then index + 1; 0 is free */
     uint64_t
         mask; /* slots - 1: there are a power of two of them, at least twice as many as entries */
 };
@@ -48,13 +48,14 @@ void ares_map_free(ares_map *m)
 }
 
 /* The slot that holds the key, or the free one where it belongs. */
-static uint32_t *slot_of(const ares_map *m, ares_view key, uint64_t hash)
+static uint64_t *slot_of(const ares_map *m, ares_view key, uint64_t hash)
 {
     for (uint64_t at = hash & m->mask;; at = (at + 1) & m->mask) {
-        uint32_t *slot = &m->slots[at];
+        uint64_t *slot = &m->slots[at];
         if (*slot == 0) return slot;
-        const entry *e = &m->entries[*slot - 1];
-        if (e->hash == hash && ares_view_eq(e->key, key)) return slot;
+        /* most other keys are told apart without a look at their entries, which lie far away */
+        if ((*slot ^ hash) >> 32) continue;
+        if (ares_view_eq(m->entries[(uint32_t)*slot - 1].key, key)) return slot;
     }
 }
 
@@ -65,26 +66,29 @@ void ares_map_put(ares_map *m, ares_view key, int64_t value)
         ARES_ASSERT(m->cap < UINT32_MAX / 2);
         m->entries = ares_realloc(m->entries, (size_t)m->cap * sizeof(entry));
         ares_free(m->slots);
-        m->slots = ares_calloc((size_t)m->cap * 2, sizeof(uint32_t));
+        m->slots = ares_calloc((size_t)m->cap * 2, sizeof *m->slots);
         m->mask = (uint64_t)m->cap * 2 - 1;
-        for (int64_t i = 0; i < m->count; i++)
-            *slot_of(m, m->entries[i].key, m->entries[i].hash) = (uint32_t)(i + 1);
+        for (int64_t i = 0; i < m->count; i++) {
+            uint64_t hash = m->entries[i].hash, at = hash & m->mask;
+            while (m->slots[at]) at = (at + 1) & m->mask;
+            m->slots[at] = hash >> 32 << 32 | (uint64_t)(i + 1);
+        }
     }
     uint64_t hash = core_hash(key.data, key.len);
-    uint32_t *slot = slot_of(m, key, hash);
+    uint64_t *slot = slot_of(m, key, hash);
     if (*slot) {
-        m->entries[*slot - 1].value = value;
+        m->entries[(uint32_t)*slot - 1].value = value;
         return;
     }
     ares_view kept = { ares_arena_copy(&m->keys, key.data, key.len), key.len };
     m->entries[m->count] = (entry){ kept, hash, value };
-    *slot = (uint32_t)++m->count;
+    *slot = hash >> 32 << 32 | (uint64_t)++m->count;
 }
 
 bool ares_map_get(const ares_map *m, ares_view key, int64_t *value)
 {
     if (m->count == 0) return false;
-    uint32_t slot = *slot_of(m, key, core_hash(key.data, key.len));
+    uint32_t slot = (uint32_t)*slot_of(m, key, core_hash(key.data, key.len));
     if (slot && value) *value = m->entries[slot - 1].value;
     return slot != 0;
 }

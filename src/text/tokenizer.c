@@ -182,6 +182,14 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
     /* divides the whole piece, in order, into parts that match and the parts between them */
     size_t done = 0;
     s->cuts.n = 0;
+    if (step->kind == STEP_WORDS) {
+        for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
+            size_t from = (size_t)(q - p->at);
+            q = scan_word(step->scan, q, end);
+            add_part(p, from, (size_t)(q - p->at), -1, &s->b);
+        }
+        return ARES_OK;
+    }
     if (step->kind == STEP_PATTERN) {
         pattern_match it = { 0 };
         int rc;
@@ -194,6 +202,10 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
     } else {
         for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
             size_t from = (size_t)(q - p->at);
+            if (step->kind == STEP_NUMERIC && *q < 0x80 && (*q < '0' || *q > '9')) {
+                q++;
+                continue;
+            }
             uint32_t c = unicode_next(&q);
             if (!(step->kind == STEP_NUMERIC ? unicode_is_numeric(c) : unicode_is_space(c)))
                 continue;
@@ -486,7 +498,16 @@ static void give_scratch(const ares_tokenizer *tokenizer, text_scratch *s)
 }
 
 /* ---- encoding */
-/* Cuts the source into words and added tokens, in s->a. */
+/*
+ * Whether the last step cuts words and nothing follows it: encoding then cuts and encodes a word at
+ * a time, without a list of all.
+ */
+static bool ends_in_words(const ares_tokenizer *t)
+{
+    return t->step_count && t->steps[t->step_count - 1].kind == STEP_WORDS && !t->mapped;
+}
+
+/* Cuts the source into words and added tokens, in s->a; all but the last cut if ends_in_words. */
 static int find_pieces(const ares_tokenizer *t, text_scratch *s)
 {
     s->a.n = s->b.n = 0;
@@ -506,7 +527,7 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
     pieces swap = s->a;
     s->a = s->b;
     s->b = swap;
-    for (int k = 0; k < t->step_count; k++) ARES_TRY(split_run(&t->steps[k], s));
+    for (int k = 0; k < t->step_count - ends_in_words(t); k++) ARES_TRY(split_run(&t->steps[k], s));
     return ARES_OK;
 }
 
@@ -530,12 +551,15 @@ static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *s
 }
 
 /* Appends the ids of a word and the places of their bytes. */
-static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p, ares_ids *out)
+static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p,
+                        const bpe_query *query, ares_ids *out)
 {
-    /* its ids lie in the scratch or in the cache, until the next word */
-    bpe_word word = bpe_encode(t->model, &s->bpe, p->at, p->len);
-    reserve(out, word.n);
-    memcpy(out->ids + out->n, word.ids, (size_t)word.n * sizeof *word.ids);
+    /* its ids lie in the scratch, until the next word */
+    bpe_word word = bpe_answer(t->model, &s->bpe, query);
+    /* four at once are cheaper than as many as there are */
+    if (out->n + word.n + 4 > out->cap) reserve(out, word.n + 4);
+    memcpy(out->ids + out->n, word.ids, 4 * sizeof *word.ids);
+    if (word.n > 4) memcpy(out->ids + out->n, word.ids, (size_t)word.n * sizeof *word.ids);
     if (s->want_offsets) {
         size_t at = 0;
         for (int64_t i = 0; i < word.n; i++) {
@@ -684,7 +708,29 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
                 p->at = bytes;
                 p->len = len;
             }
-            encode_word(t, s, p, out);
+            /* the source is known to go on after the piece */
+            const unsigned char *end = p->at + p->len, *limit = p->in_source && !t->mapped
+                                                                    ? s->source + s->source_len
+                                                                    : end;
+            scan_kind scan = ends_in_words(t) ? t->steps[t->step_count - 1].scan : SCAN_NONE;
+            piece word = *p;
+            for (const unsigned char *next = p->at; word.at < end;) {
+                /* as many words are asked for as may be on their way from memory at once */
+                bpe_query asked[16];
+                int n = 0;
+                for (const unsigned char *from; n < ARES_COUNT(asked) && next < end; n++) {
+                    from = next;
+                    next = scan ? scan_word(scan, from, end) : end;
+                    bpe_ask(&s->bpe, from, (size_t)(next - from), limit, &asked[n]);
+                }
+                for (int k = 0; k < n; k++) {
+                    word.at = asked[k].word;
+                    word.len = asked[k].len;
+                    if (p->places) word.places = p->places + (word.at - p->at);
+                    encode_word(t, s, &word, &asked[k], out);
+                }
+                word.at = next;
+            }
         }
     }
     if (rc == ARES_OK) post_process(t, s, add_special_tokens, first, out);
@@ -750,10 +796,35 @@ void decoder_finish(ares_decoder *d, ares_str *out)
 int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n,
                           bool skip_special_tokens, ares_str *out)
 {
-    ares_decoder d;
-    ares_decoder_init(&d, t, skip_special_tokens);
-    for (int64_t i = 0; i < n; i++) ares_decoder_add(&d, ids[i], out);
-    decoder_finish(&d, out);
+    enum { AHEAD = 12 }; /* tokens that are on their way from memory */
+    size_t from = out->len;
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= t->token_count) continue;
+        const spelling *token = &t->spellings[ids[i]];
+        if (i + AHEAD < n && (uint32_t)ids[i + AHEAD] < (uint32_t)t->token_count)
+            __builtin_prefetch(&t->spellings[ids[i + AHEAD]]);
+        if (token->len == SPELLED_ELSEWHERE) {
+            const token_info *other = &t->tokens[ids[i]];
+            /* an id without a token is no text, as in the library */
+            if (other->text.data && !(skip_special_tokens && other->special))
+                ares_str_add_view(out, other->bytes);
+            continue;
+        }
+        if (out->cap - out->len <= sizeof *token) ares_str_reserve(out, out->cap * 2 + 256);
+        /* a fixed number of bytes is faster than as many as there are */
+        memcpy(out->data + out->len, token, sizeof *token);
+        out->len += token->len;
+    }
+    if (out->data) out->data[out->len] = 0;
+    const unsigned char *bytes = (const unsigned char *)out->data + from;
+    size_t len = out->len - from, good = len ? unicode_valid(bytes, len) : 0;
+    if (good < len) {
+        ares_str repaired = { 0 };
+        unicode_repair(&repaired, bytes + good, len - good);
+        out->len = from + good;
+        ares_str_add_view(out, ares_str_view(&repaired));
+        ares_str_fini(&repaired);
+    }
     return ARES_OK;
 }
 
@@ -811,6 +882,7 @@ void ares_tokenizer_free(ares_tokenizer *t)
     ares_map_free(t->words);
     ares_free(t->added_tokens);
     ares_free(t->tokens);
+    ares_free(t->spellings);
     ares_arena_fini(&t->arena);
     ares_free(t);
 }

@@ -31,7 +31,8 @@ typedef struct bpe_merge {
 
 typedef struct bpe_config {
     int32_t byte_id[256]; /* the token of each byte; -1: none */
-    /* [merge_count] in order of rank, ids >= 0; of two merges of one pair the later holds */
+    /* [merge_count] in order of rank, 0 <= id < TOKEN_ID_END; of two merges of one pair the later
+     * holds */
     const bpe_merge *merges;
     int64_t merge_count;
     /* borrowed: words that are not merged but taken whole (ignore_merges), bytes -> id; or NULL */
@@ -48,27 +49,41 @@ typedef struct bpe_symbol {
     uint32_t rank;       /* of the merge with the next symbol; UINT32_MAX: none */
     uint32_t len;        /* in bytes of the word */
     uint32_t mapped_len; /* in bytes of its UTF-8 in the byte alphabet */
-    uint32_t prev, next; /* long words only */
+    uint32_t prev, next; /* indices */
 } bpe_symbol;
 
+/* What one thread needs at a time, the words that it met last among it; for one bpe only. */
 typedef struct bpe_scratch {
     bpe_symbol *symbols;
     uint64_t *heap;
     size_t cap, heap_cap;
+    struct bpe_cache *cache;
 } bpe_scratch;
 void bpe_scratch_fini(bpe_scratch *s);
 
 /*
- * The tokens of a word. ids [n] live until the model is freed or the scratch is used again. symbols
- * [n] is NULL for a word whose bytes all have tokens; else it has the lengths that the library
- * counts, without the bytes that are left out.
+ * The tokens of a word. ids [n] live until the scratch is used again; four may be read, whatever n
+ * is. symbols [n] is NULL for a word whose bytes all have tokens; else it has the lengths that the
+ * library counts, without the bytes that are left out.
  */
 typedef struct bpe_word {
     const int32_t *ids;
     const bpe_symbol *symbols;
     int64_t n;
 } bpe_word;
-bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len);
+/*
+ * A word is asked for, which fetches its place in the cache, and answered some words later, when it
+ * has come. limit: the end of the memory that may be read, at or after the end of the word.
+ */
+typedef struct bpe_query {
+    const unsigned char *word;
+    size_t len;
+    uint64_t key[2];
+    void *slot;
+} bpe_query;
+void bpe_ask(bpe_scratch *s, const unsigned char *word, size_t len, const unsigned char *limit,
+             bpe_query *q);
+bpe_word bpe_answer(const bpe *m, bpe_scratch *s, const bpe_query *q);
 
 /*
  * Split patterns: written for Oniguruma (Ruby syntax, which the `tokenizers` library runs), run by
@@ -94,6 +109,25 @@ typedef struct pattern_match {
 } pattern_match;
 int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
                  pattern_match *it);
+
+/* ---- known split patterns (scan.c) */
+/* as in the sources of transformers: GPT2Tokenizer, Qwen2Tokenizer */
+#define GPT2_PATTERN \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+/* with what stands for a number: one digit in Qwen 2, up to three in Llama 3 */
+#define CL100K_PATTERN(NUMBER)                                                      \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" NUMBER "| ?[^\\s" \
+    "\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define QWEN2_PATTERN CL100K_PATTERN("\\p{N}")
+
+typedef enum { SCAN_NONE, SCAN_GPT2, SCAN_ONE_DIGIT, SCAN_THREE_DIGITS } scan_kind;
+/* SCAN_NONE: not a known pattern. */
+scan_kind scan_find(ares_view source);
+/*
+ * The end of the word that begins at p < end; text is valid UTF-8. The words of a known pattern
+ * leave nothing out.
+ */
+const unsigned char *scan_word(scan_kind kind, const unsigned char *p, const unsigned char *end);
 
 /*
  * From a text to its pieces: added tokens are found, the rest is normalised and cut into words by
@@ -160,20 +194,23 @@ typedef enum {
 } split_behavior;
 typedef enum {
     STEP_PATTERN,
+    STEP_WORDS,
     STEP_NUMERIC,
     STEP_SPACE,
     STEP_PREFIX_SPACE,
     STEP_BYTE_ALPHABET
 } step_kind;
 /*
- * PATTERN, NUMERIC and SPACE cut at what they match. PREFIX_SPACE puts a space before a piece that
- * begins with none. BYTE_ALPHABET rewrites bytes as characters, only where a later step reads them.
+ * PATTERN, NUMERIC and SPACE cut at what they match, WORDS into the words of a known pattern.
+ * PREFIX_SPACE puts a space before a piece that begins with none. BYTE_ALPHABET rewrites bytes as
+ * characters, only where a later step reads them.
  */
 typedef struct split_step {
     step_kind kind;
     split_behavior behavior;
     bool invert;
     pattern *pattern;
+    scan_kind scan; /* of WORDS */
 } split_step;
 /* Brings a piece into a normal form, unless it is in that form. */
 void split_normalize(unicode_form form, text_scratch *s, piece *p);
@@ -185,6 +222,12 @@ typedef struct token_info {
     ares_view bytes; /* its part of a decoded text */
     bool special;
 } token_info;
+
+/* What decoding copies. len SPELLED_ELSEWHERE: longer, special or no token; see token_info. */
+typedef struct spelling {
+    char bytes[15];
+    unsigned char len;
+} spelling;
 
 /*
  * A step of the post-processor. trim: cut white space off the offsets; else put the ids `before`
@@ -202,14 +245,18 @@ enum {
     STEPS_MOST = 32,
     POST_MOST = 8,
     SCRATCH_KEPT = 16,
-    TOKEN_ID_END = 1 << 24
+    SPELLED_ELSEWHERE = 255,
+    /* a slot of bpe.c has 21 bits for an id and 22 for a rank */
+    TOKEN_ID_END = (1 << 21) - 1,
+    MERGES_MOST = 1 << 22
 };
 
 struct ares_tokenizer {
-    ares_arena arena; /* texts, and tokenizer_config.json */
-    ares_map *vocab;  /* of the model: token -> id */
-    ares_map *added;  /* content -> index in added_tokens */
-    ares_map *words;  /* bytes of each vocabulary token -> id, for ignore_merges */
+    ares_arena arena;    /* texts, and tokenizer_config.json */
+    ares_map *vocab;     /* of the model: token -> id */
+    spelling *spellings; /* [token_count] */
+    ares_map *added;     /* content -> index in added_tokens */
+    ares_map *words;     /* bytes of each vocabulary token -> id, for ignore_merges */
     added_token *added_tokens;
     int64_t added_count;
     token_info *tokens; /* [token_count] */

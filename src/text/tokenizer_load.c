@@ -154,13 +154,6 @@ static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int
 }
 
 /* ---- pre-tokenizer */
-/* as in the sources of transformers: GPT2Tokenizer, Qwen2Tokenizer */
-#define GPT2_PATTERN \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define QWEN2_PATTERN                                                     \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| " \
-    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 /* Takes over the pattern of the step. */
 static int add_step(const tokenizer_loader *l, split_step step)
 {
@@ -178,7 +171,13 @@ static int add_step(const tokenizer_loader *l, split_step step)
 static int add_pattern(const tokenizer_loader *l, ares_view source, bool literal,
                        split_behavior behavior, bool invert)
 {
-    split_step step = { STEP_PATTERN, behavior, invert, NULL };
+    split_step step = { STEP_PATTERN, behavior, invert, NULL, SCAN_NONE };
+    /* a known pattern matches all of a text, so that these ask for its words */
+    bool words = !literal && (behavior == SPLIT_ISOLATED || (behavior == SPLIT_REMOVED && invert));
+    if (words && (step.scan = scan_find(source)) != SCAN_NONE) {
+        step.kind = STEP_WORDS;
+        return add_step(l, step);
+    }
     ares_str where = { 0 };
     /* the pattern names this place in its errors */
     ares_str_addf(&where, "%s: pre_tokenizer.pattern", l->path);
@@ -195,7 +194,8 @@ static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char
                          "text: %s: pre_tokenizer: a second ByteLevel is not supported", l->path);
     l->byte_level = true;
     if (add_prefix_space)
-        ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
+        ARES_TRY(
+            add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
     return pattern ? add_pattern(l, ares_view_of(pattern), false, SPLIT_ISOLATED, false) : ARES_OK;
 }
 
@@ -220,7 +220,8 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
     /* steps after ByteLevel read characters of the byte alphabet */
     if (l->byte_level && !l->t->mapped) {
         l->t->mapped = true;
-        ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
+        ARES_TRY(add_step(
+            l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
     }
     if (ares_view_is(type, "Split")) {
         /* {"type": "Split", "pattern": .., "behavior": .., "invert": ..} */
@@ -255,10 +256,10 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
             tokenizer_get_bool(l, "pre_tokenizer", json, "individual_digits", false, &individual));
         return add_step(l,
                         (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
-                                      false, NULL });
+                                      false, NULL, SCAN_NONE });
     }
     if (ares_view_is(type, "WhitespaceSplit"))
-        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL });
+        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL, SCAN_NONE });
     return tokenizer_bad(
         l, ARES_EUNSUPPORTED, "pre_tokenizer.type", type,
         "not supported (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
@@ -878,29 +879,34 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
 
 /*
  * One merge: the ids of left, of right and of both joined. key and at, counted from 1, say where it
- * stands, for errors; joined is scratch.
+ * stands, for errors. guess: an id that may be that of both joined.
  */
 static int read_merge(const tokenizer_loader *l, const char *key, int64_t at, ares_view left,
-                      ares_view right, ares_str *joined, bpe_merge *merge)
+                      ares_view right, int64_t guess, bpe_merge *merge)
 {
-    ares_view missing = left;
-    int64_t a = 0, b = 0, c = 0;
-    ares_str_clear(joined);
-    ares_str_add_view(joined, left);
-    ares_str_add_view(joined, right);
-    if (ares_map_get(l->t->vocab, left, &a)) {
-        missing = right;
-        if (ares_map_get(l->t->vocab, right, &b)) {
-            missing = ares_str_view(joined);
-            if (ares_map_get(l->t->vocab, missing, &c)) {
-                *merge = (bpe_merge){ (int32_t)a, (int32_t)b, (int32_t)c };
-                return ARES_OK;
-            }
-        }
+    const ares_tokenizer *t = l->t;
+    ares_view joined = guess < t->token_count ? t->tokens[guess].text : (ares_view){ 0 };
+    int64_t a = 0, b = 0, c = guess;
+    int rc = ARES_OK;
+    ares_str text = { 0 };
+    /* texts and ids are one to one, so that the right guess is what the look-up would find */
+    if (!joined.data || joined.len != left.len + right.len || !ares_view_starts(joined, left) ||
+        memcmp(joined.data + left.len, right.data, right.len) != 0) {
+        ares_str_add_view(&text, left);
+        ares_str_add_view(&text, right);
+        joined = ares_str_view(&text);
+        c = -1;
     }
-    return ares_fail(ARES_EFORMAT, "text: %s: %s %lld: '%.*s' is not in the vocabulary", l->path,
-                     key, (long long)at, (int)ARES_MIN(missing.len, 80),
-                     missing.data ? missing.data : "");
+    ares_view missing = !ares_map_get(t->vocab, left, &a)              ? left
+                        : !ares_map_get(t->vocab, right, &b)           ? right
+                        : c < 0 && !ares_map_get(t->vocab, joined, &c) ? joined
+                                                                       : (ares_view){ 0 };
+    if (missing.data)
+        rc = ares_fail(ARES_EFORMAT, "text: %s: %s %lld: '%.*s' is not in the vocabulary", l->path,
+                       key, (long long)at, (int)ARES_MIN(missing.len, 80), missing.data);
+    *merge = (bpe_merge){ (int32_t)a, (int32_t)b, (int32_t)c };
+    ares_str_fini(&text);
+    return rc;
 }
 
 /* "left right", with exactly one space. */
@@ -919,7 +925,10 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
 {
     if (tokenizer_is_absent(json) || json->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "text: %s: model.merges: not a list of merges", l->path);
-    ares_str joined = { 0 };
+    *count = 0;
+    if (json->count > MERGES_MOST)
+        return ares_fail(ARES_ELIMIT, "text: %s: model.merges: %lld merges; %d are supported",
+                         l->path, (long long)json->count, MERGES_MOST);
     int rc = ARES_OK;
     *out = ares_calloc((size_t)json->count + 1, sizeof **out);
     for (int64_t i = 0; rc == ARES_OK && i < json->count; i++) {
@@ -934,10 +943,11 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
         if (!pair)
             rc = ares_fail(ARES_EFORMAT, "text: %s: model.merges %lld: not two tokens", l->path,
                            (long long)i + 1);
-        else rc = read_merge(l, "model.merges", i + 1, left, right, &joined, &(*out)[i]);
+        else /* most vocabularies number tokens in the order of the merges */
+            rc = read_merge(l, "model.merges", i + 1, left, right, i ? (*out)[i - 1].id + 1 : 0,
+                            &(*out)[i]);
     }
     *count = json->count;
-    ares_str_fini(&joined);
     return rc;
 }
 
@@ -1096,7 +1106,6 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
     ARES_TRY(read_vocab(l, "vocabulary", vocab));
     l->path = merges_path;
     /* merges.txt: a merge per line, after a first line that may name the version */
-    ares_str joined = { 0 };
     int rc = ARES_OK;
     int64_t cap = 0, line_number = 0;
     for (size_t at = 0; rc == ARES_OK && at < merges_text.len;) {
@@ -1113,14 +1122,18 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
                            l->path, (long long)line_number);
             break;
         }
+        if (config.merge_count == MERGES_MOST) {
+            rc = ares_fail(ARES_ELIMIT, "text: %s:%lld: more than %d merges", l->path,
+                           (long long)line_number, MERGES_MOST);
+            break;
+        }
         if (config.merge_count == cap) {
             cap = cap ? cap * 2 : 4096;
             merges = ares_realloc(merges, (size_t)cap * sizeof *merges);
         }
-        rc =
-            read_merge(l, "line", line_number, left, right, &joined, &merges[config.merge_count++]);
+        int64_t guess = config.merge_count ? merges[config.merge_count - 1].id + 1 : 0;
+        rc = read_merge(l, "line", line_number, left, right, guess, &merges[config.merge_count++]);
     }
-    ares_str_fini(&joined);
     config.merges = merges;
     if (rc == ARES_OK) make_model(t, &config);
     ares_free(merges);
@@ -1179,6 +1192,15 @@ static void finish(ares_tokenizer *t)
         }
     }
     text_scratch_free(s);
+    t->spellings = ares_malloc(((size_t)t->token_count + 1) * sizeof *t->spellings);
+    for (int64_t i = 0; i < t->token_count; i++) {
+        const token_info *token = &t->tokens[i];
+        spelling *to = &t->spellings[i];
+        *to = (spelling){ .len = SPELLED_ELSEWHERE };
+        if (!token->text.data || token->special || token->bytes.len > sizeof to->bytes) continue;
+        to->len = (unsigned char)token->bytes.len;
+        memcpy(to->bytes, token->bytes.data, token->bytes.len);
+    }
     for (int i = 0; i < ROLE_COUNT; i++) {
         int64_t id = -1;
         /* the model has no such role */

@@ -74,6 +74,20 @@ size_t unicode_valid(const unsigned char *text, size_t len)
             at += 8;
             continue;
         }
+        /* most other characters have two or three bytes, and leads that bound nothing after them */
+        unsigned char lead = text[at];
+        if (len - at >= 3) {
+            bool second = (text[at + 1] & 0xc0) == 0x80;
+            if (lead >= 0xc2 && lead < 0xe0 && second) {
+                at += 2;
+                continue;
+            }
+            if (lead > 0xe0 && lead < 0xf0 && lead != 0xed && second &&
+                (text[at + 2] & 0xc0) == 0x80) {
+                at += 3;
+                continue;
+            }
+        }
         bool open;
         int n = unicode_piece(text + at, len - at, &open);
         if (n < 0) break;
@@ -269,17 +283,21 @@ static void push(unicode_changes *out, uint32_t c, int32_t change)
 
 /*
  * Sorts the marks [from, n) by combining class, keeping the order of equals. By insertion, because
- * runs are short; a long run, as in a hostile text, is counted class by class instead, so that the
- * cost is not quadratic.
+ * runs are short; a long run, as in a hostile text, is sorted by counting, so that the cost is not
+ * quadratic.
  */
 static void sort_marks(unicode_change *items, int64_t from, int64_t n, unicode_changes *scratch)
 {
     if (n - from > 32) { /* counting sort over the 256 classes */
+        int64_t starts[257] = { 0 };
         scratch->n = 0;
-        for (int class = 1; class < 256; class ++)
-            for (int64_t i = from; i < n; i++)
-                if (class_of(items[i].c) == class) push(scratch, items[i].c, items[i].change);
-        memcpy(items + from, scratch->items, (size_t)(n - from) * sizeof *items);
+        for (int64_t i = from; i < n; i++) {
+            starts[class_of(items[i].c) + 1]++;
+            push(scratch, items[i].c, items[i].change);
+        }
+        for (int class = 1; class <= 256; class ++) starts[class] += starts[class - 1];
+        for (int64_t i = 0; i < n - from; i++)
+            items[from + starts[class_of(scratch->items[i].c)]++] = scratch->items[i];
         return;
     }
     for (int64_t i = from + 1; i < n; i++) {

@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "test.h"
 #include "tokenizer.h"
 
@@ -40,6 +42,13 @@ static int64_t by_definition(const bpe_config *config, const unsigned char *word
     }
 }
 
+static bpe_word encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len)
+{
+    bpe_query query;
+    bpe_ask(s, word, len, word + len, &query);
+    return bpe_answer(m, s, &query);
+}
+
 TEST(words_of_every_length_merge_by_rank_then_from_the_left)
 {
     static bpe_merge merges[MERGES];
@@ -59,13 +68,134 @@ TEST(words_of_every_length_merge_by_rank_then_from_the_left)
                 word[k] = (unsigned char)('a' + ares_rng_below(key, (i << 20) + k, letters));
             int64_t n = by_definition(&config, word, len, want);
             for (int again = 0; again < 2; again++) { /* the second time from the cache of words */
-                bpe_word got = bpe_encode(m, &scratch, word, len);
+                bpe_word got = encode(m, &scratch, word, len);
                 if (CHECK_EQ(got.n, n)) CHECK_MEM(got.ids, want, (size_t)n * sizeof *want);
                 CHECK(!got.symbols);
             }
         }
         bpe_free(m);
+        /* a scratch knows words of one model */
+        bpe_scratch_fini(&scratch);
     }
+}
+
+/*
+ * Characters of two to four bytes that share bytes. Their own merges, in either order of their
+ * parts, come between merges of any two tokens so far, many of which cross the borders of
+ * characters; equal texts are one token, as in a file.
+ */
+TEST(words_that_begin_as_characters_merge_as_their_bytes_would)
+{
+    static const char *const chars[] = { "\u00e9", "\u00ea", "\u0430", "\u4e2d", "\u4e2e",
+                                         "\u4f2d", "\u6587", "a",      " ",      "\U0001f600" };
+    static bpe_merge merges[MERGES];
+    static int32_t want[1200];
+    static struct {
+        char bytes[16];
+        size_t len;
+    } texts[256 + MERGES];
+    unsigned char word[1200];
+    bpe_scratch scratch = { 0 };
+    for (uint64_t seed = 0; seed < 120; seed++) {
+        ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
+        bpe_config config = { .merges = merges, .unk_id = -1 };
+        uint64_t draw = 0;
+        int32_t tokens = 256;
+        for (int byte = 0; byte < 256; byte++) {
+            config.byte_id[byte] = byte;
+            texts[byte].bytes[0] = (char)byte;
+            texts[byte].len = 1;
+        }
+        while (config.merge_count < 60) {
+            /* any two tokens, or two parts of one character; often a byte */
+            int32_t pick[2];
+            const char *c = chars[ares_rng_below(key, draw++, ARES_COUNT(chars))],
+                       *d = ares_rng_below(key, draw++, 8) < 6
+                                ? c
+                                : chars[ares_rng_below(key, draw++, ARES_COUNT(chars))];
+            for (int k = 0; k < 2; k++) {
+                const char *of = k ? d : c;
+                pick[k] = tokens > 256 && ares_rng_below(key, draw++, 3)
+                              ? 256 + (int32_t)ares_rng_below(key, draw++, (uint64_t)tokens - 256)
+                              : (unsigned char)of[ares_rng_below(key, draw++, strlen(of))];
+            }
+            char joined[32];
+            size_t len = texts[pick[0]].len + texts[pick[1]].len;
+            if (len > 12) continue;
+            memcpy(joined, texts[pick[0]].bytes, texts[pick[0]].len);
+            memcpy(joined + texts[pick[0]].len, texts[pick[1]].bytes, texts[pick[1]].len);
+            /* most are parts of text that can occur */
+            bool part = false;
+            for (int i = 0; i < ARES_COUNT(chars) * ARES_COUNT(chars) && !part; i++) {
+                char two[16];
+                snprintf(two, sizeof two, "%s%s", chars[i / ARES_COUNT(chars)],
+                         chars[i % ARES_COUNT(chars)]);
+                part = ares_view_find(ares_view_of(two), (ares_view){ joined, len }, 0) >= 0;
+            }
+            if (!part) continue;
+            int32_t id = 256;
+            while (id < tokens &&
+                   (texts[id].len != len || memcmp(texts[id].bytes, joined, len) != 0))
+                id++;
+            if (id == tokens) {
+                memcpy(texts[id].bytes, joined, len);
+                texts[id].len = len;
+                tokens++;
+            }
+            merges[config.merge_count++] = (bpe_merge){ pick[0], pick[1], id };
+        }
+        bpe *m = bpe_new(&config);
+        for (uint64_t i = 0; i < 60; i++) {
+            size_t len = 0;
+            uint64_t count = 1 + ares_rng_below(key, draw++, i < 59 ? 12 : 200);
+            for (uint64_t k = 0; k < count; k++) {
+                const char *c = chars[ares_rng_below(key, draw++, ARES_COUNT(chars))];
+                memcpy(word + len, c, strlen(c));
+                len += strlen(c);
+            }
+            /* also words that a pattern cut inside a character */
+            if (i % 8 == 7 && len > 1) len--;
+            int64_t n = by_definition(&config, word, len, want);
+            bpe_word got = encode(m, &scratch, word, len);
+            if (CHECK_EQ(got.n, n)) CHECK_MEM(got.ids, want, (size_t)n * sizeof *want);
+        }
+        bpe_free(m);
+        bpe_scratch_fini(&scratch);
+    }
+}
+
+TEST(words_that_the_cache_drops_and_meets_again_keep_their_tokens)
+{
+    /* each of the letters a to p at its place of four: four letters are a token */
+    static bpe_merge merges[32 + 256];
+    bpe_config config = { .merges = merges, .unk_id = -1 };
+    bpe_scratch scratch = { 0 };
+    for (int byte = 0; byte < 256; byte++)
+        config.byte_id[byte] = byte >= 'a' && byte < 'a' + 16 ? byte - 'a' : -1;
+    for (int32_t i = 0; i < 32; i++)
+        merges[i] = (bpe_merge){ i / 16 * 8 + i / 4 % 4, i / 16 * 8 + 4 + i % 4, 16 + i };
+    for (int32_t i = 0; i < 256; i++)
+        merges[32 + i] = (bpe_merge){ 16 + i / 16, 32 + i % 16, 48 + i };
+    config.merge_count = 32 + 256;
+    bpe *m = bpe_new(&config);
+    int64_t wrong = 0;
+    /* twice through more words of both kinds than there are slots */
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 200000; i++) {
+            unsigned char word[24];
+            size_t len = i % 2 ? 12 : 24, k;
+            for (k = 0; k < len; k++)
+                word[k] = (unsigned char)('a' + k % 4 * 4 + (k < 10 ? i >> 2 * k & 3 : k % 3));
+            bpe_word got = encode(m, &scratch, word, len);
+            wrong += got.n != (int64_t)len / 4;
+            for (k = 0; k < len / 4; k++) {
+                const unsigned char *p = word + 4 * k;
+                wrong += got.ids[k] != 48 + ((p[0] - 'a') << 6 | (p[1] - 'e') << 4 |
+                                             (p[2] - 'i') << 2 | (p[3] - 'm'));
+            }
+        }
+    CHECK_EQ(wrong, 0);
+    bpe_free(m);
     bpe_scratch_fini(&scratch);
 }
 
@@ -74,6 +204,7 @@ TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
     bpe_merge merge = { 0, 1, 2 };
     bpe_config config = { .merges = &merge, .merge_count = 1 };
     bpe_scratch scratch = { 0 };
+    const unsigned char *text = (const unsigned char *)"axyb";
     static const struct {
         int32_t unk;
         bool fuse;
@@ -94,15 +225,15 @@ TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
         config.unk_id = cases[i].unk;
         config.fuse_unk = cases[i].fuse;
         bpe *m = bpe_new(&config);
-        bpe_word word = bpe_encode(m, &scratch, (const unsigned char *)"axyb", 4);
+        bpe_word word = encode(m, &scratch, text, 4);
         if (CHECK_EQ(word.n, cases[i].n) && CHECK(word.symbols != NULL))
             for (int64_t k = 0; k < word.n; k++) {
                 CHECK_EQ(word.ids[k], cases[i].ids[k]);
                 CHECK_EQ(word.symbols[k].len, cases[i].lens[k]);
             }
         bpe_free(m);
+        bpe_scratch_fini(&scratch);
     }
-    bpe_scratch_fini(&scratch);
 }
 
 static void check_refused(const char *source, const char *part)

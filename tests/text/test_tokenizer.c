@@ -575,6 +575,59 @@ TEST(encoding_appends_and_long_words_agree_with_their_definition)
     ares_tokenizer_free(t);
 }
 
+/* Special ones, unknown ones and halves of characters among them. */
+TEST(any_ids_decode_at_once_as_one_by_one)
+{
+    static const char *const names[] = { "qwen2", "gpt2", "holes", "added" };
+    ares_rng_key key = ares_rng_root(11, ARES_RNG_TEST);
+    for (int k = 0; k < ARES_COUNT(names); k++) {
+        char path[64];
+        ares_tokenizer *t;
+        snprintf(path, sizeof path, GOLDEN "%s", names[k]);
+        REQUIRE_OK(ares_tokenizer_load(test_source(path), &t));
+        uint64_t most = (uint64_t)ares_tokenizer_vocab_size(t) + 3;
+        for (uint64_t i = 0; i < 200; i++) {
+            int32_t ids[100];
+            ares_str whole = { 0 }, parts = { 0 };
+            ares_decoder d;
+            /* on some rounds bytes alone, which mostly break characters */
+            for (uint64_t n = 0; n < 100; n++)
+                ids[n] = (int32_t)ares_rng_below(key, i << 8 | n, i % 2 ? most : 300) - 1;
+            ares_str_add_z(&whole, "before \xe4\xb8");
+            ares_str_add_z(&parts, "before \xe4\xb8");
+            CHECK_OK(ares_tokenizer_decode(t, ids, 100, i % 3 == 0, &whole));
+            ares_decoder_init(&d, t, i % 3 == 0);
+            for (int n = 0; n < 100; n++) ares_decoder_add(&d, ids[n], &parts);
+            decoder_finish(&d, &parts);
+            CHECK(ares_view_eq(ares_str_view(&whole), ares_str_view(&parts)));
+            ares_str_fini(&whole);
+            ares_str_fini(&parts);
+        }
+        ares_tokenizer_free(t);
+    }
+}
+
+/* Each would take hours where the time grows with the square of the length. */
+TEST(a_word_of_a_million_characters_takes_no_time_of_its_own)
+{
+    static const char *const units[] = { "a", "ab", " ",      "\n",           " \n",    "!",    "'",
+                                         "<", "1",  "\u0430", "\u4e2d\u6587", "\u0301", "<|im_" };
+    ares_tokenizer *t;
+    REQUIRE_OK(ares_tokenizer_load(test_source(GOLDEN "qwen2"), &t));
+    for (int k = 0; k < ARES_COUNT(units); k++) {
+        ares_str text = { 0 }, back = { 0 };
+        ares_ids ids = { 0 };
+        while (text.len < 1000000) ares_str_add_z(&text, units[k]);
+        CHECK_OK(ares_tokenizer_encode(t, ares_str_view(&text), false, &ids));
+        CHECK_OK(ares_tokenizer_decode(t, ids.ids, ids.n, false, &back));
+        CHECK(ares_view_eq(ares_str_view(&text), ares_str_view(&back)));
+        ares_ids_fini(&ids);
+        ares_str_fini(&text);
+        ares_str_fini(&back);
+    }
+    ares_tokenizer_free(t);
+}
+
 typedef struct worker {
     const ares_tokenizer *t;
     uint64_t seed, sum;

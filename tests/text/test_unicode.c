@@ -148,3 +148,24 @@ TEST(properties_know_unicode_16)
     CHECK(unicode_is_space(0x3000) && unicode_is_space(0x85) && !unicode_is_space(0x180e) &&
           !unicode_is_space(0x200b));
 }
+
+/* All sequences of five of the bytes at which UTF-8 changes its rules. */
+TEST(valid_utf8_ends_where_reading_it_character_by_character_ends)
+{
+    static const unsigned char edges[] = { 'a',  0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc1,
+                                           0xc2, 0xdf, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0xf4, 0xf5 };
+    enum { N = ARES_COUNT(edges) };
+    int64_t wrong = 0;
+    for (int i = 0; i < N * N * N * N * N; i++) {
+        unsigned char text[5];
+        for (int k = 0, x = i; k < 5; k++, x /= N) text[k] = edges[x % N];
+        size_t good = 0;
+        for (bool open; good < 5;) {
+            int n = unicode_piece(text + good, 5 - good, &open);
+            if (n < 0) break;
+            good += (size_t)n;
+        }
+        wrong += unicode_valid(text, 5) != good;
+    }
+    CHECK_EQ(wrong, 0);
+}

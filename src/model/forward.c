@@ -589,8 +589,7 @@ static int32_t place_of(const micro *u, int32_t row, int32_t *n)
     return there ? u->run[i].to + row - u->run[i].from : -1;
 }
 
-/* How many rows of each segment a derivative reaches: visits [seg.n], written. Returns their sum.
- */
+/* visits [seg.n]: written: rows of each segment that a derivative reaches. Returns their sum. */
 static int32_t count_visits(ares_workspace *w, const ares_packed *p, const float *d_hidden,
                             const int32_t *segment_of, int32_t *visits)
 {
@@ -684,6 +683,7 @@ static void move_task(void *ctx, int64_t task, int worker)
     }
 }
 
+/* width: numbers of a row, of 4 bytes, since tables with rows_move have activations in f32 */
 static void add_moving(move_job *j, const void *data, int64_t width)
 {
     ARES_ASSERT(j->n < ARES_COUNT(j->array));

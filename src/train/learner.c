@@ -733,9 +733,8 @@ double learner_lr(const learner *l)
 
 int learner_report_active(learner *l, const char *name, ares_metrics *m)
 {
-    const ares_backward_rows rows = ares_workspace_rows(l->workspace);
-    int64_t all[2] = { rows.all + l->left_out, rows.active };
-    l->left_out = 0;
+    int64_t all[2] = { l->rows.all, l->rows.active };
+    l->rows = (ares_backward_rows){ 0 };
     ARES_TRY(ares_world_sum_i64(l->world, all, 2));
     if (all[0]) ares_metrics_set(m, name, (double)all[1] / (double)all[0]);
     return ARES_OK;
@@ -743,6 +742,9 @@ int learner_report_active(learner *l, const char *name, ares_metrics *m)
 
 int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm)
 {
+    const ares_backward_rows rows = ares_workspace_rows(l->workspace);
+    int64_t left_out = l->left_out;
+    l->left_out = 0;
     if (rc == ARES_OK || rc == ARES_ENUMERIC)
         ares_signal_expect(ARES_SIGNAL_WAITS); /* what moves weights ends as a whole step */
     if (rc == ARES_ENUMERIC) {
@@ -754,5 +756,9 @@ int learner_step(learner *l, int rc, double max_grad_norm, const char *what, dou
         rc = optim_step(&l->optim, learner_params(l), l->world, learner_lr(l), max_grad_norm, what,
                         norm);
     if (rc == ARES_OK && l->adapter) l->adapter->version++;
+    if (rc == ARES_OK && !isnan(*norm)) {
+        l->rows.all += rows.all + left_out;
+        l->rows.active += rows.active;
+    }
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", what);
 }

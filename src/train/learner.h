@@ -138,7 +138,8 @@ typedef struct learner {
     ares_features *features; /* of images and videos, borrowed; NULL: rows are text */
     bool trains_tower;       /* gradients go back through the vision tower */
     bool skip_zero;          /* backward passes leave out what no derivative reaches */
-    int64_t left_out;        /* tokens of micro-batches without a backward, since the last report */
+    int64_t left_out;        /* tokens of micro-batches without a backward, in the step at hand */
+    ares_backward_rows rows; /* of optimizer steps that were taken since the last report */
     ares_keep tower_keep;    /* what a trained tower keeps of a forward pass for the backward */
     /* largest difference between features in an update and in the rollout, since the last report */
     double features_off;
@@ -326,7 +327,8 @@ int learner_step(learner *l, int rc, double max_grad_norm, const char *what, dou
 double learner_lr(const learner *l); /* of the training step at hand */
 /*
  * The metric `name`: rows that derivatives have reached over all rows of backward passes, of all
- * ranks, since the last call; none where the device does not tell. A collective.
+ * ranks and of optimizer steps that were taken since the last call; none where the device does not
+ * tell. A collective.
  */
 int learner_report_active(learner *l, const char *name, ares_metrics *m);
 

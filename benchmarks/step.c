@@ -5,13 +5,19 @@
  *
  *   bench_step decode [model=tiny] [batch=1] [prompt=32] [new=64] [dtype=fp32] [threads=0]
  *       [repeat=3] [device=cpu] [kernels=native]
- *   bench_step update [model=tiny] [rows=128] [tokens=96] [micro=1024] [recompute=0]
+ *   bench_step update [model=tiny] [rows=128] [tokens=96] [micro=1024] [recompute=0] [dead=0]
+ *       dead: share of the groups of `samples` rows whose advantages are 0. Where it is above 0,
+ *       updates that leave their backward pass out and updates that compute it take turns, with
+ *       some where all groups or none are such, and the machine's limit is measured beside them
  *   bench_step grpo   [model=tiny] [prompts=16] [samples=8] [prompt=32] [new=64] [beta=0]
  *                     [micro=1024] [lora=0]    lora: rank of an adapter beside the frozen model
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "limit.h"
 #include "options.h"
 #include "trainer.h"
 
@@ -19,7 +25,7 @@ typedef struct options {
     const char *model, *dtype, *device, *kernels;
     int64_t recompute, batch, prompt, new, threads, repeat, rows, tokens, prompts, samples, micro,
         lora;
-    double beta;
+    double beta, dead;
 } options;
 
 static int set(options *o, const char *word)
@@ -42,6 +48,7 @@ static int set(options *o, const char *word)
         { "micro", .number = &o->micro, .least = 1 },
         { "lora", .number = &o->lora },
         { "beta", .real = &o->beta },
+        { "dead", .real = &o->dead },
     };
     return bench_set("bench_step", known, ARES_COUNT(known), word);
 }
@@ -213,6 +220,107 @@ static void train_config(const options *o, int64_t groups, ares_train_config *c)
     c->rollout.n = o->samples;
 }
 
+/* Of all threads: what an update costs where other work takes turns with it. */
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/*
+ * One update of made-up rows; advantages are 0 in a share of the groups, evenly among the others.
+ * seconds: of the clock, of the processors
+ */
+static int one_update(const options *o, actor *a, ares_batch *b, double dead, bool skip,
+                      double seconds[2], double *active)
+{
+    ares_metrics *metrics = ares_metrics_new();
+    ares_batch_clear(b);
+    for (int64_t r = 0; r < o->rows; r++) {
+        int32_t *ids = ares_arena_alloc(&b->arena, (size_t)o->tokens * sizeof *ids);
+        random_ids(a->learner.model->cfg.vocab, (uint64_t)r, o->tokens, ids);
+        ares_sample s = { .draw = r, .prompt = ids, .prompt_len = 1 };
+        ares_batch_begin_group(b);
+        ares_batch_add_row(b, &s, o->tokens - 1);
+    }
+    ARES_PUT(b, responses);
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, rollout_log_probs);
+    ARES_PUT(b, advantages);
+    for (int64_t r = 0; r < b->rows; r++)
+        memcpy(b->responses + b->row_start[r], b->samples[r].prompt + 1,
+               (size_t)(o->tokens - 1) * sizeof(int32_t));
+    for (int64_t r = 0; r < b->rows; r++) {
+        double group = (double)(r / o->samples);
+        /* whether the count of such groups grows with this one */
+        bool zero = (int64_t)((group + 1) * dead + 1e-9) > (int64_t)(group * dead + 1e-9);
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
+            b->response_mask[t] = 1;
+            b->advantages[t] = zero ? 0.0f : t % 2 ? 1.0f : -1.0f;
+        }
+    }
+    ARES_PUT(b, old_log_probs);
+    a->learner.skip_zero = skip;
+    ares_workspace_skip_zero(a->learner.workspace, skip);
+    double t = ares_now_s(), cpu = cpu_s();
+    int rc = actor_update(a, b, NULL, metrics);
+    seconds[0] = ares_now_s() - t;
+    seconds[1] = cpu_s() - cpu;
+    *active = 1;
+    ares_metrics_get(metrics, "update/active_frac", active);
+    ares_metrics_free(metrics);
+    return rc;
+}
+
+static int ascending(const void *x, const void *y)
+{
+    return ARES_CMP(*(const double *)x, *(const double *)y);
+}
+
+/*
+ * Updates of which a share of the groups is dead, in turn with others, by the clock and by the
+ * processors' seconds (cpu_): a line each of the best and of the medians. ratio: computing all over
+ * leaving out. law: the update over forward + 2 x forward x active share, with the update of dead
+ * groups alone, which goes forward and steps, as forward; of_full: the same with what a full update
+ * has beside its forward in place of 2 x forward.
+ */
+static int bench_dead(const options *o, actor *a, ares_batch *b)
+{
+    enum { SKIPPED, COMPUTED, FORWARD, FULL, SIDES };
+    static const bool skip[SIDES] = { true, false, true, true };
+    const double dead[SIDES] = { o->dead, o->dead, 1, 0 };
+    values all[2][SIDES] = { 0 };
+    double share = 1;
+    for (int64_t k = 0; k <= o->repeat; k++)
+        for (int i = 0; i < SIDES; i++) {
+            double active, s[2];
+            ARES_TRY(one_update(o, a, b, dead[i], skip[i], s, &active));
+            for (int t = 0; k && t < 2; t++) keep(&all[t][i], s[t], false);
+            if (i == SKIPPED) share = active;
+        }
+    for (int t = 0; t < 4; t++) {
+        double s[SIDES];
+        char more[400];
+        bool cpu = t % 2, median = t / 2;
+        for (int i = 0; i < SIDES; i++) {
+            values v = all[cpu][i];
+            if (median) qsort(v.v, (size_t)v.n, sizeof *v.v, ascending);
+            s[i] = v.v[median ? v.n / 2 : v.best];
+        }
+        snprintf(more, sizeof more,
+                 ",\"of\":\"%s\",\"dead\":%g,\"active_frac\":%.4f,\"skipped_s\":%.5g,"
+                 "\"computed_s\":%.5g,\"forward_s\":%.5g,\"full_s\":%.5g,\"ratio\":%.4g,"
+                 "\"law\":%.4g,\"of_full\":%.4g",
+                 median ? "median" : "best", o->dead, share, s[SKIPPED], s[COMPUTED], s[FORWARD],
+                 s[FULL], s[COMPUTED] / s[SKIPPED], s[SKIPPED] / (s[FORWARD] * (1 + 2 * share)),
+                 s[SKIPPED] / (s[FORWARD] + (s[FULL] - s[FORWARD]) * share));
+        emit(o, a->learner.model->device, cpu ? "update_dead_cpu" : "update_dead",
+             &all[cpu][SKIPPED], "s", more);
+    }
+    return ARES_OK;
+}
+
 static int bench_update(const options *o)
 {
     ares_device d;
@@ -222,36 +330,20 @@ static int bench_update(const options *o)
     ares_train_config cfg;
     train_config(o, o->rows, &cfg);
     cfg.actor.share_prompts = false;
-    ares_metrics *metrics = ares_metrics_new();
     ARES_TRY(open_model(o, &d, true, &m));
     ARES_TRY(actor_open(&a, &cfg, m, NULL, NULL, NULL, 100));
     ares_batch_init(&b);
+    if (o->dead > 0) {
+        bench_limit(d.pool, 5);
+        ARES_TRY(bench_dead(o, &a, &b));
+        bench_limit(d.pool, 5);
+        return ARES_OK;
+    }
     values all = { .n = 0 };
     for (int64_t k = 0; k <= o->repeat; k++) {
-        ares_batch_clear(&b);
-        for (int64_t r = 0; r < o->rows; r++) {
-            int32_t *ids = ares_arena_alloc(&b.arena, (size_t)o->tokens * sizeof *ids);
-            random_ids(m->cfg.vocab, (uint64_t)r, o->tokens, ids);
-            ares_sample s = { .draw = r, .prompt = ids, .prompt_len = 1 };
-            ares_batch_begin_group(&b);
-            ares_batch_add_row(&b, &s, o->tokens - 1);
-        }
-        ARES_PUT(&b, responses);
-        ARES_PUT(&b, response_mask);
-        ARES_PUT(&b, rollout_log_probs);
-        ARES_PUT(&b, advantages);
-        for (int64_t r = 0; r < b.rows; r++)
-            memcpy(b.responses + b.row_start[r], b.samples[r].prompt + 1,
-                   (size_t)(o->tokens - 1) * sizeof(int32_t));
-        for (int64_t t = 0; t < b.tokens; t++) {
-            b.response_mask[t] = 1;
-            b.advantages[t] = t % 2 ? 1.0f : -1.0f;
-        }
-        ARES_PUT(&b, old_log_probs);
-        double t = ares_now_s();
-        ARES_TRY(actor_update(&a, &b, NULL, metrics));
-        t = ares_now_s() - t;
-        if (k) keep(&all, (double)(o->rows * o->tokens) / t, true);
+        double s[2], active;
+        ARES_TRY(one_update(o, &a, &b, 0, true, s, &active));
+        if (k) keep(&all, (double)(o->rows * o->tokens) / s[0], true);
     }
     char more[64]; /* rows of one prompt token each */
     snprintf(more, sizeof more, ",\"gflop_per_token\":%.6g",

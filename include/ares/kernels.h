@@ -432,6 +432,11 @@ typedef struct ares_head_args {
     const ares_head_adapter *ref_adapter; /* b and u; NULL: none */
     float *kl, *ref_lse;                  /* [rows] */
     const float *c_kl;                    /* [rows] */
+    /*
+     * backward, only where the table has rows_move: a row whose coefficients are all 0, and whose
+     * statistics are finite, gets dx = 0 and adds nothing to dw, which is what computing it gives
+     */
+    bool skip_zero;
 } ares_head_args;
 /*
  * head_fused calls it per chunk of rows, in row order and from one thread, to fill c_log_prob and
@@ -564,6 +569,11 @@ typedef struct ares_kernels {
     ares_layout layout; /* of linear weights on this device */
     ares_dtype act;     /* of activations: ARES_F32 or ARES_BF16 */
     bool lists_keys;    /* packed attention reads key_start and key_row of the segments */
+    /*
+     * What a forward keeps of a row (rstd, lse of attention) lies in that row alone, so that whole
+     * rows may move or be left out before a backward
+     */
+    bool rows_move;
 
     /* zeroed memory; NULL: the device has too little (ares_device_full) */
     void *(*alloc)(ares_device *d, size_t bytes);

@@ -682,6 +682,16 @@ int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed
  */
 int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
                               const void *const *d_hidden);
+/*
+ * Whether backward passes leave out rows that no derivative reaches
+ * (docs/update.md#zero-gradients), where the kernels' table has rows_move; at first they do not.
+ */
+void ares_workspace_skip_zero(ares_workspace *w, bool skip);
+/* Rows of backward passes, and those that a derivative reaches: both 0 without rows_move. */
+typedef struct ares_backward_rows {
+    int64_t all, active;
+} ares_backward_rows;
+ares_backward_rows ares_workspace_rows(ares_workspace *w); /* since the last call */
 /* The region of the vocabulary or value head, to be loaded by who computes with the head. */
 int ares_model_head_region(const ares_model *m);
 /* The weight of the vocabulary head, and its gradient (NULL: frozen). */

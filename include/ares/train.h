@@ -78,6 +78,11 @@
       "the computation itself is cut by max_token_len_per_device")                                \
     X(flag, share_prompts, "share_prompts", "true", "",                                           \
       "compute the prompt that the samples of a group share once per group in the update")        \
+    X(flag, skip_zero_gradients, "skip_zero_gradients", "true", "",                               \
+      "leave tokens out of the backward pass where all derivatives of the loss are exactly 0, "   \
+      "such as groups of equal rewards without a KL or entropy term; also of the critic; the "    \
+      "CPU's native kernels do, others compute everything; same results",                         \
+      ARES_NO_RESULT)                                                                             \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                        \
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                         \
       "largest global norm of the gradients; larger ones are scaled down to it")                  \

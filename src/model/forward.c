@@ -3,7 +3,16 @@
 
 #include "ares/kernels.h"
 
-enum { INPUT_ALIGN = 256 };
+enum {
+    INPUT_ALIGN = 256,
+    /* rows move only where one of so many, at least, needs no backward: else it costs more */
+    WORTH_MOVING = 16
+};
+
+/* Consecutive rows that a backward visits: rows [from, from + n) have moved to row `to`. */
+typedef struct visited {
+    int32_t from, n, to;
+} visited;
 
 /* A micro-batch of a round. */
 typedef struct micro {
@@ -13,6 +22,9 @@ typedef struct micro {
     int32_t n_out;
     int64_t row, out_row; /* where its rows begin among those of the round */
     int64_t keys;         /* where its list of keys begins */
+    visited all;        /* of a backward: every row, where it lies, unless leave_out found others */
+    const visited *run; /* [n_runs] ascending */
+    int32_t n_runs;
 } micro;
 
 /*
@@ -41,6 +53,9 @@ struct ares_workspace {
     int64_t keys_cap;
     micro *micro; /* [n_micro]: the latest round */
     int n_micro, micro_cap;
+    bool skip_zero; /* backward passes leave out rows */
+    ares_backward_rows counted;
+    ares_arena left; /* of a backward: the rows that are left of its micro-batches */
 };
 
 int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out)
@@ -64,6 +79,7 @@ void ares_workspace_free(ares_workspace *w)
     ares_phase_give_back(d, &w->tail);
     d->k->release(d, w->inputs, w->inputs_bytes);
     ares_free(w->micro);
+    ares_arena_fini(&w->left);
     ares_free(w->cos_sin);
     ares_free(w->keys);
     ares_free(w->saved);
@@ -85,23 +101,33 @@ size_t ares_workspace_bytes(const ares_workspace *w)
     return w->pass.bytes + w->stream.bytes + w->tail.bytes;
 }
 
+/*
+ * What a block keeps beside its input: X(name, type, numbers of a row), 0: nothing. Q, K: as in
+ * block_saved; back: 1 where a backward follows, normed: and q and k have norms. Without a backward
+ * x_mid is the stream, in place.
+ */
+#define SAVED_PARTS(X)                      \
+    X(rstd_in, floats, back)                \
+    X(qkv, acts, Q + 2 * K)                 \
+    X(qk_raw, acts, normed *(Q + K))        \
+    X(q_rstd, floats, normed * c->heads)    \
+    X(k_rstd, floats, normed * c->kv_heads) \
+    X(attn, acts, Q)                        \
+    X(lse, floats, back * c->heads)         \
+    X(x_mid, acts, back * c->hidden)        \
+    X(rstd_mid, floats, back)               \
+    X(gate_up, acts, 2 * (int64_t)c->intermediate)
+
 static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int64_t rows,
                         block_saved *s)
 {
-    int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
-    bool back = keep != ARES_KEEP_NOTHING;
-    s->rstd_in = back ? carve_floats(v, rows, 1) : NULL;
-    s->qkv = carve(v, rows, q + 2 * k);
-    if (c->qk_norm && back) {
-        s->qk_raw = carve(v, rows, q + k);
-        s->q_rstd = carve_floats(v, rows, c->heads);
-        s->k_rstd = carve_floats(v, rows, c->kv_heads);
-    }
-    s->attn = carve(v, rows, q);
-    s->lse = back ? carve_floats(v, rows, c->heads) : NULL;
-    s->x_mid = back ? carve(v, rows, c->hidden) : NULL; /* NULL: the stream, in place */
-    s->rstd_mid = back ? carve_floats(v, rows, 1) : NULL;
-    s->gate_up = carve(v, rows, 2 * (int64_t)c->intermediate);
+    int64_t Q = (int64_t)c->heads * c->head_dim, K = (int64_t)c->kv_heads * c->head_dim,
+            back = keep != ARES_KEEP_NOTHING, normed = back && c->qk_norm;
+#define carve_acts carve
+#define CARVE(name, type, width) s->name = (width) > 0 ? carve_##type(v, rows, width) : NULL;
+    SAVED_PARTS(CARVE)
+#undef CARVE
+#undef carve_acts
 }
 
 static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
@@ -515,13 +541,187 @@ int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, co
     return ARES_OK;
 }
 
+/*
+ * Rows that no derivative reaches (docs/update.md#zero-gradients). A token's derivative reaches the
+ * tokens before it in its sequence and none after it, so that a backward visits the rows of a
+ * segment up to the last one whose d_hidden is not 0, and all of a prompt that such a segment sees.
+ * They move together, in their order, and so do their kept activations: every kernel then sees a
+ * smaller micro-batch, and sums the same numbers but for products with 0.
+ */
+
+void ares_workspace_skip_zero(ares_workspace *w, bool skip)
+{
+    w->skip_zero = skip;
+}
+
+ares_backward_rows ares_workspace_rows(ares_workspace *w)
+{
+    const ares_backward_rows counted = w->counted;
+    w->counted = (ares_backward_rows){ 0 };
+    return counted;
+}
+
+/* +0 or -0 everywhere; a NaN is none */
+static bool all_zero(const float *x, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (x[i] != 0) return false;
+    return true;
+}
+
+/* Visited rows before row `end`. */
+static int32_t visited_before(const micro *u, int32_t end)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < u->n_runs && u->run[i].from < end; i++)
+        n += ARES_MIN(u->run[i].n, end - u->run[i].from);
+    return n;
+}
+
+/* Where a row lies now, or -1; *n: how many rows from it on stay together, or are left out. */
+static int32_t place_of(const micro *u, int32_t row, int32_t *n)
+{
+    int32_t i = 0;
+    while (i < u->n_runs && u->run[i].from + u->run[i].n <= row) i++;
+    bool there = i < u->n_runs && u->run[i].from <= row;
+    *n = there ? u->run[i].from + u->run[i].n - row
+               : (i < u->n_runs ? u->run[i].from : u->all.n) - row;
+    return there ? u->run[i].to + row - u->run[i].from : -1;
+}
+
+/* visits [seg.n]: written: rows of each segment that a derivative reaches. Returns their sum. */
+static int32_t count_visits(ares_workspace *w, const ares_packed *p, const float *d_hidden,
+                            const int32_t *segment_of, int32_t *visits)
+{
+    const ares_segments *seg = &p->seg;
+    int32_t width = w->model->cfg.hidden, sum = 0;
+    memset(visits, 0, (size_t)seg->n * sizeof *visits);
+    for (int32_t i = p->n_out - 1; i >= 0; i--) {
+        int32_t s = segment_of[p->out_rows[i]], rows = p->out_rows[i] - seg->start[s] + 1;
+        if (rows > visits[s] && !all_zero(d_hidden + (int64_t)i * width, width)) visits[s] = rows;
+    }
+    for (int32_t s = 0; s < seg->n; s++)
+        if (visits[s] && seg->prefix_len && seg->prefix_len[s]) {
+            int32_t *of_prefix = &visits[segment_of[seg->prefix_row[s]]];
+            *of_prefix = ARES_MAX(*of_prefix, seg->prefix_len[s]);
+        }
+    for (int32_t s = 0; s < seg->n; s++) sum += visits[s];
+    return sum;
+}
+
+/* Finds the rows of a micro-batch that its backward visits, and makes a pass of these alone. */
+static void leave_out(ares_workspace *w, const ares_packed *p, micro *u, const float *d_hidden)
+{
+    const ares_segments *seg = &p->seg;
+    ares_arena *arena = &w->left;
+    size_t n = (size_t)seg->n + 1;
+    int32_t *segment_of = ares_arena_alloc(arena, (size_t)(p->rows + 1) * sizeof *segment_of),
+            *visits = ares_arena_alloc(arena, n * sizeof *visits),
+            *place = ares_arena_alloc(arena, n * sizeof *place), runs = 0, to = 0;
+    for (int32_t s = 0; s < seg->n; s++)
+        for (int32_t r = seg->start[s]; r < seg->start[s + 1]; r++) segment_of[r] = s;
+    int32_t active = count_visits(w, p, d_hidden, segment_of, visits);
+    w->counted.all += p->rows;
+    w->counted.active += active;
+    if (!w->skip_zero || (p->rows - active) * (int64_t)WORTH_MOVING < p->rows) return;
+    visited *run = ares_arena_alloc(arena, n * sizeof *run);
+    int32_t *start = ares_arena_alloc(arena, n * sizeof *start),
+            *prefix_len = ares_arena_alloc(arena, n * sizeof *prefix_len),
+            *prefix_row = ares_arena_alloc(arena, n * sizeof *prefix_row);
+    ares_segments left = { .start = start };
+    for (int32_t s = 0; s < seg->n; s++) {
+        int32_t from = seg->start[s], prefix = seg->prefix_len ? seg->prefix_len[s] : 0;
+        place[s] = to;
+        if (!visits[s]) continue;
+        prefix_len[left.n] = prefix;
+        prefix_row[left.n] = prefix ? place[segment_of[seg->prefix_row[s]]] : 0;
+        start[left.n++] = to;
+        if (runs && run[runs - 1].from + run[runs - 1].n == from) run[runs - 1].n += visits[s];
+        else run[runs++] = (visited){ from, visits[s], to };
+        to += visits[s];
+    }
+    start[left.n] = to;
+    if (seg->prefix_len) {
+        left.prefix_len = prefix_len;
+        left.prefix_row = prefix_row;
+    }
+    ares_segments_measure(&left);
+    u->run = run;
+    u->n_runs = runs;
+    block_pass *pass = &u->pass;
+    ares_adapted *adapted =
+        ares_arena_alloc(arena, (size_t)(pass->n_adapted + 1) * sizeof *adapted);
+    for (int32_t i = 0; i < pass->n_adapted; i++)
+        adapted[i] =
+            (ares_adapted){ pass->adapted[i].adapter, visited_before(u, pass->adapted[i].end) };
+    pass->rows = active;
+    pass->seg = left;
+    pass->adapted = adapted;
+}
+
+/* An array with so many bytes a row, whose visited rows move together. */
+typedef struct moving {
+    char *data;
+    size_t row;
+} moving;
+typedef struct move_job {
+    const micro *u;
+    moving array[16];
+    int n;
+} move_job;
+
+static void move_task(void *ctx, int64_t task, int worker)
+{
+    const move_job *j = ctx;
+    const moving *m = &j->array[task];
+    (void)worker;
+    for (int32_t i = 0; i < j->u->n_runs; i++) {
+        const visited *v = &j->u->run[i];
+        if (v->to != v->from)
+            memmove(m->data + (size_t)v->to * m->row, m->data + (size_t)v->from * m->row,
+                    (size_t)v->n * m->row);
+    }
+}
+
+/* width: numbers of a row, of 4 bytes, since tables with rows_move have activations in f32 */
+static void add_moving(move_job *j, const void *data, int64_t width)
+{
+    ARES_ASSERT(j->n < ARES_COUNT(j->array));
+    if (data && width)
+        j->array[j->n++] = (moving){ (char *)(uintptr_t)data, (size_t)width * sizeof(float) };
+}
+
+/* Of a block: its input and, where it is not computed again, what else it keeps. */
+static void move_block(const ares_workspace *w, const micro *u, const block_saved *s, bool again)
+{
+    const ares_model_config *c = &w->model->cfg;
+    int64_t Q = (int64_t)c->heads * c->head_dim, K = (int64_t)c->kv_heads * c->head_dim, back = 1,
+            normed = c->qk_norm;
+    move_job j = { .u = u };
+    add_moving(&j, s->x_in, c->hidden);
+#define MOVE(name, type, width) \
+    if (!again) add_moving(&j, s->name, width);
+    SAVED_PARTS(MOVE)
+#undef MOVE
+    ares_pool_run(w->model->device->pool, j.n, move_task, &j);
+}
+
+/* The same of what all blocks read: angles, and the derivatives of the stream. */
+static void move_stream(const ares_workspace *w, const micro *u, void *dx)
+{
+    move_job j = { .u = u };
+    add_moving(&j, u->pass.cos_sin, w->model->cfg.head_dim);
+    add_moving(&j, dx, w->model->cfg.hidden);
+    ares_pool_run(w->model->device->pool, j.n, move_task, &j);
+}
+
 /* dx, the derivatives of the stream after the last block, which has been read by now. */
 static void tail_backward(ares_workspace *w, const micro *u, const void *d_hidden, void *dx)
 {
     const ares_model *m = w->model;
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
-    int32_t width = m->cfg.hidden, rows = u->pass.rows;
+    int32_t width = m->cfg.hidden, rows = u->all.n;
     void *d_out = tail(w, w->d_out, u);
     ares_rms_norm_args norm = final_norm(w, u);
     norm.dy = d_hidden;
@@ -562,16 +762,21 @@ static void embed_backward(ares_model *m, ares_workspace *w, const ares_packed *
         const micro *u = &w->micro[j];
         /* their derivatives go to the features, and none to the embeddings that they replaced */
         for (int32_t f = 0, run; f < p[j].n_features; f += run) {
-            void *row = feature_row(w, layers, u, &p[j], f);
-            run = run_of_features(&p[j], f);
-            if (p[j].d_features)
-                k->copy_out(d, (char *)p[j].d_features + (size_t)f * row_bytes(w), row,
-                            (size_t)run * row_bytes(w));
-            k->zero(d, row, (size_t)run * row_bytes(w));
+            int32_t place = place_of(u, p[j].feature_rows[f], &run);
+            run = ARES_MIN(run, run_of_features(&p[j], f));
+            char *to = p[j].d_features, *row = (char *)stream(w, layers, u);
+            size_t bytes = (size_t)run * row_bytes(w);
+            if (to) to += (size_t)f * row_bytes(w);
+            row += place < 0 ? 0 : (size_t)place * row_bytes(w);
+            if (place < 0 && to) memset(to, 0, bytes);
+            if (place < 0) continue;
+            if (to) k->copy_out(d, to, row, bytes);
+            k->zero(d, row, bytes);
         }
-        if (look_up)
-            k->embedding_backward(d, &m->params.embed_grad, u->ids, p[j].rows, stream(w, layers, u),
-                                  m->cfg.hidden);
+        for (int32_t i = 0; i < u->n_runs && look_up; i++)
+            k->embedding_backward(
+                d, &m->params.embed_grad, u->ids + u->run[i].from, u->run[i].n,
+                (char *)stream(w, layers, u) + (size_t)u->run[i].to * row_bytes(w), m->cfg.hidden);
     }
     if (look_up) gradients_end_look_up(&m->params);
 }
@@ -592,10 +797,17 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     if (lowest < layers) block_prefetch(&m->params, &m->layer[layers - 1].in);
     ares_region_grad(&m->params, head); /* where no micro-batch has reached the head, too */
     if (head != m->embed->region) gradients_leave(&m->params, head);
+    ares_arena_reset(&w->left);
     for (int j = 0; j < n; j++) {
-        const micro *u = &w->micro[j];
+        micro *u = &w->micro[j];
         ARES_ASSERT(u->pass.rows == p[j].rows && !p[j].cache);
+        u->all = (visited){ 0, p[j].rows, 0 };
+        u->run = &u->all;
+        u->n_runs = 1;
+        if (k->rows_move) leave_out(w, &p[j], u, d_hidden[j]);
+        if (u->pass.rows == 0) continue;
         tail_backward(w, u, d_hidden[j], stream(w, layers, u));
+        if (u->run != &u->all) move_stream(w, u, stream(w, layers, u));
     }
     for (int32_t i = layers - 1; i >= lowest; i--) {
         const ares_block_regions *in = &m->layer[i].in;
@@ -605,6 +817,8 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
         for (int j = 0; j < n; j++) {
             const micro *u = &w->micro[j];
             const block_saved *s = saved_of(w, i, u);
+            if (u->pass.rows == 0) continue;
+            if (u->run != &u->all) move_block(w, u, s, again);
             /* the same arithmetic, so the same bits; d_h only takes the output, which is not used
              */
             if (again) block_forward(m, i, &u->pass, s, &w->scratch, w->scratch.d_h);

@@ -31,6 +31,7 @@ int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_adapt
                             .optim = &cfg->optim,
                             .total_steps = total_steps,
                             .gradient_checkpointing = cfg->actor.gradient_checkpointing,
+                            .skip_zero = cfg->actor.skip_zero_gradients,
                             .round_tokens = cfg->actor.round_tokens });
 }
 
@@ -145,6 +146,7 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
     ARES_TRY(count_exact(a, u, order, bounds[0]));
     ares_metrics_set(m, "exact/tokens_compared", (double)a->exact.compared);
+    ARES_TRY(learner_report_active(&a->learner, "update/active_frac", m));
     a->sums = *s;
     a->ratios = bounds[2] > 0;
     if (stops) {
@@ -242,6 +244,9 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
     update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
     u.logs = a->logs;
+    /* diagnostics have passes of their own */
+    (void)ares_workspace_rows(a->learner.workspace);
+    a->learner.left_out = 0;
     int rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);

@@ -94,6 +94,7 @@ int critic_open(critic *c, training *t, const char *weights)
                             .optim = &cfg->critic_optim,
                             .total_steps = t->total_steps,
                             .gradient_checkpointing = cfg->critic.gradient_checkpointing,
+                            .skip_zero = cfg->actor.skip_zero_gradients,
                             .round_tokens = cfg->critic.round_tokens });
     c->learner.adapter = adapter; /* closed with it, also after a failure */
     return rc;
@@ -457,6 +458,7 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m)
     if (u.empties) ares_metrics_set(m, "critic/empty_minibatches", (double)u.empties);
     ares_metrics_set(m, "critic/skipped_updates", (double)u.skipped);
     ares_metrics_set(m, "critic/lr", u.lr);
+    ARES_TRY(learner_report_active(&c->learner, "critic/active_frac", m));
     if (u.updates == 0) return explained_variance(c, b, m);
     ares_metrics_set(m, "critic/vf_loss", s[0] / (double)u.updates);
     ares_metrics_set(m, "critic/vf_clipfrac", s[2] / s[1]);

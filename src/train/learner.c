@@ -103,6 +103,13 @@ static int media_show(learner *l, ares_packed *packed, int n, bool keep)
     return ARES_OK;
 }
 
+static bool some_derivative(const float *d, int32_t width, const ares_shown *s)
+{
+    for (int64_t i = (int64_t)s->at * width; i < ((int64_t)s->at + s->n) * width; i++)
+        if (d[i] != 0) return true;
+    return false;
+}
+
 /* The derivatives by features go back through a trained tower, pass by pass. */
 static int media_backward(learner *l, const ares_packed *packed, int n)
 {
@@ -115,7 +122,14 @@ static int media_backward(learner *l, const ares_packed *packed, int n)
                                  m->cfg.hidden };
         float *d = ares_malloc((size_t)p->n_features * (size_t)m->cfg.hidden * sizeof *d);
         ares_matrix_unpack(&by, d, ARES_F32);
-        int rc = ares_features_backward(l->features, l->tower_keep, p, d);
+        ares_packed some = *p; /* pictures that some derivative reaches */
+        ares_shown *shown = ares_arena_alloc(&l->arena, (size_t)p->n_shown * sizeof *shown);
+        some.shown = shown;
+        some.n_shown = 0;
+        for (int32_t s = 0; s < p->n_shown; s++)
+            if (!l->skip_zero || some_derivative(d, m->cfg.hidden, &p->shown[s]))
+                shown[some.n_shown++] = p->shown[s];
+        int rc = ares_features_backward(l->features, l->tower_keep, &some, d);
         ares_free(d);
         ARES_TRY(rc);
     }
@@ -165,6 +179,7 @@ enum { LEARNER_SCORED = 65536 };
 static int open_workspace(learner *l, ares_keep keep)
 {
     ARES_TRY(ares_workspace_new(l->model, keep, &l->workspace));
+    ares_workspace_skip_zero(l->workspace, l->skip_zero);
     if (l->adapter) (void)ares_workspace_adapt(l->workspace, l->adapter->rank);
     return ARES_OK;
 }
@@ -177,6 +192,7 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
                     .adapted = { .adapter = o->adapter, .end = INT32_MAX },
                     .features = o->features,
                     .trains_tower = o->features && ares_features_trained(o->features),
+                    .skip_zero = o->skip_zero,
                     .scored_tokens = LEARNER_SCORED,
                     .world = o->world };
     ares_params *ps = learner_params(l);
@@ -458,6 +474,7 @@ void learner_head_backward(const learner *l, const learner_pass *p, ares_head_ar
     h->dx = p->d_hidden;
     h->lddx = l->model->cfg.hidden;
     h->dw = ares_model_head_grad(l->model);
+    h->skip_zero = l->skip_zero;
 }
 
 int learner_sync(const learner *l)
@@ -714,8 +731,20 @@ double learner_lr(const learner *l)
     return optim_lr(&l->optim, l->step);
 }
 
+int learner_report_active(learner *l, const char *name, ares_metrics *m)
+{
+    int64_t all[2] = { l->rows.all, l->rows.active };
+    l->rows = (ares_backward_rows){ 0 };
+    ARES_TRY(ares_world_sum_i64(l->world, all, 2));
+    if (all[0]) ares_metrics_set(m, name, (double)all[1] / (double)all[0]);
+    return ARES_OK;
+}
+
 int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm)
 {
+    const ares_backward_rows rows = ares_workspace_rows(l->workspace);
+    int64_t left_out = l->left_out;
+    l->left_out = 0;
     if (rc == ARES_OK || rc == ARES_ENUMERIC)
         ares_signal_expect(ARES_SIGNAL_WAITS); /* what moves weights ends as a whole step */
     if (rc == ARES_ENUMERIC) {
@@ -727,5 +756,9 @@ int learner_step(learner *l, int rc, double max_grad_norm, const char *what, dou
         rc = optim_step(&l->optim, learner_params(l), l->world, learner_lr(l), max_grad_norm, what,
                         norm);
     if (rc == ARES_OK && l->adapter) l->adapter->version++;
+    if (rc == ARES_OK && !isnan(*norm)) {
+        l->rows.all += rows.all + left_out;
+        l->rows.active += rows.active;
+    }
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", what);
 }

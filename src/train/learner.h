@@ -137,6 +137,9 @@ typedef struct learner {
     ares_workspace *workspace;
     ares_features *features; /* of images and videos, borrowed; NULL: rows are text */
     bool trains_tower;       /* gradients go back through the vision tower */
+    bool skip_zero;          /* backward passes leave out what no derivative reaches */
+    int64_t left_out;        /* tokens of micro-batches without a backward, in the step at hand */
+    ares_backward_rows rows; /* of optimizer steps that were taken since the last report */
     ares_keep tower_keep;    /* what a trained tower keeps of a forward pass for the backward */
     /* largest difference between features in an update and in the rollout, since the last report */
     double features_off;
@@ -162,6 +165,7 @@ typedef struct learner_options {
     const ares_optim_config *optim; /* NULL: the weights stay as they are */
     int64_t total_steps;            /* of the schedule */
     bool gradient_checkpointing;
+    bool skip_zero;       /* worker.actor.skip_zero_gradients */
     int64_t round_tokens; /* worker.*.round_tokens, which may be null; 0: the same */
 } learner_options;
 
@@ -321,6 +325,12 @@ int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch
  */
 int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm);
 double learner_lr(const learner *l); /* of the training step at hand */
+/*
+ * The metric `name`: rows that derivatives have reached over all rows of backward passes, of all
+ * ranks and of optimizer steps that were taken since the last call; none where the device does not
+ * tell. A collective.
+ */
+int learner_report_active(learner *l, const char *name, ares_metrics *m);
 
 /*
  * Images and videos in the passes of a learner: what its tower makes of them, and the way back

@@ -575,6 +575,7 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
                             .optim = c->trainer.val_only ? NULL : optim,
                             .total_steps = t->run.total_steps,
                             .gradient_checkpointing = c->actor.gradient_checkpointing,
+                            .skip_zero = c->actor.skip_zero_gradients,
                             .round_tokens = c->actor.round_tokens });
 }
 
@@ -775,6 +776,7 @@ static int step_sft(training *run, ares_metrics *m)
     ares_metrics_set(m, "actor/skipped_updates", isnan(norm));
     if (!isnan(norm)) ares_metrics_set(m, "actor/grad_norm", norm);
     ares_metrics_set(m, "actor/lr", lr);
+    ARES_TRY(learner_report_active(&t->policy, "update/active_frac", m));
     ares_metrics_set(m, "perf/total_num_tokens", sums.tokens);
     if (l->features) ares_features_trim(l->features);
     return media_report(l, NULL, b, m);

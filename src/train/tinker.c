@@ -332,7 +332,7 @@ int ares_train_tinker_open(ares_model *m, const char *base_dir, int64_t max_toke
     s->optim = (ares_optim_config){
         .strategy = "adamw", .scheduler = "constant", .warmup_steps = 0, .min_lr_ratio = (double)NAN
     };
-    s->learner = (learner){ .role = "actor", .model = m };
+    s->learner = (learner){ .role = "actor", .model = m, .skip_zero = true };
     *out = (ares_tinker_learner){ .ctx = s,
                                   .create = create,
                                   .forward = forward,
@@ -346,6 +346,7 @@ int ares_train_tinker_open(ares_model *m, const char *base_dir, int64_t max_toke
                                   .free_model = free_model };
     int rc = ares_workspace_new(m, ARES_KEEP_ALL, &s->learner.workspace);
     if (rc != ARES_OK) ares_train_tinker_close(out);
+    else ares_workspace_skip_zero(s->learner.workspace, s->learner.skip_zero);
     return rc;
 }
 

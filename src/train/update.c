@@ -577,6 +577,36 @@ static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, 
     return ARES_OK;
 }
 
+/*
+ * Whether no token of a micro-batch has a derivative, as far as the host knows. One whose
+ * statistics are not finite has: it must reach the gradient.
+ */
+static bool has_no_derivative(const update *u, const ares_micro_batch *m)
+{
+    const update_columns *c = &u->host;
+    for (int64_t t = u->batch->row_start[m->row]; t < u->batch->row_start[m->end]; t++)
+        if (c->c_log_prob[t] != 0 || c->c_entropy[t] != 0 || (c->c_kl && c->c_kl[t] != 0) ||
+            !isfinite(c->lse[t]) || !isfinite(c->entropy[t]))
+            return false;
+    return !u->card;
+}
+
+/*
+ * Leaves micro-batches without any derivative out of the n that go forward again and backward;
+ * returns how many are left. Where all go together none does: their first forward may serve.
+ */
+static int64_t leave_out(update *u, ares_micro_batch *left, int64_t n)
+{
+    learner *l = &u->actor->learner;
+    int64_t kept = 0;
+    if (!l->skip_zero || u->known || learner_by_region(l, actor_exact_kl_reference(u->actor)))
+        return n;
+    for (int64_t i = 0; i < n; i++)
+        if (has_no_derivative(u, &left[i])) l->left_out += left[i].tokens;
+        else left[kept++] = left[i];
+    return kept;
+}
+
 /* All micro-batches forward, then the loss, then all backward. */
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
@@ -617,7 +647,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     if (*idle) return ARES_OK;
     rc = learner_share_round_error(l, mini_batch_losses(u, row, end, c.plan, c.n, stopped));
     ARES_TRY(learner_share_error(l, ref, rc));
-    return backward_all(u, &c, left, n, &p);
+    return backward_all(u, &c, left, leave_out(u, left, n), &p);
 }
 
 /* The weight of every token of the mini-batch. *tokens: tokens with mask 1 over all ranks. */

@@ -772,6 +772,7 @@ static const option_case options[] = {
       "actor/pg_loss ~ 0; base:actor/pg_loss > 0.01" },
     { "worker.actor.share_prompts", "false", "plain",
       "perf/max_memory_allocated_gb > base:perf/max_memory_allocated_gb" },
+    { "worker.actor.skip_zero_gradients", "false", "plain", "same" },
     { "worker.actor.ppo_epochs", "2", "plain",
       "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },
     { "worker.actor.max_grad_norm", "1e-3", "small_steps",

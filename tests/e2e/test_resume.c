@@ -72,6 +72,7 @@ static const struct {
     { "worker.rollout.tensor_parallel_size", "null", "1" },
     { "worker.rollout.enable_chunked_prefill", "null", "true" },
     { "worker.actor.max_token_len_per_device", "1024", "200" },
+    { "worker.actor.skip_zero_gradients", "true", "false" },
     { "worker.actor.model.enable_gradient_checkpointing", "false", "true" },
     { "worker.actor.model.parameters", "null", "1e6" },
     { "worker.actor.fsdp.enable_full_shard", "null", "false" },

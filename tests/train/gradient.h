@@ -72,8 +72,12 @@ static void near_policy(const run *r, float *out, const float *now, uint64_t see
         out[t] = now[t] + (float)(spread * draw(seed + (uint64_t)t));
 }
 
-/* Where the weights of models that are opened from here on lie. */
-static bool weights_on_host;
+/*
+ * Of runs that are opened from here on: where weights lie; whether derivatives of 0 are computed
+ * with, and blocks again; threads.
+ */
+static bool weights_on_host, computes_zeros, computes_again;
+static int threads = 2;
 
 static bool run_open(run *r, const char *variant, const char *avg_mode, bool share)
 {
@@ -97,6 +101,8 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
                                     .mini_batch_unit = "prompts",
                                     .max_token_len = share ? 40 : 1000,
                                     .share_prompts = share,
+                                    .skip_zero_gradients = !computes_zeros,
+                                    .gradient_checkpointing = computes_again,
                                     .ppo_epochs = 1,
                                     .max_grad_norm = 1 },
                          .optim = { .strategy = "adamw",
@@ -108,7 +114,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
                          .rollout = { .temperature = 0.8 } } };
     const ares_model_share where = { .weights_on_host = weights_on_host };
     ares_model_options opt = { .storage = ARES_F32, .trainable = true, .share = &where };
-    if (!CHECK_OK(ares_device_open("cpu", 2, &r->device)) ||
+    if (!CHECK_OK(ares_device_open("cpu", threads, &r->device)) ||
         !CHECK_OK(ares_model_load(path, &r->device, &opt, &r->model)))
         return false;
     r->metrics = ares_metrics_new();

@@ -152,6 +152,7 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     k->layout = ARES_ROWS;
     k->act = act;
     k->lists_keys = true;
+    k->rows_move = false; /* its lse has rows side by side */
     aten_fill_products(k);
     aten_fill_rows(k);
     aten_fill_attention(k);

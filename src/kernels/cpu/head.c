@@ -344,23 +344,78 @@ static void backward(head_job *j)
                                          .dw = &dw });
 }
 
+/*
+ * Whether row r of the block has derivatives. Where a statistic is not finite it has some even if
+ * its coefficients are 0: 0 times infinity is NaN, which must reach the gradient.
+ */
+static bool derives(const head_job *j, int64_t r)
+{
+    const ares_head_args *a = j->a;
+    int64_t row = j->row + r;
+    if (j->c_log_prob[r] != 0 || (j->c_entropy && j->c_entropy[r] != 0)) return true;
+    if (a->ref_x && (a->c_kl[row] != 0 || !isfinite(a->ref_lse[row]) || !isfinite(a->kl[row])))
+        return true;
+    return !isfinite(a->lse[row]) || !isfinite(a->entropy[row]);
+}
+
+/*
+ * `each` of the block's rows, or with skip_zero of its runs of rows that have derivatives, in their
+ * order. A run has no more than RUN_GAP rows without any in between: shorter runs would transpose
+ * the weight more often.
+ */
+static void backward_runs(const head_job *block, void (*each)(head_job *run))
+{
+    const ares_head_args *a = block->a;
+    enum { RUN_GAP = 32 };
+    for (int64_t r = 0, first, end; r < block->rows; r = end) {
+        first = r;
+        end = block->rows;
+        if (a->skip_zero) {
+            while (first < block->rows && !derives(block, first)) first++;
+            end = first;
+            for (int64_t i = first; i < block->rows && i - end <= RUN_GAP; i++)
+                if (derives(block, i)) end = i + 1;
+        }
+        for (int64_t i = r; i < first; i++) {
+            if (a->dx)
+                memset((float *)a->dx + (block->row + i) * a->lddx, 0,
+                       (size_t)a->w->k * sizeof(float));
+            if (a->adapter)
+                memset((float *)a->adapter->du + (block->row + i) * a->adapter->b->k, 0,
+                       (size_t)a->adapter->b->k * sizeof(float));
+        }
+        if (first == block->rows) return;
+        head_job run = *block;
+        run.row += first;
+        run.rows = end - first;
+        if (run.logits) run.logits += first * block->ld;
+        run.c_log_prob += first;
+        if (run.c_entropy) run.c_entropy += first;
+        each(&run);
+    }
+}
+
+/* Without logits: a range of the vocabulary at a time; dx adds up over the ranges. */
+static void backward_ranges(head_job *j)
+{
+    int64_t chunks = vocab_chunks(j->a->vocab), at_once = scratch_backward_chunks(j->rows);
+    j->ld = scratch_backward_ld(j->rows, chunks);
+    j->logits = kernels_scratch(j->d, KERNELS_SHARED, scratch_head_backward(j->rows, chunks));
+    for (j->chunk = 0; j->chunk < chunks; j->chunk += at_once) {
+        j->chunks = ARES_MIN(at_once, chunks - j->chunk);
+        backward(j);
+    }
+}
+
 void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)
 {
     check(a);
     ARES_ASSERT(!a->parts);
-    int64_t chunks = vocab_chunks(a->vocab);
     for (int64_t row = 0; row < a->rows; row += BACKWARD_ROWS) {
         head_job j = { .d = d, .a = a, .row = row, .rows = ARES_MIN(BACKWARD_ROWS, a->rows - row) };
-        int64_t at_once = scratch_backward_chunks(j.rows);
-        j.ld = scratch_backward_ld(j.rows, chunks);
-        j.logits = kernels_scratch(d, KERNELS_SHARED, scratch_head_backward(j.rows, chunks));
         j.c_log_prob = a->c_log_prob + row;
         j.c_entropy = a->c_entropy ? a->c_entropy + row : NULL;
-        /* a range of the vocabulary at a time; dx adds up over the ranges */
-        for (j.chunk = 0; j.chunk < chunks; j.chunk += at_once) {
-            j.chunks = ARES_MIN(at_once, chunks - j.chunk);
-            backward(&j);
-        }
+        backward_runs(&j, backward_ranges);
     }
 }
 
@@ -387,6 +442,6 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
         loss(ctx, (int32_t)row, (int32_t)j.rows, a->log_prob + row, a->entropy + row, c, ce);
         j.c_log_prob = c;
         j.c_entropy = ce;
-        backward(&j);
+        backward_runs(&j, backward);
     }
 }

@@ -8,6 +8,7 @@ const ares_kernels ARES_K(kernels_table) = {
     .name = NAME_OF(ARES_ISA),
     .layout = ARES_PANEL32,
     .act = ARES_F32,
+    .rows_move = true,
     .alloc = kernels_host_alloc,
     .release = kernels_host_release,
     /* device and host memory are the same, so one function serves every copy */

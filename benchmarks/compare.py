@@ -2,7 +2,7 @@
 appends them to benchmarks/results.
 
     python benchmarks/compare.py [P1 ... P17] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
-                                 [--results DIR] [--readme]
+                                 [--llama PYTHON] [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the
 next round does so again, so that a busy neighbour meets both. `ratio` compares the best of all
@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -832,6 +833,34 @@ def p16(r):
                 r.share("P16", case, [x["gflops"] for x in of(a)], [limit])
 
 
+def p18(r):
+    """The endpoint: tokens per second beside generate and llama.cpp's server, then ten minutes of load."""
+    build, name = ["--build", r.args.build], "endpoint, 32 streams of 64 tokens, "
+    words = [sys.executable, HERE / "serve.py", "--model", SMOL, *build, "--rounds", r.args.rounds]
+    peer = None
+    if r.args.llama:
+        gguf = pathlib.Path(tempfile.mkdtemp()) / "model.gguf"
+        r.quiet("ares-train", "export", "--model", SMOL, "--gguf", gguf)
+        peer = subprocess.Popen(
+            shlex.split(r.args.prefix)
+            + [r.args.llama, HERE / "peers/llama_server.py", gguf, "--threads", str(r.args.threads)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        words += ["--peer", peer.stdout.readline().strip() + "/v1"]
+    sides = {x["side"]: x.get("all") for x in r.command(words, {"id": "P18"})}
+    if peer:
+        peer.terminate()
+        peer.wait()
+        shutil.rmtree(gguf.parent)
+        r.ratio("P18", name + "against llama.cpp's server", sides["ares"], sides["peer"], None,
+                None, "tokens/s", True)  # fmt: skip
+    r.ratio("P18", name + "against generate, its start included", sides["ares"], sides["generate"],
+            0.9, 1, "tokens/s", True)  # fmt: skip
+    prefix, r.args.prefix = r.args.prefix, ""  # ten minutes: others are not kept off for so long
+    r.command([sys.executable, HERE / "serve_load.py", "--model", SMOL, *build], {"id": "P18"})
+    r.args.prefix = prefix
+
+
 MEASURES = {
     "P1": p1,
     "P2": p2,
@@ -850,6 +879,7 @@ MEASURES = {
     "P15": p15,
     "P16": p16,
     "P17": p17,
+    "P18": p18,
 }
 WHAT = {
     "P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL",
@@ -877,6 +907,8 @@ WHAT = {
     "P16": "the vision tower, two blocks of the real width, against transformers' with kept pages",
     "P17": "GRPO step of SmolLM2-135M with adapters of rank 16 on all linear layers, sizes of P2, "
     "against TRL with PEFT, and against all weights here",
+    "P18": "the endpoint with SmolLM2-135M, against `ares-train generate` on the same requests and "
+    "llama.cpp's server (f32); its lines on ten minutes of load are in the file",
 }
 
 
@@ -897,7 +929,12 @@ def machine(args):
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=REPO, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
-    version = lambda name: importlib.metadata.version(name)
+    versions = {}
+    for name in ("torch", "transformers", "trl", "peft"):  # P18 needs none of them
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
     return {
         "machine": "%s, family %s" % (cpu["cpu"], cpu["family"]),
         "cores": len(os.sched_getaffinity(0)),
@@ -909,7 +946,7 @@ def machine(args):
         "rounds": args.rounds,
         "prefix": args.prefix,
         "commit": commit,
-        "versions": {n: version(n) for n in ("torch", "transformers", "trl", "peft")},
+        "versions": versions,
     }
 
 
@@ -924,6 +961,9 @@ def cell(x, unit=""):
         )
         + unit
     )
+
+
+SHOWN = {"trl": "TRL", "peft": "PEFT"}
 
 
 def readme(folder):
@@ -953,8 +993,7 @@ def readme(folder):
         out += ["## " + name, ""]
         for (date, file), h in sorted(heads.items()):
             out.append(
-                "- `%s`, %s, commit %s, %d threads each, load %.1f at the start%s; torch %s, "
-                "transformers %s, TRL %s%s"
+                "- `%s`, %s, commit %s, %d threads each, load %.1f at the start%s%s"
                 % (
                     file,
                     date,
@@ -962,8 +1001,8 @@ def readme(folder):
                     h["threads"],
                     h["load"],
                     ", under `%s`" % h["prefix"] if h["prefix"] else "",
-                    *(h["versions"][n] for n in ("torch", "transformers", "trl")),
-                    ", PEFT " + h["versions"]["peft"] if "peft" in h["versions"] else "",
+                    "; " * bool(h["versions"])
+                    + ", ".join(SHOWN.get(n, n) + " " + v for n, v in h["versions"].items()),
                 )
             )
         prefixes = {h["prefix"] for _, h, _ in section.values() if h["prefix"].startswith("chrt")}
@@ -1040,7 +1079,7 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("ids", nargs="*", metavar="P1 ... P17", help="all when none is named")
+    p.add_argument("ids", nargs="*", metavar="P1 ... P18", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -1054,6 +1093,7 @@ def main():
         default=["plain", "kept"],
         help="of the peer in P2, P15 and P17: with glibc as it is, or told to keep freed pages",
     )
+    p.add_argument("--llama", help="of P18: a Python that has xllamacpp, for llama.cpp's server")
     p.add_argument("--results", type=pathlib.Path, default=HERE / "results")
     p.add_argument(
         "--readme", action="store_true", help="only write README.md anew from the results"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures P1 to P16 (or those named), ours and the peers' in turn, and writes benchmarks/results;
+# Measures P1 to P18 (or those named), ours and the peers' in turn, and writes benchmarks/results;
 # about twenty minutes on two cores.
 #
-#   benchmarks/run.sh [P1 P2 ... P16] [--rounds N] [--prefix "chrt -f 1"]
+#   benchmarks/run.sh [P1 P2 ... P18] [--rounds N] [--prefix "chrt -f 1"]
 #
 # ARES_BUILD names another build folder. Needs .venv-peers (benchmarks/setup.sh) and
 # models/SmolLM2-135M-Instruct (scripts/fetch_smollm2.sh).

@@ -8,13 +8,12 @@ alone.
 
 --peer: another server that answers OpenAI's chat and knows ignore_eos, such as
 benchmarks/peers/llama_server.py, asked the same questions in the same way.
-Prints a JSON line per measure.
+Prints a JSON line per side.
 """
 
 import argparse
 import json
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -76,6 +75,17 @@ def load(base, a, own):
     return time.monotonic() - begin, sorted(first), answers
 
 
+def tell(side, seconds, tokens, first, **more):
+    """Of each round tokens per second; of all of them the time to the first token."""
+    rates = [round(tokens / s, 1) for s in seconds]
+    times = sorted(first)
+    if times:
+        more["first_token_s"] = round(statistics.median(times), 3)
+        more["first_token_p99_s"] = round(times[min(len(times) - 1, int(0.99 * len(times)))], 3)
+    print(json.dumps(dict(measure="endpoint", side=side, unit="tokens/s", all=rates,
+                          value=max(rates), **more)))  # fmt: skip
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--model", required=True)
@@ -109,18 +119,10 @@ def main():
         server.terminate()
         code = server.wait()
     n = a.requests * a.tokens
-    about = dict(machine=platform.processor() or platform.machine(), requests=a.requests)
-    p99 = sorted(first)[min(len(first) - 1, int(0.99 * len(first)))]
-    print(json.dumps(dict(id="serve", case="tokens per second, generate (with its start) beside",
-                          ares=round(n / min(ours), 1), peer=round(n / min(theirs), 1),
-                          ratio=round(min(theirs) / min(ours), 3), same_answers=same, **about)))
-    print(json.dumps(dict(id="serve", case="time to first token", unit="s", p99=round(p99, 3),
-                          median=round(statistics.median(first), 3), **about)))
+    tell("ares", ours, n, first, same_answers=same)
+    tell("generate", theirs, n, [])
     if peers:
-        print(json.dumps(dict(id="serve", case="tokens per second beside the peer",
-                              ares=round(n / min(ours), 1), peer=round(n / min(peers), 1),
-                              ratio=round(min(peers) / min(ours), 3),
-                              peer_first=round(statistics.median(peer_first), 3), **about)))
+        tell("peer", peers, n, peer_first)
     return 0 if same and code == 0 else 1
 
 

@@ -16,7 +16,6 @@ import argparse
 import collections
 import http.client
 import json
-import platform
 import random
 import re
 import socket
@@ -155,16 +154,15 @@ def main():
     second, last = max(memory[quarter : 2 * quarter] or memory), max(memory[-quarter:])
     first = sorted(load.first) or [0.0]
     grew = last > second * 1.1 and last > second + 16
-    about = dict(machine=platform.processor() or platform.machine(), connections=a.connections)
-    print(json.dumps(dict(id="serve", case="load", seconds=a.seconds, **load.count,
+    print(json.dumps(dict(measure="load", connections=a.connections, seconds=a.seconds, **load.count,
                           tokens_per_s=round(load.tokens / a.seconds, 1), wrong=len(load.wrong),
-                          exit_code=code, same_afterwards=again == expected, **about)))
-    print(json.dumps(dict(id="serve", case="time to first token under load", unit="s",
+                          exit_code=code, same_afterwards=again == expected)))
+    print(json.dumps(dict(measure="time to first token under load", unit="s",
                           p50=round(statistics.median(first), 3),
-                          p99=round(first[min(len(first) - 1, int(0.99 * len(first)))], 3), **about)))
-    print(json.dumps(dict(id="serve", case="resident memory under load", unit="MiB",
-                          first_quarter=round(max(memory[:quarter]), 1), second=round(second, 1),
-                          last=round(last, 1), **about)))
+                          p99=round(first[min(len(first) - 1, int(0.99 * len(first)))], 3))))
+    print(json.dumps(dict(measure="resident memory under load", unit="MiB",
+                          start=round(memory[0], 1), first_quarter=round(max(memory[:quarter]), 1),
+                          second=round(second, 1), last=round(last, 1), end=round(memory[-1], 1))))
     for line in load.wrong[:10]:
         print(line, file=sys.stderr)
     return 1 if load.wrong or code or again != expected or grew else 0

@@ -129,9 +129,11 @@ int ares_cli_serve(int argc, char **argv)
         CLI_OPTION(I64, j.max_num_seqs, "--max-num-seqs", "N",
                    "answers decoded at once; changes speed, no result", .least = 1,
                    .most = 1 << 16),
-        CLI_OPTION(I64, o->cache_tokens, "--cache-tokens", "N",
-                   "size of the KV cache; changes speed, no result; 0: what full answers need",
-                   .most = INT64_MAX),
+        CLI_OPTION(
+            I64, o->cache_tokens, "--cache-tokens", "N",
+            "size of the KV cache; changes speed, no result; 0: what full answers need, at most "
+            "6 GiB",
+            .most = INT64_MAX),
         CLI_OPTION(I64, j.seed, "--seed", "N", "of requests that bring none"),
         CLI_OPTION(F64, o->request_timeout_s, "--request-timeout", "S",
                    "seconds after which a request is answered 408; 0: never"),

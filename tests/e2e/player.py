@@ -5,6 +5,7 @@ player.py [MODE]: how it makes trouble, in every fourth episode of a step (numbe
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 import urllib.error
@@ -83,7 +84,12 @@ def play(line):
         signs += len(answer["content"])
         if mode == "crash" and bad:
             sys.exit("lost my way")
-        if mode == "hang" and bad:
+        if mode == "family" and bad:  # children of a child, which take no hint and hold its output
+            child = subprocess.Popen(["sh", "-c", "trap '' TERM HUP INT; sleep 1000 & echo $!; wait"],
+                                     stdout=subprocess.PIPE)
+            with open(os.environ["PLAYER_FAMILY"], "a") as f:
+                f.write("%d %d\n" % (child.pid, int(child.stdout.readline())))
+        if mode in ("hang", "family") and bad:
             time.sleep(1000)
     if mode == "flood" and bad:
         for _ in range(10 << 10):

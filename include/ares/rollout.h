@@ -187,8 +187,8 @@ typedef struct ares_rollout_options {
     int32_t adapter_rank;        /* largest of adapters to come; a larger one takes memory anew */
     const ares_adapter *adapter; /* of ranks that decode as one: the only one that requests name */
     /*
-     * on the CPU, compute tokens that a sample may draw next beside its last one, where that pays
-     * (docs/performance.md#speculation); the samples are the same
+     * with the CPU's own kernels, compute tokens that a sample may draw next beside its last one,
+     * where that pays (docs/performance.md#speculation); the samples are the same
      */
     bool drafts_tokens;
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */

@@ -155,7 +155,8 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
         rollout_blocks_init(&r->blocks, (int32_t)total);
         rc = open_cache(r);
     }
-    r->drafts_tokens = opt->drafts_tokens && !m->device->k->advance;
+    /* libtorch's bits depend on the number of rows, and a card's steps are launched ahead */
+    r->drafts_tokens = opt->drafts_tokens && m->device->k->layout == ARES_PANEL32;
     if (rc == ARES_OK)
         rc = ares_workspace_reserve(r->workspace, r->max_rows, rollout_most_out(r), 1, false);
     if (rc != ARES_OK) {

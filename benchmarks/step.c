@@ -5,12 +5,16 @@
  *
  *   bench_step decode [model=tiny] [batch=1] [prompt=32] [new=64] [dtype=fp32] [threads=0]
  *       [repeat=3] [device=cpu] [kernels=native]
+ *   bench_step drafts [model=tiny] [new=128] [dtype=fp32] [threads=0] [repeat=3]
+ *       both sides of worker.rollout.speculation in turn, of answers that copy and that do not
  *   bench_step update [model=tiny] [rows=128] [tokens=96] [micro=1024] [recompute=0]
  *   bench_step grpo   [model=tiny] [prompts=16] [samples=8] [prompt=32] [new=64] [beta=0]
  *                     [micro=1024] [lora=0]    lora: rank of an adapter beside the frozen model
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "options.h"
 #include "trainer.h"
@@ -185,6 +189,144 @@ static int decode(const options *o)
     snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g,\"bytes_per_token\":%.6g",
              (long long)o->batch, flop / counted * 1e-9, bytes);
     emit(o, &d, "decode", &all, "tokens/s", more);
+    return ARES_OK;
+}
+
+/* ---------------------------------------------------------------- drafts of the rollout */
+/* One prompt and its answers. text NULL: random ids, which also stand for it in the tiny model. */
+typedef struct draft_case {
+    const char *name, *text;
+    float temperature;
+    int32_t n;
+} draft_case;
+#define USER(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
+#define STORY                                                                                 \
+    "The lighthouse keeper climbed the narrow stairs every evening to light the lamp. On "    \
+    "clear nights he could see the fishing boats far out on the water, and on stormy nights " \
+    "he heard only the wind and the waves against the rocks below. One morning a letter "     \
+    "came from his sister in the city, who asked him to visit her before the winter."
+#define CODE                                                                                  \
+    "def mean(values):\n    total = 0\n    count = 0\n    for value in values:\n"             \
+    "        if value is None:\n            continue\n        total += value\n        count " \
+    "+= 1\n    if count == 0:\n        return 0\n    return total / count\n"
+static const draft_case draft_cases[] = {
+    { "a text is repeated", USER("Repeat the following text exactly, word for word:\n\n" STORY), 0,
+      1 },
+    { "code is edited",
+      USER("Rename the function mean to average, change nothing else, and give the whole code:"
+           "\n\n```python\n" CODE "```"),
+      0, 1 },
+    { "a sum step by step",
+      USER("Add 3 to a number ten times, one line for each step, as in this example:\n"
+           "start: 5\n5 + 3 = 8\n8 + 3 = 11\n11 + 3 = 14\n14 + 3 = 17\n17 + 3 = 20\n"
+           "Now start at 5 and go on to the end."),
+      0, 1 },
+    { "a text is repeated, 16 answers",
+      USER("Repeat the following text exactly, word for word:\n\n" STORY), 0.7f, 16 },
+    { "a free answer", USER("Write a short story about a journey by train."), 1, 1 },
+    { "random ids", NULL, 1, 1 },
+    { "random ids, 16 answers", NULL, 1, 16 },
+};
+
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* What one side took after the prompt's pass; *hash: of all ids in their order. */
+typedef struct draft_side {
+    double wall_s, cpu_s;
+    int64_t tokens, steps, drafted, accepted;
+    uint64_t hash;
+} draft_side;
+
+static int draft_run(const options *o, const draft_case *x, const ares_ids *ids, ares_rollout *r,
+                     draft_side *out)
+{
+    int64_t active = 1;
+    ares_rollout_stats stats;
+    ares_completion c;
+    ares_rollout_clear(r);
+    ARES_TRY(ares_rollout_add(r,
+                              &(ares_request){ .prompt = ids->ids,
+                                               .prompt_len = (int32_t)ids->n,
+                                               .n = x->n,
+                                               .sampling = { .temperature = x->temperature,
+                                                             .top_p = 1,
+                                                             .max_new_tokens = (int32_t)o->new },
+                                               .key = ares_rng_root(1, ARES_RNG_SAMPLE) },
+                              NULL));
+    do {
+        ARES_TRY(ares_rollout_step(r, &active));
+        ares_rollout_get_stats(r, &stats);
+    } while (stats.prefill_tokens < ids->n);
+    int64_t steps = stats.steps, tokens = stats.decoded_tokens;
+    double wall = ares_now_s(), cpu = cpu_s();
+    while (active) ARES_TRY(ares_rollout_step(r, &active));
+    *out = (draft_side){ .wall_s = ares_now_s() - wall, .cpu_s = cpu_s() - cpu };
+    ares_rollout_get_stats(r, &stats);
+    out->steps = stats.steps - steps;
+    out->tokens = stats.decoded_tokens - tokens;
+    out->drafted = stats.drafted_tokens;
+    out->accepted = stats.accepted_tokens;
+    while (ares_rollout_next(r, &c))
+        for (int32_t i = 0; i < c.n_tokens; i++)
+            out->hash += ((uint64_t)c.index << 32 | (uint64_t)i) * 0x9E3779B97F4A7C15ULL *
+                         (uint64_t)(c.ids[i] + 1);
+    return ARES_OK;
+}
+
+static int drafts(const options *o)
+{
+    ares_device d;
+    ares_model *m;
+    ares_tokenizer *t = NULL;
+    ares_rollout *r[2];
+    bool tiny = strcmp(o->model, "tiny") == 0;
+    ARES_TRY(open_model(o, &d, false, &m));
+    if (!tiny) ARES_TRY(ares_tokenizer_load(o->model, &t));
+    ares_rollout_options ro = { .max_num_seqs = 16,
+                                .max_num_batched_tokens = 2048,
+                                .max_model_len = 512 + (int32_t)o->new,
+                                .cache_tokens = 17 * (512 + o->new) };
+    for (int on = 0; on < 2; on++) {
+        ro.drafts_tokens = on;
+        ARES_TRY(ares_rollout_new(m, NULL, &ro, &r[on]));
+    }
+    for (int i = 0; i < ARES_COUNT(draft_cases); i++) {
+        const draft_case *x = &draft_cases[i];
+        ares_ids ids = { 0 };
+        values all[2] = { 0 }, cpu[2] = { 0 };
+        draft_side last[2];
+        int32_t random[64];
+        random_ids(m->cfg.vocab, 7, ARES_COUNT(random), random);
+        if (t && x->text) ARES_TRY(ares_tokenizer_encode(t, ares_view_of(x->text), false, &ids));
+        else
+            for (int k = 0; k < ARES_COUNT(random); k++) ares_ids_add(&ids, random[k], 0, 0);
+        for (int64_t k = 0; k <= o->repeat; k++)
+            for (int on = 0; on < 2; on++) {
+                ARES_TRY(draft_run(o, x, &ids, r[on], &last[on]));
+                if (k) keep(&all[on], (double)last[on].tokens / last[on].wall_s, true);
+                if (k) keep(&cpu[on], (double)last[on].tokens / last[on].cpu_s, true);
+            }
+        if (last[0].hash != last[1].hash || last[0].tokens != last[1].tokens)
+            return ares_fail(ARES_ENUMERIC, "bench_step: '%s': the answers differ", x->name);
+        double load = 0;
+        (void)getloadavg(&load, 1);
+        /* limit: of the ratio, if a row more in a forward cost nothing */
+        char more[512];
+        snprintf(more, sizeof more,
+                 ",\"case\":\"%s\",\"none\":%.6g,\"ratio\":%.3f,\"ratio_cpu\":%.3f,"
+                 "\"limit\":%.3f,\"tokens\":%lld,\"drafted\":%lld,\"accepted\":%lld,\"load\":%.1f",
+                 x->name, all[0].v[all[0].best], all[1].v[all[1].best] / all[0].v[all[0].best],
+                 cpu[1].v[cpu[1].best] / cpu[0].v[cpu[0].best],
+                 (double)last[0].steps / (double)last[1].steps, (long long)last[1].tokens,
+                 (long long)last[1].drafted, (long long)last[1].accepted, load);
+        emit(o, &d, "drafts", &all[1], "tokens/s", more);
+        ares_ids_fini(&ids);
+    }
     return ARES_OK;
 }
 
@@ -424,15 +566,18 @@ int main(int argc, char **argv)
                   .prompts = 16,
                   .samples = 8,
                   .micro = 1024 };
-    int rc = argc < 2 ? ares_fail(ARES_EUSE, "usage: bench_step decode|update|grpo [key=value ...]")
+    int rc = argc < 2 ? ares_fail(ARES_EUSE,
+                                  "usage: bench_step decode|drafts|update|grpo [key=value ...]")
                       : ARES_OK;
     for (int i = 2; i < argc && rc == ARES_OK; i++) rc = set(&o, argv[i]);
     if (rc == ARES_OK) {
         if (strcmp(argv[1], "decode") == 0) rc = decode(&o);
+        else if (strcmp(argv[1], "drafts") == 0) rc = drafts(&o);
         else if (strcmp(argv[1], "update") == 0) rc = bench_update(&o);
         else if (strcmp(argv[1], "grpo") == 0) rc = grpo(&o);
         else
-            rc = ares_fail(ARES_EUSE, "bench_step: '%s': unknown (choices: decode, update, grpo)",
+            rc = ares_fail(ARES_EUSE,
+                           "bench_step: '%s': unknown (choices: decode, drafts, update, grpo)",
                            argv[1]);
     }
     if (rc != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());

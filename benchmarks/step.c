@@ -205,22 +205,23 @@ typedef struct draft_case {
     "clear nights he could see the fishing boats far out on the water, and on stormy nights " \
     "he heard only the wind and the waves against the rocks below. One morning a letter "     \
     "came from his sister in the city, who asked him to visit her before the winter."
-#define CODE                                                                                  \
-    "def mean(values):\n    total = 0\n    count = 0\n    for value in values:\n"             \
-    "        if value is None:\n            continue\n        total += value\n        count " \
-    "+= 1\n    if count == 0:\n        return 0\n    return total / count\n"
+/* Continued as they are: a small model edits and adds better in a pattern than when asked to. */
+#define CODE                                                                                       \
+    "class Box:\n    def __init__(self, width, height, depth):\n        self.width = width\n"      \
+    "        self.height = height\n        self.depth = depth\n\n    def get_width(self):\n"       \
+    "        return self.width\n\n    def set_width(self, value):\n        if value < 0:\n"        \
+    "            raise ValueError(\"width must not be negative\")\n        self.width = value\n\n" \
+    "    def get_height(self):\n"
+#define SUMS                                                                                    \
+    "Sum: 2 + 4 + 6 + 8 + 10\n6 + 6 + 8 + 10\n12 + 8 + 10\n20 + 10\n30\n\n"                     \
+    "Sum: 1 + 3 + 5 + 7 + 9\n4 + 5 + 7 + 9\n9 + 7 + 9\n16 + 9\n25\n\n"                          \
+    "Sum: 3 + 2 + 5 + 1 + 4 + 2\n5 + 5 + 1 + 4 + 2\n10 + 1 + 4 + 2\n11 + 4 + 2\n15 + 2\n17\n\n" \
+    "Sum: 1 + 1 + 2 + 3 + 5 + 8\n"
 static const draft_case draft_cases[] = {
     { "a text is repeated", USER("Repeat the following text exactly, word for word:\n\n" STORY), 0,
       1 },
-    { "code is edited",
-      USER("Rename the function mean to average, change nothing else, and give the whole code:"
-           "\n\n```python\n" CODE "```"),
-      0, 1 },
-    { "a sum step by step",
-      USER("Add 3 to a number ten times, one line for each step, as in this example:\n"
-           "start: 5\n5 + 3 = 8\n8 + 3 = 11\n11 + 3 = 14\n14 + 3 = 17\n17 + 3 = 20\n"
-           "Now start at 5 and go on to the end."),
-      0, 1 },
+    { "code is edited", CODE, 0, 1 },
+    { "sums step by step", SUMS, 0, 1 },
     { "a text is repeated, 16 answers",
       USER("Repeat the following text exactly, word for word:\n\n" STORY), 0.7f, 16 },
     { "a free answer", USER("Write a short story about a journey by train."), 1, 1 },

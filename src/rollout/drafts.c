@@ -156,9 +156,10 @@ void rollout_draft(ares_rollout *r, sequence *s, int32_t running, int32_t room)
         room = 1;
     }
     int32_t end = q->prompt_len + m.of->n;
-    for (int32_t n = 0; n < room && m.next + n < end; n++) {
+    for (int32_t n = 0, at = m.next; n < room && (at < end || m.of == s); n++, at++) {
         p *= each;
-        int32_t token = token_at(q, m.of, m.next + n);
+        /* beyond its own end it repeats what came since the match */
+        int32_t token = at < end ? token_at(q, m.of, at) : s->draft[at - end];
         if ((n && p < least) || ends_draft(r, q, token)) break;
         s->draft[s->n_draft++] = token;
     }

@@ -33,7 +33,7 @@ static const size_t CACHED_BYTES = (size_t)16 << 20;
 /* Of a row more in a forward, in forwards of one row; measured: docs/performance.md#speculation */
 static double row_cost(const ares_rollout *r)
 {
-    return r->model->params.weights_bytes > CACHED_BYTES ? 1.0 / 16 : 1.0 / 4;
+    return r->model->params.weights_bytes > CACHED_BYTES ? 1.0 / 8 : 1.0 / 4;
 }
 
 int32_t rollout_most_out(const ares_rollout *r)
@@ -121,7 +121,7 @@ static void count(draft_counts *c, int32_t right, int32_t tried, int32_t most)
 static double chance(const ares_rollout *r, const request *q, int class)
 {
     const draft_counts *all = &r->drafts[class], *own = &q->drafts[class];
-    double before = (all->right + 1) / (all->tried + 2);
+    double before = (all->right + 1) / (all->tried + 3); /* a third where nothing is known */
     return (own->right + PRIOR * before) / (own->tried + PRIOR);
 }
 

@@ -5,6 +5,8 @@
  *
  *   bench_step decode [model=tiny] [batch=1] [prompt=32] [new=64] [dtype=fp32] [threads=0]
  *       [repeat=3] [device=cpu] [kernels=native]
+ *   bench_step drafts [model=tiny] [new=128] [dtype=fp32] [threads=0] [repeat=3]
+ *       both sides of worker.rollout.speculation in turn, of answers that copy and that do not
  *   bench_step update [model=tiny] [rows=128] [tokens=96] [micro=1024] [recompute=0] [dead=0]
  *       dead: share of the groups of `samples` rows whose advantages are 0. Where it is above 0,
  *       updates that leave their backward pass out and updates that compute it take turns, with
@@ -192,6 +194,145 @@ static int decode(const options *o)
     snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g,\"bytes_per_token\":%.6g",
              (long long)o->batch, flop / counted * 1e-9, bytes);
     emit(o, &d, "decode", &all, "tokens/s", more);
+    return ARES_OK;
+}
+
+/* ---------------------------------------------------------------- drafts of the rollout */
+/* One prompt and its answers. text NULL: random ids, which also stand for it in the tiny model. */
+typedef struct draft_case {
+    const char *name, *text;
+    float temperature;
+    int32_t n;
+} draft_case;
+#define USER(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
+#define STORY                                                                                 \
+    "The lighthouse keeper climbed the narrow stairs every evening to light the lamp. On "    \
+    "clear nights he could see the fishing boats far out on the water, and on stormy nights " \
+    "he heard only the wind and the waves against the rocks below. One morning a letter "     \
+    "came from his sister in the city, who asked him to visit her before the winter."
+/* Continued as they are: a small model edits and adds better in a pattern than when asked to. */
+#define CODE                                                                                       \
+    "class Box:\n    def __init__(self, width, height, depth):\n        self.width = width\n"      \
+    "        self.height = height\n        self.depth = depth\n\n    def get_width(self):\n"       \
+    "        return self.width\n\n    def set_width(self, value):\n        if value < 0:\n"        \
+    "            raise ValueError(\"width must not be negative\")\n        self.width = value\n\n" \
+    "    def get_height(self):\n"
+#define SUMS                                                                                    \
+    "Sum: 2 + 4 + 6 + 8 + 10\n6 + 6 + 8 + 10\n12 + 8 + 10\n20 + 10\n30\n\n"                     \
+    "Sum: 1 + 3 + 5 + 7 + 9\n4 + 5 + 7 + 9\n9 + 7 + 9\n16 + 9\n25\n\n"                          \
+    "Sum: 3 + 2 + 5 + 1 + 4 + 2\n5 + 5 + 1 + 4 + 2\n10 + 1 + 4 + 2\n11 + 4 + 2\n15 + 2\n17\n\n" \
+    "Sum: 1 + 1 + 2 + 3 + 5 + 8\n"
+static const draft_case draft_cases[] = {
+    { "a text is repeated", USER("Repeat the following text exactly, word for word:\n\n" STORY), 0,
+      1 },
+    { "code is edited", CODE, 0, 1 },
+    { "sums step by step", SUMS, 0, 1 },
+    { "a text is repeated, 16 answers",
+      USER("Repeat the following text exactly, word for word:\n\n" STORY), 0.7f, 16 },
+    { "a free answer", USER("Write a short story about a journey by train."), 1, 1 },
+    { "random ids", NULL, 1, 1 },
+    { "random ids, 16 answers", NULL, 1, 16 },
+};
+
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* What one side took after the prompt's pass; *hash: of all ids in their order. */
+typedef struct draft_side {
+    double wall_s, cpu_s;
+    int64_t tokens, steps, drafted, accepted;
+    uint64_t hash;
+} draft_side;
+
+static int draft_run(const options *o, const draft_case *x, const ares_ids *ids, ares_rollout *r,
+                     draft_side *out)
+{
+    int64_t active = 1;
+    ares_rollout_stats stats;
+    ares_completion c;
+    ares_rollout_clear(r);
+    ARES_TRY(ares_rollout_add(r,
+                              &(ares_request){ .prompt = ids->ids,
+                                               .prompt_len = (int32_t)ids->n,
+                                               .n = x->n,
+                                               .sampling = { .temperature = x->temperature,
+                                                             .top_p = 1,
+                                                             .max_new_tokens = (int32_t)o->new },
+                                               .key = ares_rng_root(1, ARES_RNG_SAMPLE) },
+                              NULL));
+    do {
+        ARES_TRY(ares_rollout_step(r, &active));
+        ares_rollout_get_stats(r, &stats);
+    } while (stats.prefill_tokens < ids->n);
+    int64_t steps = stats.steps, tokens = stats.decoded_tokens;
+    double wall = ares_now_s(), cpu = cpu_s();
+    while (active) ARES_TRY(ares_rollout_step(r, &active));
+    *out = (draft_side){ .wall_s = ares_now_s() - wall, .cpu_s = cpu_s() - cpu };
+    ares_rollout_get_stats(r, &stats);
+    out->steps = stats.steps - steps;
+    out->tokens = stats.decoded_tokens - tokens;
+    out->drafted = stats.drafted_tokens;
+    out->accepted = stats.accepted_tokens;
+    while (ares_rollout_next(r, &c))
+        for (int32_t i = 0; i < c.n_tokens; i++)
+            out->hash += ((uint64_t)c.index << 32 | (uint64_t)i) * 0x9E3779B97F4A7C15ULL *
+                         (uint64_t)(c.ids[i] + 1);
+    return ARES_OK;
+}
+
+static int drafts(const options *o)
+{
+    ares_device d;
+    ares_model *m;
+    ares_tokenizer *t = NULL;
+    ares_rollout *r[2];
+    bool tiny = strcmp(o->model, "tiny") == 0;
+    ARES_TRY(open_model(o, &d, false, &m));
+    if (!tiny) ARES_TRY(ares_tokenizer_load(o->model, &t));
+    ares_rollout_options ro = { .max_num_seqs = 16,
+                                .max_num_batched_tokens = 2048,
+                                .max_model_len = 512 + (int32_t)o->new,
+                                .cache_tokens = 17 * (512 + o->new) };
+    for (int on = 0; on < 2; on++) {
+        ro.drafts_tokens = on;
+        ARES_TRY(ares_rollout_new(m, NULL, &ro, &r[on]));
+    }
+    for (int i = 0; i < ARES_COUNT(draft_cases); i++) {
+        const draft_case *x = &draft_cases[i];
+        ares_ids ids = { 0 };
+        values all[2] = { 0 }, cpu[2] = { 0 };
+        draft_side last[2];
+        int32_t random[64];
+        random_ids(m->cfg.vocab, 7, ARES_COUNT(random), random);
+        if (t && x->text) ARES_TRY(ares_tokenizer_encode(t, ares_view_of(x->text), false, &ids));
+        else
+            for (int k = 0; k < ARES_COUNT(random); k++) ares_ids_add(&ids, random[k], 0, 0);
+        for (int64_t k = 0; k <= o->repeat; k++)
+            for (int on = 0; on < 2; on++) {
+                ARES_TRY(draft_run(o, x, &ids, r[on], &last[on]));
+                if (k) keep(&all[on], (double)last[on].tokens / last[on].wall_s, true);
+                if (k) keep(&cpu[on], (double)last[on].tokens / last[on].cpu_s, true);
+            }
+        if (last[0].hash != last[1].hash || last[0].tokens != last[1].tokens)
+            return ares_fail(ARES_ENUMERIC, "bench_step: '%s': the answers differ", x->name);
+        double load = 0;
+        (void)getloadavg(&load, 1);
+        /* limit: of the ratio, if a row more in a forward cost nothing */
+        char more[512];
+        snprintf(more, sizeof more,
+                 ",\"case\":\"%s\",\"none\":%.6g,\"ratio\":%.3f,\"ratio_cpu\":%.3f,"
+                 "\"limit\":%.3f,\"tokens\":%lld,\"drafted\":%lld,\"accepted\":%lld,\"load\":%.1f",
+                 x->name, all[0].v[all[0].best], all[1].v[all[1].best] / all[0].v[all[0].best],
+                 cpu[1].v[cpu[1].best] / cpu[0].v[cpu[0].best],
+                 (double)last[0].steps / (double)last[1].steps, (long long)last[1].tokens,
+                 (long long)last[1].drafted, (long long)last[1].accepted, load);
+        emit(o, &d, "drafts", &all[1], "tokens/s", more);
+        ares_ids_fini(&ids);
+    }
     return ARES_OK;
 }
 
@@ -516,15 +657,18 @@ int main(int argc, char **argv)
                   .prompts = 16,
                   .samples = 8,
                   .micro = 1024 };
-    int rc = argc < 2 ? ares_fail(ARES_EUSE, "usage: bench_step decode|update|grpo [key=value ...]")
+    int rc = argc < 2 ? ares_fail(ARES_EUSE,
+                                  "usage: bench_step decode|drafts|update|grpo [key=value ...]")
                       : ARES_OK;
     for (int i = 2; i < argc && rc == ARES_OK; i++) rc = set(&o, argv[i]);
     if (rc == ARES_OK) {
         if (strcmp(argv[1], "decode") == 0) rc = decode(&o);
+        else if (strcmp(argv[1], "drafts") == 0) rc = drafts(&o);
         else if (strcmp(argv[1], "update") == 0) rc = bench_update(&o);
         else if (strcmp(argv[1], "grpo") == 0) rc = grpo(&o);
         else
-            rc = ares_fail(ARES_EUSE, "bench_step: '%s': unknown (choices: decode, update, grpo)",
+            rc = ares_fail(ARES_EUSE,
+                           "bench_step: '%s': unknown (choices: decode, drafts, update, grpo)",
                            argv[1]);
     }
     if (rc != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());

@@ -186,6 +186,11 @@ typedef struct ares_rollout_options {
     bool serves;
     int32_t adapter_rank;        /* largest of adapters to come; a larger one takes memory anew */
     const ares_adapter *adapter; /* of ranks that decode as one: the only one that requests name */
+    /*
+     * with the CPU's own kernels, compute tokens that a sample may draw next beside its last one,
+     * where that pays (docs/performance.md#speculation); the samples are the same
+     */
+    bool drafts_tokens;
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
     const ares_rollout_watch *watch; /* borrowed; NULL: nobody looks */
 } ares_rollout_options;
@@ -254,10 +259,14 @@ typedef struct ares_rollout_stats {
         total_blocks;
     int64_t used_blocks;   /* now: those that samples hold, without what is only kept to be found */
     int64_t reused_tokens; /* prompt tokens found in the cache instead of computed */
-    int64_t graph_steps;   /* steps that were launched as one graph */
+    int64_t drafted_tokens,
+        accepted_tokens;    /* those computed ahead; those of them that were drawn */
+    int64_t graph_steps;    /* steps that were launched as one graph */
     int64_t refused_graphs; /* sizes of steps of which the device keeps no graph; never reset */
 } ares_rollout_stats;
 size_t ares_rollout_cache_bytes(const ares_rollout *r);
+/* Whether it may compute tokens ahead, as the option drafts_tokens asks. */
+bool ares_rollout_drafts(const ares_rollout *r);
 /* Since the last clear. */
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out);
 #endif

@@ -242,6 +242,12 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       "take the tokens at the beginning of a prompt that are in the KV cache already, from a "  \
       "prompt with the same beginning, instead of computing them; changes speed, no result",    \
       ARES_NO_RESULT)                                                                           \
+    X(choice, speculation, "speculation", "auto", "none|auto",                                  \
+      "auto: where few samples are decoded and it pays by what was right so far, the next "     \
+      "tokens are guessed from places in the prompt and in the answers of the group where the " \
+      "last ones stood before, and several are computed in one pass; changes speed, no result " \
+      "(docs/performance.md#speculation); on a card, or with kernels aten, nothing is guessed", \
+      ARES_NO_RESULT)                                                                           \
     X(i64, tensor_parallel_size, "tensor_parallel_size", "null", "[1,)",                        \
       "ranks that decode as one: each computes its share of every matrix's outputs and keeps "  \
       "its share of the KV cache (docs/ranks.md#tensor-parallelism); must divide the number "   \

@@ -20,6 +20,7 @@
 enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 }; /* width of --help; options of a command at most */
 
 const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
+const char *const cli_speculations[] = { "none", "auto", NULL };
 const char *const cli_devices[2] = { "cpu", "cuda" };
 
 const char *const *cli_verbs(int *n)

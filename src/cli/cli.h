@@ -142,8 +142,15 @@ int cli_print(const char *verb, const ares_str *text);
 #define CLI_DTYPE(variable)                                                               \
     CLI_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
                .choices = cli_dtypes)
-extern const char *const cli_dtypes[];   /* fp32, bf16, NULL */
-extern const char *const cli_devices[2]; /* cpu, cuda: what completion offers */
+#define CLI_SPECULATION(variable)                                                                \
+    CLI_OPTION(TEXT, variable, "--speculation", "none|auto",                                     \
+               "auto: on the CPU, where it pays, several tokens of an answer are computed at "   \
+               "once, guessed from the prompt and from the other answers to it; changes speed, " \
+               "no result",                                                                      \
+               .choices = cli_speculations)
+extern const char *const cli_dtypes[];       /* fp32, bf16, NULL */
+extern const char *const cli_speculations[]; /* none, auto, NULL */
+extern const char *const cli_devices[2];     /* cpu, cuda: what completion offers */
 
 /* ---------------- --restarts (train.c)
  * The file that names the last checkpoint of the run that a verb of CLI_LIST with ranks would make

@@ -254,7 +254,7 @@ typedef struct answer {
 
 /* The options of the command, then what they open. */
 typedef struct generate_job {
-    const char *input, *prompt, *image, *video, *device, *dtype, *stop;
+    const char *input, *prompt, *image, *video, *device, *dtype, *stop, *speculation;
     bool raw, ignore_eos;
     int64_t max_new_tokens, top_k, n, seed, threads, max_num_seqs, cache_tokens;
     double temperature, top_p;
@@ -388,6 +388,13 @@ static int run(generate_job *j)
         while (rc == ARES_OK && ares_rollout_next(j->rollout, &c))
             all[c.request * j->n + c.index] = c;
     }
+    ares_rollout_stats stats;
+    ares_rollout_get_stats(j->rollout, &stats);
+    if (rc == ARES_OK && stats.drafted_tokens)
+        ares_info("generate: %lld tokens in %lld forward passes: of %lld drafted tokens %lld were "
+                  "right",
+                  (long long)stats.decoded_tokens, (long long)stats.steps,
+                  (long long)stats.drafted_tokens, (long long)stats.accepted_tokens);
     for (int64_t i = 0; i < j->n_answers; i++)
         if (j->answers[i].request >= 0) j->answers[i].samples = all + j->answers[i].request * j->n;
     return rc;
@@ -463,6 +470,7 @@ static int open_all(generate_job *j)
                             j->of.a));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
+                               .drafts_tokens = strcmp(j->speculation, "auto") == 0,
                                .cache_tokens = j->cache_tokens };
     j->sampling = (ares_sampling){ .temperature = (float)j->temperature,
                                    .top_p = (float)j->top_p,
@@ -495,6 +503,7 @@ int ares_cli_generate(int argc, char **argv)
     generate_job j = { .input = "-",
                        .device = "cpu",
                        .dtype = "fp32",
+                       .speculation = "auto",
                        .max_new_tokens = 128,
                        .temperature = 1,
                        .top_p = 1,
@@ -537,6 +546,7 @@ int ares_cli_generate(int argc, char **argv)
         CLI_OPTION(I64, j.cache_tokens, "--cache-tokens", "N",
                    "size of the KV cache; changes speed, no result; 0: what full answers need",
                    .most = INT64_MAX),
+        CLI_SPECULATION(j.speculation),
     };
     const cli_command command = {
         .name = "generate",

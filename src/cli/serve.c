@@ -12,7 +12,7 @@
 /* The options of the command, then what they open. */
 typedef struct serve_job {
     ares_serve_options serve;
-    const char *model, *device, *dtype;
+    const char *model, *device, *dtype, *speculation;
     int64_t port, max_model_len, max_num_seqs, seed, threads;
     cli_list names, origins, adapter_words;
     ares_str dir, tokenizer_dir;
@@ -81,6 +81,7 @@ static int open_all(serve_job *j)
     o->max_model_len = (int32_t)j->max_model_len;
     o->max_num_seqs = (int32_t)j->max_num_seqs;
     o->seed = (uint64_t)j->seed;
+    o->drafts_tokens = strcmp(j->speculation, "auto") == 0;
     for (int i = 0; i < j->adapter_words.n; i++)
         ARES_TRY(open_adapter(j, j->adapter_words.values[i]));
     if (ares_model_adapted(j->model))
@@ -101,6 +102,7 @@ int ares_cli_serve(int argc, char **argv)
     serve_job j = { .serve = { ARES_SERVE_DEFAULTS },
                     .device = "cpu",
                     .dtype = "fp32",
+                    .speculation = "auto",
                     .port = 8000,
                     .max_num_seqs = 64,
                     .seed = 1 };
@@ -134,6 +136,7 @@ int ares_cli_serve(int argc, char **argv)
             "size of the KV cache; changes speed, no result; 0: what full answers need, at most "
             "6 GiB",
             .most = INT64_MAX),
+        CLI_SPECULATION(j.speculation),
         CLI_OPTION(I64, j.seed, "--seed", "N", "of requests that bring none"),
         CLI_OPTION(F64, o->request_timeout_s, "--request-timeout", "S",
                    "seconds after which a request is answered 408; 0: never"),

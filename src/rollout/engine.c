@@ -155,8 +155,10 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
         rollout_blocks_init(&r->blocks, (int32_t)total);
         rc = open_cache(r);
     }
+    /* libtorch's bits depend on the number of rows, and a card's steps are launched ahead */
+    r->drafts_tokens = opt->drafts_tokens && m->device->k->layout == ARES_PANEL32;
     if (rc == ARES_OK)
-        rc = ares_workspace_reserve(r->workspace, r->max_rows, r->max_seqs, 1, false);
+        rc = ares_workspace_reserve(r->workspace, r->max_rows, rollout_most_out(r), 1, false);
     if (rc != ARES_OK) {
         ares_rollout_free(r);
         return rc;
@@ -204,6 +206,7 @@ static void forget(ares_rollout *r)
     r->first = r->last = r->dropped = NULL;
     r->n_requests = r->n_added = r->unfinished = r->held = r->n_finished = r->next_finished = 0;
     r->n_running = 0;
+    memset(r->drafts, 0, sizeof r->drafts); /* what a step does depends on no step before it */
     r->flying = NULL;
     r->until = INT64_MAX;
 }
@@ -558,7 +561,7 @@ static void finish(ares_rollout *r, sequence *s, ares_finish how)
     request *q = s->request;
     s->finish = how;
     if (s->state == SEQ_RUNNING || s->state == SEQ_PARKED) {
-        if (!r->options.no_prefix_cache) rollout_keep_part(&r->blocks, s);
+        if (!r->options.no_prefix_cache) rollout_keep_part(r, s);
         rollout_release_sequence(r, s);
     } else {
         q->waiting--;
@@ -645,6 +648,21 @@ static void record_token(ares_rollout *r, const plan *p, int32_t i)
     if (stops(r, s, p->token[i])) finish(r, s, ARES_FINISH_STOP);
     else if (s->n == s->limit) finish(r, s, s->cut ? ARES_FINISH_CUT : ARES_FINISH_LENGTH);
     else r->held += sequence_held(r, s);
+}
+
+/* Reads token i of the plan, the next of its sample. */
+static int read_token(ares_rollout *r, const plan *p, int32_t i)
+{
+    if (r->hidden) rollout_scores_look(r, p, i);
+    /* a log-prob that is not finite comes from such weights: say so instead of sampling on */
+    if (!r->options.serves && !(isfinite(p->log_prob[i]) && isfinite(p->entropy[i])))
+        return ares_fail(ARES_ENUMERIC,
+                         "rollout: request %lld, sample %d, token %d: log-prob %g, entropy %g; "
+                         "the weights hold NaN or infinity",
+                         (long long)p->out_seq[i]->request->id, p->out_seq[i]->index,
+                         p->out_seq[i]->n, (double)p->log_prob[i], (double)p->entropy[i]);
+    record_token(r, p, i);
+    return ARES_OK;
 }
 
 /* A request by the number that ares_rollout_add gave. */
@@ -834,7 +852,6 @@ static int draw(ares_rollout *r, const plan *p, const void *hidden)
     a.likely_token = p->likely_token;
     a.likely_log_prob = p->likely_log_prob;
     rollout_sample(r, p, &a);
-    rollout_scores_look(r, p, hidden);
     return d->k->sync(d);
 }
 
@@ -850,6 +867,7 @@ static int launch(ares_rollout *r)
         ARES_TRY(forward(r, p, &hidden));
         rollout_scores_compute(r, p, hidden);
         ARES_TRY(draw(r, p, hidden));
+        r->hidden = hidden;
         if (r->model->tp) ARES_TRY(ares_group_sync(r->model->tp)); /* of what the step gathered */
     }
     rollout_keep_blocks(r);
@@ -870,16 +888,21 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     if (r->ahead) ARES_TRY(launch(r));
     if (r->flying == p) r->flying = NULL;
     if (r->ahead) ARES_TRY(rollout_ahead_collect(r, p));
-    /* a log-prob that is not finite comes from such weights: say so instead of sampling on */
-    for (int32_t i = 0; i < p->n_out && !r->options.serves; i++)
-        if (!isfinite(p->log_prob[i]) || !isfinite(p->entropy[i]))
-            return ares_fail(ARES_ENUMERIC,
-                             "rollout: request %lld, sample %d, token %d: log-prob %g, entropy %g; "
-                             "the weights hold NaN or infinity",
-                             (long long)p->out_seq[i]->request->id, p->out_seq[i]->index,
-                             p->out_seq[i]->n, (double)p->log_prob[i], (double)p->entropy[i]);
     int64_t before = r->stats.decoded_tokens, done = r->n_finished;
-    for (int32_t i = 0; i < p->n_out; i++) record_token(r, p, i);
+    for (int32_t i = 0; i < p->n_out; i++) {
+        sequence *s = p->out_seq[i];
+        int32_t right = 0;
+        ARES_TRY(read_token(r, p, i));
+        if (p->out_draft[i] < 0) continue;
+        while (p->out_draft[i] == p->token[i] && s->state != SEQ_FINISHED) {
+            s->cached++;
+            right++;
+            ARES_TRY(read_token(r, p, ++i));
+        }
+        bool wrong = p->out_draft[i] >= 0 && p->out_draft[i] != p->token[i];
+        for (; p->out_draft[i] >= 0; i++) s->under_way--; /* drawn after what was not */
+        rollout_draft_read(r, s, right, wrong);
+    }
     if (r->n_finished > done)
         qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
     if (r->held) rollout_park(r);
@@ -968,4 +991,9 @@ void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out)
 size_t ares_rollout_cache_bytes(const ares_rollout *r)
 {
     return r->cache_bytes;
+}
+
+bool ares_rollout_drafts(const ares_rollout *r)
+{
+    return r->drafts_tokens;
 }

@@ -55,6 +55,16 @@ typedef struct block_list {
     uint64_t root;
 } block_list;
 
+/*
+ * Of drafts by how they were found (drafts.c): tokens that were drafted up to the first wrong one,
+ * how many were right, and drafts that were not made because they do not pay.
+ */
+enum { ROLLOUT_DRAFT = 8, DRAFT_CLASSES = 3 }; /* tokens of a draft at most */
+typedef struct draft_counts {
+    double tried, right;
+    int32_t passed;
+} draft_counts;
+
 typedef struct request {
     int64_t id;  /* in the order of arrival, the same on all ranks of a group */
     int64_t own; /* the number that ares_rollout_add gave; -1: another rank asked for it */
@@ -81,6 +91,7 @@ typedef struct request {
     /* as ares_prompt_scores lays them out; NULL: not wanted */
     float *score_log_probs, *score_likely_log_probs;
     int32_t *score_ranks, *score_likely_tokens;
+    draft_counts drafts[DRAFT_CLASSES];
     ares_arena *arena; /* where all of this lies: memory, or the engine's */
     ares_arena memory;
     struct sequence *samples; /* [n] */
@@ -110,6 +121,7 @@ typedef struct sequence {
     block_list blocks;
     int32_t cached; /* tokens of prompt and response in the cache */
     int32_t to;     /* while a forward is planned: as many as it will have; 0: as before */
+    int32_t draft[ROLLOUT_DRAFT], n_draft, draft_class; /* while its forward is planned */
     ares_rng_key key;
     ares_decoder decoder; /* these two only with stop strings */
     ares_str tail;        /* the text so far */
@@ -117,12 +129,14 @@ typedef struct sequence {
 
 /*
  * What the sampler reads and writes per token it draws: X(type, name, width). out_rows: the row of
- * the forward whose hidden state it is; out_seq: whose next token it is; the others as in
+ * the forward whose hidden state it is; out_seq: whose next token it is; out_draft: the token that
+ * the plan's next row of that sample takes it to be, -1: there is no such row; the others as in
  * ares_sample_args.
  */
 #define PLAN_OUT_COLUMNS(X)               \
     X(int32_t, out_rows, 1)               \
     X(sequence *, out_seq, 1)             \
+    X(int32_t, out_draft, 1)              \
     X(float, temperature, 1)              \
     X(float, top_p, 1)                    \
     X(int32_t, top_k, 1)                  \
@@ -200,6 +214,9 @@ struct ares_rollout {
     sequence **finished; /* all that finished; those from next_finished on are not yet handed out */
     int64_t n_finished, next_finished, finished_cap;
     plan plans[2], *plan; /* plan: the one that is made, or was made last */
+    const void *hidden;   /* of the plan's n_out, until the next forward; NULL: on a card */
+    bool drafts_tokens;
+    draft_counts drafts[DRAFT_CLASSES];
     plan *flying;         /* launched, its tokens not yet read; NULL: none */
     rollout_ahead *ahead; /* NULL: every step is read before the next one is made */
     ares_rollout_stats stats;
@@ -258,8 +275,15 @@ void rollout_scores_open(request *q);
 void rollout_scores_plan(ares_rollout *r, request *q, int32_t from, int32_t to);
 /* hidden: of the plan's forward, whose out_rows end with the rows of its scores */
 void rollout_scores_compute(ares_rollout *r, const plan *p, const void *hidden);
-/* Shows the logits of drawn tokens to those who look. hidden [n_out] */
-void rollout_scores_look(ares_rollout *r, const plan *p, const void *hidden);
+/* Shows the logits of token i of the plan, which is the next of its sample, to those who look. */
+void rollout_scores_look(ares_rollout *r, const plan *p, int32_t i);
+
+/* ---------------- drafts.c: tokens that samples may draw next */
+int32_t rollout_most_out(const ares_rollout *r); /* tokens that a forward draws at most */
+/* Fills the draft of a sample, one of so many in the forward, with at most `room` tokens. */
+void rollout_draft(ares_rollout *r, sequence *s, int32_t running, int32_t room);
+/* Of its draft the first `right` were drawn; wrong: then another one. */
+void rollout_draft_read(ares_rollout *r, sequence *s, int32_t right, bool wrong);
 
 /* ---------------- scheduler.c */
 /* Room in the columns of the plan's n_out for so many. */
@@ -271,8 +295,8 @@ void rollout_plan_reserve(ares_rollout *r, plan *p, int32_t n);
 void rollout_schedule(ares_rollout *r);
 /* After the forward: puts the full blocks that it completed into the index. */
 void rollout_keep_blocks(ares_rollout *r);
-/* Puts the last block, which is not full, of a sample that is about to end into the index. */
-void rollout_keep_part(rollout_blocks *b, const sequence *s);
+/* Puts the blocks of a sample that is about to end into the index; the last may not be full. */
+void rollout_keep_part(ares_rollout *r, sequence *s);
 /* Running samples that the clock holds leave their places, and keep their blocks. */
 void rollout_park(ares_rollout *r);
 /* Gives back the blocks of a sample, and its place among the running ones. */

@@ -274,10 +274,14 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
             p->feature_rows[p->n_features++] = p->rows + t - from;
         }
     }
+    int32_t known = q->prompt_len + (s ? s->n : 0);
     for (int32_t t = from; t < to; t++) {
-        bool known = t < q->prompt_len || t < q->prompt_len + s->n;
-        p->from[p->rows] = known ? -1 : s->out;
-        p->ids[p->rows] = !known ? 0 : t < q->prompt_len ? q->prompt[t] : s->ids[t - q->prompt_len];
+        bool drafted = t >= known && s->n_draft > 0;
+        p->from[p->rows] = t < known || drafted ? -1 : s->out;
+        p->ids[p->rows] = drafted             ? s->draft[t - known]
+                          : t >= known        ? 0
+                          : t < q->prompt_len ? q->prompt[t]
+                                              : s->ids[t - q->prompt_len];
         int32_t axes[3];
         ares_media_position(q->row_media, t, &axes[0], &axes[1], &axes[2]);
         p->positions[p->rows] = axes[0];
@@ -301,14 +305,15 @@ void rollout_plan_reserve(ares_rollout *r, plan *p, int32_t n)
 #undef GROW
 }
 
-/* The sample's next token is drawn from this row of the forward. */
-static void add_out(ares_rollout *r, int32_t row, sequence *s)
+/* The sample's next token is drawn from this row of the forward. draft: as in the plan */
+static void add_out(ares_rollout *r, int32_t row, sequence *s, int32_t draft)
 {
     plan *p = r->plan;
     rollout_plan_reserve(r, p, p->n_out + 1);
     const ares_sampling *g = &s->request->sampling;
     p->out_rows[p->n_out] = row;
     p->out_seq[p->n_out] = s;
+    p->out_draft[p->n_out] = draft;
     p->temperature[p->n_out] = g->temperature;
     p->top_p[p->n_out] = g->top_p;
     p->top_k[p->n_out] = g->top_k;
@@ -321,9 +326,24 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
 }
 
 /*
+ * Drafts for the first n running samples, in rows that nothing else needs: half of the budget is
+ * left to prompts, and no block is taken from anybody.
+ */
+static void plan_drafts(ares_rollout *r, int32_t n, int32_t rows)
+{
+    for (int32_t i = 0; i < n && rows < r->max_rows / 2; i++) {
+        sequence *s = r->running[i];
+        if (s->to != sequence_len(s)) continue; /* 0, or it has lost its cache */
+        rollout_draft(r, s, n, r->max_rows / 2 - rows);
+        while (s->n_draft && !grow(r, &s->blocks, s->to + s->n_draft, s, NULL, false)) s->n_draft--;
+        rows += s->n_draft;
+    }
+}
+
+/*
  * Adds the rows of running samples: one each, or after a preemption all that are missing, as far as
- * the budget goes. Samples take blocks in the order in which they were admitted; their rows lie
- * adapter by adapter, so that a pass multiplies each adapter once.
+ * the budget goes, and those of drafts. Samples take blocks in the order in which they were
+ * admitted; their rows lie adapter by adapter, so that a pass multiplies each adapter once.
  */
 static void plan_running(ares_rollout *r)
 {
@@ -342,13 +362,18 @@ static void plan_running(ares_rollout *r)
         s->to = to;
         r->stats.peak_seqs = ARES_MAX(r->stats.peak_seqs, n + 1);
     }
+    if (r->drafts_tokens) plan_drafts(r, n, rows);
     for (int32_t i = 0; i < n; i++)
         for (int32_t k = i; k < n && r->running[i]->to; k++) {
             sequence *s = r->running[k];
             if (!s->to || s->request->adapter != r->running[i]->request->adapter) continue;
-            add_rows(r, s->request, s, &s->blocks, s->cached, s->to);
-            s->cached = s->to;
-            if (s->to == sequence_len(s)) add_out(r, r->plan->rows - 1, s);
+            add_rows(r, s->request, s, &s->blocks, s->cached, s->to + s->n_draft);
+            s->cached = s->to; /* drafted tokens count when they have been drawn */
+            if (s->to == sequence_len(s)) {
+                int32_t row = r->plan->rows - 1 - s->n_draft;
+                for (int32_t j = 0; j <= s->n_draft; j++)
+                    add_out(r, row + j, s, j < s->n_draft ? s->draft[j] : -1);
+            }
             if (k > i) s->to = 0; /* of i once its adapter's are there */
         }
 }
@@ -508,7 +533,7 @@ static void plan_prompts(ares_rollout *r)
         if (q->sampled) continue; /* it had lost its blocks: its samples only need them again */
         for (int32_t i = 0; i < q->n; i++)
             if (q->samples[i].state == SEQ_NEW && !q->samples[i].under_way)
-                add_out(r, r->plan->rows - 1, &q->samples[i]);
+                add_out(r, r->plan->rows - 1, &q->samples[i], -1);
     }
 }
 
@@ -549,13 +574,14 @@ static void keep(ares_rollout *r, const request *q, const sequence *s, block_lis
     }
 }
 
-void rollout_keep_part(rollout_blocks *b, const sequence *s)
+void rollout_keep_part(ares_rollout *r, sequence *s)
 {
-    const block_list *l = &s->blocks;
+    block_list *l = &s->blocks;
+    keep(r, s->request, s, l, s->cached); /* a step may have filled one */
     int32_t ids[ARES_KV_BLOCK], at = l->n_kept * ARES_KV_BLOCK, n = s->cached - at;
     if (n <= 0) return;
     tokens_from(s->request, s, at, n, ids);
-    rollout_block_keep(b, l->block[l->n_kept], l->kept, ids, n);
+    rollout_block_keep(&r->blocks, l->block[l->n_kept], l->kept, ids, n);
 }
 
 void rollout_keep_blocks(ares_rollout *r)

@@ -83,30 +83,27 @@ static void make_logits(ares_rollout *r, const float *x, int32_t n, const ares_h
     d->k->linear(d, &l, 1);
 }
 
-void rollout_scores_look(ares_rollout *r, const plan *p, const void *hidden)
+void rollout_scores_look(ares_rollout *r, const plan *p, int32_t i)
 {
-    float *logits = NULL;
-    for (int32_t i = 0; i < p->n_out; i++) {
-        const sequence *s = p->out_seq[i];
-        const request *q = s->request;
-        const ares_rollout_watch *w = r->options.watch;
-        bool watched = w && w->wants(w->ctx, s->key, q->response_len + s->n);
-        if ((!q->look && !watched) || s->state == SEQ_FINISHED) continue;
-        if (!logits) logits = ares_malloc((size_t)r->model->cfg.vocab * sizeof *logits);
-        const float *x = (const float *)hidden + (int64_t)i * r->model->cfg.hidden;
-        ares_head_adapter head;
-        bool adapted = ares_model_adapt_head(r->workspace, q->adapter, x, 1, &head);
-        make_logits(r, x, 1, adapted ? &head : NULL, logits);
-        if (q->look) q->look(q->look_ctx, s->index, s->n, p->token[i], logits);
-        if (watched)
-            w->show(w->ctx, &(ares_watched){ .prompt = q->prompt,
-                                             .ids = s->ids,
-                                             .prompt_len = q->prompt_len,
-                                             .n = s->n,
-                                             .row_media = q->row_media,
-                                             .token = p->token[i],
-                                             .logits = logits });
-    }
+    const sequence *s = p->out_seq[i];
+    const request *q = s->request;
+    const ares_rollout_watch *w = r->options.watch;
+    bool watched = w && w->wants(w->ctx, s->key, q->response_len + s->n);
+    if ((!q->look && !watched) || s->state == SEQ_FINISHED) return;
+    float *logits = ares_malloc((size_t)r->model->cfg.vocab * sizeof *logits);
+    const float *x = (const float *)r->hidden + (int64_t)i * r->model->cfg.hidden;
+    ares_head_adapter head;
+    bool adapted = ares_model_adapt_head(r->workspace, q->adapter, x, 1, &head);
+    make_logits(r, x, 1, adapted ? &head : NULL, logits);
+    if (q->look) q->look(q->look_ctx, s->index, s->n, p->token[i], logits);
+    if (watched)
+        w->show(w->ctx, &(ares_watched){ .prompt = q->prompt,
+                                         .ids = s->ids,
+                                         .prompt_len = q->prompt_len,
+                                         .n = s->n,
+                                         .row_media = q->row_media,
+                                         .token = p->token[i],
+                                         .logits = logits });
     ares_free(logits);
 }
 

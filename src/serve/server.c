@@ -803,6 +803,7 @@ static int rest(ares_server *s)
 {
     if (!s->shown || s->jobs || s->n_runs) return ARES_OK;
     ares_rollout_clear(s->rollout);
+    s->drafted_before = s->accepted_before = 0;
     free_features(s);
     for (serve_job *j = s->keeps, *next; j; j = next) {
         next = j->next;
@@ -826,6 +827,12 @@ static void publish(ares_server *s)
     s->running = running;
     s->waiting = waiting;
     s->n_sessions = serve_sessions_count(s->sessions);
+    /* a training run clears its engine itself */
+    if (stats.drafted_tokens < s->drafted_before) s->drafted_before = s->accepted_before = 0;
+    s->drafted_tokens += stats.drafted_tokens - s->drafted_before;
+    s->accepted_tokens += stats.accepted_tokens - s->accepted_before;
+    s->drafted_before = stats.drafted_tokens;
+    s->accepted_before = stats.accepted_tokens;
     s->cache_use = (double)stats.used_blocks / (double)ARES_MAX(stats.total_blocks, 1);
     pthread_mutex_unlock(&s->lock);
 }
@@ -1031,6 +1038,7 @@ static int open_all(ares_server *s)
                                            .max_num_batched_tokens = ROWS,
                                            .max_model_len = o->max_model_len,
                                            .cache_tokens = o->cache_tokens,
+                                           .drafts_tokens = o->drafts_tokens,
                                            .adapter_rank = rank,
                                            .n_likely = SERVE_MOST_LIKELY,
                                            .serves = true };

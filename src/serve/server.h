@@ -95,11 +95,14 @@ typedef struct serve_turn_of {
 } serve_turn_of;
 
 /* Counts for /metrics: X(name, text). */
-#define SERVE_COUNTERS(X)                                                            \
-    X(prompt_tokens, "ares:prompt_tokens_total", "tokens of prompts")                \
-    X(generation_tokens, "ares:generation_tokens_total", "tokens sampled")           \
-    X(cached_tokens, "ares:cached_tokens_total", "prompt tokens found in the cache") \
-    X(cancelled, "ares:cancelled_total", "requests whose client went away")          \
+#define SERVE_COUNTERS(X)                                                                 \
+    X(prompt_tokens, "ares:prompt_tokens_total", "tokens of prompts")                     \
+    X(generation_tokens, "ares:generation_tokens_total", "tokens sampled")                \
+    X(cached_tokens, "ares:cached_tokens_total", "prompt tokens found in the cache")      \
+    X(drafted_tokens, "ares:spec_decode_num_draft_tokens_total", "tokens computed ahead") \
+    X(accepted_tokens, "ares:spec_decode_num_accepted_tokens_total",                      \
+      "of those, tokens that were then sampled")                                          \
+    X(cancelled, "ares:cancelled_total", "requests whose client went away")               \
     X(reencoded, "ares:reencoded_total", "prompts of a session that were encoded anew")
 enum { SERVE_BUCKETS = 10 }; /* of histograms, +Inf included */
 typedef struct serve_histogram {
@@ -164,6 +167,7 @@ struct ares_server {
     SERVE_COUNTERS(COUNTER)
 #undef COUNTER
     int64_t running, waiting, n_sessions;
+    int64_t drafted_before, accepted_before; /* of the engine, counted already */
     double cache_use;
     serve_histogram first_token, whole;
     double started;

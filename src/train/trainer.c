@@ -598,6 +598,7 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
         .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
         .adapter_rank = t->run.adapter ? t->run.adapter->rank : 0,
         .adapter = trainer_adapter(t),
+        .drafts_tokens = strcmp(c->rollout.speculation, "auto") == 0,
         .no_prefix_cache = !c->rollout.enable_prefix_caching,
         .watch = t->slice ? NULL : t->watch
     };

@@ -206,6 +206,9 @@ bool e2e_of_speed(ares_view key)
            ares_view_starts(key, ARES_VIEW("dist/")) || /* none with one rank */
            (key.len > 6 && memcmp(key.data + key.len - 6, "/own_s", 6) == 0) || /* of programs */
            ares_view_is(key, "rollout/forward_passes") ||
+           ares_view_is(key, "rollout/drafted_tokens") ||
+           ares_view_is(key, "rollout/accepted_tokens") ||
+           ares_view_is(key, "rollout/draft_accept_frac") ||
            ares_view_is(key, "rollout/preemptions") || ares_view_is(key, "rollout/graph_steps") ||
            ares_view_is(key, "rollout/refused_graphs");
 }

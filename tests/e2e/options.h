@@ -175,6 +175,8 @@ static const situation situations[] = {
                                       "worker.rollout.rollout_filter_value=0.77" },
     { "with_ends", "worker.rollout.n=64" },
     { "two_at_once", "worker.rollout.max_num_seqs=2" },
+    { "alike", "worker.rollout.max_num_seqs=2 worker.rollout.temperature=0.03 "
+               "data.max_response_length=40" },
     { "topk_tail", AEPO "worker.rollout.entropy_mode=topk_tail" },
     { "small_forwards", "worker.rollout.max_num_batched_tokens=40" },
     { "same_beginning", "data.format_prompt=$DIR/long.jinja data.max_prompt_length=140 "
@@ -698,6 +700,9 @@ static const option_case options[] = {
     { "worker.rollout.gpu_memory_utilization", "0.5", "plain", "same" },
     { "worker.rollout.enable_prefix_caching", "false", "same_beginning",
       "rollout/forward_passes > base:rollout/forward_passes; same" },
+    { "worker.rollout.speculation", "none", "alike",
+      "rollout/forward_passes > 1.2 * base:rollout/forward_passes; absent rollout/drafted_tokens; "
+      "base:rollout/accepted_tokens > 10; same" },
     { "worker.rollout.tensor_parallel_size", NULL, "test_e2e",
       "ranks_that_decode_as_one_train_as_each_by_itself" },
     { "worker.rollout.val_override_config", "{n: 3}", "val",

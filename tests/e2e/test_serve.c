@@ -206,6 +206,43 @@ TEST(an_answer_is_that_of_generate_whoever_else_is_served)
     ares_arena_fini(&a);
 }
 
+/* Several tokens of a step: a stop string within them ends the answer where it would otherwise. */
+TEST(an_answer_is_the_same_with_and_without_speculation)
+{
+    static const char *const ways[][3] = { { "--speculation", "none" },
+                                           { "--speculation", "auto" } };
+    ares_str got[2] = { 0 };
+    ares_arena a = { 0 };
+    served s[2];
+    char body[500];
+    long long accepted[2] = { -1, -1 };
+    for (int w = 0; w < 2; w++)
+        if (!start(&s[w], ways[w])) return;
+    for (int i = 0; i < 8; i++) {
+        snprintf(body, sizeof body,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"%d + 2 = ? %d + 2 = ?\"}],"
+                 "\"temperature\":%s,\"seed\":7,\"max_tokens\":%d,\"stop\":[\"%c\"],"
+                 "\"logprobs\":true,\"top_logprobs\":2,\"return_token_ids\":true}",
+                 i, i, i % 3 ? "0" : "0.2", 40 + i, "~eaotnrsi"[i]);
+        for (int w = 0; w < 2; w++)
+            CHECK_EQ(ask(s[w].port, "/v1/chat/completions", body, &got[w]), 200);
+        const ares_json *x = parse(&a, &got[0]), *y = parse(&a, &got[1]);
+        CHECK(same(at(x, "choices"), at(y, "choices")));
+        CHECK(same(at(x, "usage"), at(y, "usage")));
+    }
+    for (int w = 0; w < 2; w++) {
+        static const char name[] = "\nares:spec_decode_num_accepted_tokens_total ";
+        CHECK_EQ(ask(s[w].port, "/metrics", NULL, &got[w]), 200);
+        const char *line = strstr(got[w].data, name);
+        if (CHECK(line)) accepted[w] = atoll(line + strlen(name));
+        CHECK_EQ(stop(&s[w]), 0);
+        ares_str_fini(&got[w]);
+    }
+    CHECK_EQ(accepted[0], 0);
+    CHECK_MSG(accepted[1] > 20, "%lld drafted tokens were drawn", accepted[1]);
+    ares_arena_fini(&a);
+}
+
 TEST(a_stream_joined_is_the_whole_answer)
 {
     static const char *const asked[] = {

@@ -10,6 +10,7 @@ import json
 import sys
 
 SPEED = ("timing_s/", "timing_per_token_ms/", "perf/", "exact/", "rollout/forward_passes",
+         "rollout/drafted_tokens", "rollout/accepted_tokens", "rollout/draft_accept_frac",
          "rollout/graph_steps", "rollout/refused_graphs")
 
 

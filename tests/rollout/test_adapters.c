@@ -19,6 +19,8 @@ static ares_model *model;
 static ares_adapter *adapters[ADAPTERS];
 static int32_t prompts[PROMPTS][LONG];
 static const int32_t lengths[PROMPTS] = { LONG, 5 };
+static float temperature = 0.9f;
+static bool drafts;
 
 static const char *golden(const char *name)
 {
@@ -59,6 +61,7 @@ static ares_rollout *engine(int max_seqs, int rows, int64_t cache_tokens, bool p
                                      .max_num_seqs = max_seqs,
                                      .max_num_batched_tokens = rows,
                                      .max_model_len = 128,
+                                     .drafts_tokens = drafts,
                                      .no_prefix_cache = !prefixes };
     ares_rollout *r = NULL;
     CHECK_OK(ares_rollout_new(model, NULL, &o, &r));
@@ -70,7 +73,7 @@ static bool ask(ares_rollout *r, int adapter, int prompt, int64_t *id)
     const ares_request q = { .prompt = prompts[prompt],
                              .prompt_len = lengths[prompt],
                              .n = SAMPLES,
-                             .sampling = { .temperature = 0.9f,
+                             .sampling = { .temperature = temperature,
                                            .top_p = prompt ? 1 : 0.8f,
                                            .max_new_tokens = NEW,
                                            .ignore_eos = true },
@@ -126,6 +129,29 @@ TEST(adapters_side_by_side_sample_what_each_samples_alone)
         ares_rollout_free(r);
         close_all();
     }
+}
+
+TEST(adapters_side_by_side_sample_the_same_with_drafts)
+{
+    static answer plain[ADAPTERS * PROMPTS][SAMPLES], drafted[ADAPTERS * PROMPTS][SAMPLES];
+    ares_rollout_stats stats;
+    if (!open_all(2)) return;
+    temperature = 0; /* of three at once, those that begin later copy others */
+    for (int with = 0; with < 2; with++) {
+        drafts = with;
+        ares_rollout *r = engine(3, 64, 4096, true);
+        for (int i = 0; i < ADAPTERS * PROMPTS; i++) ask(r, i / PROMPTS, i % PROMPTS, NULL);
+        finish(r, with ? drafted : plain);
+        ares_rollout_get_stats(r, &stats);
+        ares_rollout_free(r);
+    }
+    CHECK_MEM(drafted, plain, sizeof plain);
+    CHECK(stats.accepted_tokens > 100 && stats.drafted_tokens > stats.accepted_tokens);
+    printf("  %lld drafted, %lld right\n", (long long)stats.drafted_tokens,
+           (long long)stats.accepted_tokens);
+    temperature = 0.9f;
+    drafts = false;
+    close_all();
 }
 
 TEST(an_adapter_whose_scale_is_zero_samples_what_the_model_does)

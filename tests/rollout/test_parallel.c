@@ -103,6 +103,8 @@ static void same_samples(const ares_completion *a, const ares_completion *b, con
 #undef SAME
 }
 
+static int64_t accepted; /* drafted tokens that were drawn */
+
 /* way 0: at once, the last rank the most; 1, 2: in turns, the last rank or the first the most. */
 static void compare(const shape *s, ares_world *w, ares_device *d, int parts, int way)
 {
@@ -119,10 +121,16 @@ static void compare(const shape *s, ares_world *w, ares_device *d, int parts, in
     REQUIRE_OK(ares_model_slice(whole, g, &slice));
     REQUIRE_OK(ares_model_slice_fill(slice, whole));
     REQUIRE_OK(ares_rollout_new(whole, NULL, &roomy, &a));
-    REQUIRE_OK(ares_rollout_new(slice, NULL, &roomy, &b));
+    ares_rollout_options drafting = roomy; /* ranks guess alike */
+    drafting.drafts_tokens = true;
+    drafting.max_num_seqs = 1; /* the second of two greedy answers is the first one's copy */
+    REQUIRE_OK(ares_rollout_new(slice, NULL, &drafting, &b));
     sample_all(a, rank, way > 0, alone);
     sample_all(b, rank, way > 0, together);
     for (int i = 0; i < 4 * rank; i++) same_samples(&alone[i], &together[i], what);
+    ares_rollout_stats stats;
+    ares_rollout_get_stats(b, &stats);
+    accepted += stats.accepted_tokens;
     ares_rollout_free(a);
     ares_rollout_free(b);
     ares_model_free(slice);
@@ -139,6 +147,7 @@ TEST_MPI(slices_draw_the_samples_of_the_whole_model_in_every_bit)
         for (int parts = 1; parts <= 4; parts *= 2)
             for (int way = 0; way < (i || parts < 4 ? 1 : 3); way++)
                 compare(&shapes[i], w, &d, parts, way);
+    CHECK(accepted > 10);
     ares_device_close(&d);
     ares_world_close(w);
 }

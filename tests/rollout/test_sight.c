@@ -1,5 +1,7 @@
 /* Prompts with pictures in the engine: what the prefix cache takes for the same, and what is
  * barred. */
+#include <string.h>
+
 #include "../../src/data/internal.h"
 #include "ares/model.h"
 #include "ares/rollout.h"
@@ -180,4 +182,54 @@ TEST(no_answer_has_a_place_of_a_picture)
             CHECK(c.ids[i] != v->image_token && c.ids[i] != v->video_token);
     CHECK(seen == 64 * 24 && model->cfg.vocab < 400);
     close_all(r);
+}
+
+/* Tokens after a picture stand at other positions than their number says. */
+TEST(drafts_after_a_picture_change_no_bit)
+{
+    enum { ANSWERS = 4, MORE = 60 };
+    ares_rollout *plain = open_all(false), *drafting = NULL;
+    ares_arena arena = { 0 };
+    prompt p;
+    ares_rollout_stats stats;
+    const ares_rollout_options o = { .cache_tokens = 2048,
+                                     .max_num_seqs = 2,
+                                     .max_num_batched_tokens = 64,
+                                     .max_model_len = 200,
+                                     .drafts_tokens = true };
+    static struct {
+        int32_t ids[MORE];
+        float log_probs[MORE], entropies[MORE];
+    } got[2][ANSWERS];
+    REQUIRE_OK(ares_rollout_new(model, NULL, &o, &drafting));
+    make(&p, &arena, 0, noise(&arena, 1), 0);
+    for (int with = 0; with < 2; with++) {
+        ares_rollout *r = with ? drafting : plain;
+        int64_t active = 1;
+        ares_completion c;
+        const ares_request q = { .prompt = p.ids,
+                                 .prompt_len = LENGTH,
+                                 .n = ANSWERS,
+                                 .row_media = &p.row_media,
+                                 .seen = &p.seen,
+                                 .sampling = { .temperature = 0, /* later ones copy the first */
+                                               .top_p = 1,
+                                               .max_new_tokens = MORE,
+                                               .ignore_eos = true },
+                                 .key = ares_rng_root(5, ARES_RNG_SAMPLE) };
+        CHECK_OK(ares_rollout_add(r, &q, NULL));
+        while (active && CHECK_OK(ares_rollout_step(r, &active)))
+            while (ares_rollout_next(r, &c)) {
+                REQUIRE(c.n_tokens == MORE);
+                memcpy(got[with][c.index].ids, c.ids, MORE * 4);
+                memcpy(got[with][c.index].log_probs, c.log_probs, MORE * 4);
+                memcpy(got[with][c.index].entropies, c.entropies, MORE * 4);
+            }
+    }
+    ares_rollout_get_stats(drafting, &stats);
+    CHECK(stats.accepted_tokens > 30);
+    CHECK_MEM(got[1], got[0], sizeof got[0]);
+    ares_rollout_free(drafting);
+    close_all(plain);
+    ares_arena_fini(&arena);
 }

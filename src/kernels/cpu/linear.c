@@ -159,6 +159,8 @@ void ARES_K(product)(const product_args *a)
     int64_t xs = kind == TILE_F32_BY_K ? a->x_k : a->x_row, w_bytes = a->bf16 ? 2 : 4;
     ARES_ASSERT(kind == TILE_F32_BY_K ? a->x_row == 1 : a->x_k == 1);
     int64_t n_tiles = (a->rows + TILE_ROWS - 1) / TILE_ROWS, panels = (a->cols + 31) / 32;
+    /* few rows wait for memory: two tiles prefetch both lines of the next panel's rows */
+    if (n_tiles == 1 && a->rows > TILE_WIDE_ROWS) n_tiles = 2;
     int np = 1;
     for (int64_t p = 0; p < panels; p += np) {
         if (n_tiles == 1) { /* the most panels that such a tile takes, of those that are whole */

@@ -480,6 +480,13 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     ares_rollout_get_stats(t->rollout, &stats);
     ares_metrics_set(m, "rollout/preemptions", (double)stats.preemptions);
     ares_metrics_set(m, "rollout/forward_passes", (double)stats.steps);
+    if (ares_rollout_drafts(t->rollout)) {
+        ares_metrics_set(m, "rollout/drafted_tokens", (double)stats.drafted_tokens);
+        ares_metrics_set(m, "rollout/accepted_tokens", (double)stats.accepted_tokens);
+        if (stats.drafted_tokens)
+            ares_metrics_set(m, "rollout/draft_accept_frac",
+                             (double)stats.accepted_tokens / (double)stats.drafted_tokens);
+    }
     if (t->run.device.k->graph_begin) {
         ares_metrics_set(m, "rollout/graph_steps", (double)stats.graph_steps);
         ares_metrics_set(m, "rollout/refused_graphs", (double)stats.refused_graphs);

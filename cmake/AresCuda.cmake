@@ -42,4 +42,4 @@ target_compile_options(ares_cuda PRIVATE
     -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
 target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublas)
 # its toolkit is not on every machine's list of libraries, and CMake leaves the folder out by itself
-set_target_properties(ares_cuda PROPERTIES BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+set_target_properties(ares_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CUDAToolkit_LIBRARY_DIR}")

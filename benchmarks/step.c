@@ -361,14 +361,6 @@ static void train_config(const options *o, int64_t groups, ares_train_config *c)
     c->rollout.n = o->samples;
 }
 
-/* Of all threads: what an update costs where other work takes turns with it. */
-static double cpu_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /*
  * One update of made-up rows; advantages are 0 in a share of the groups, evenly among the others.
  * seconds: of the clock, of the processors

@@ -414,6 +414,10 @@ static void die_of(int sig)
     if (getpid() != runner) raise(sig); /* a child of a test */
     signal(SIGALRM, SIG_DFL);
     alarm(10); /* what follows may hang if the test was stopped inside malloc */
+    sigset_t late;
+    sigemptyset(&late);
+    sigaddset(&late, SIGALRM); /* blocked where this is the handler of an alarm */
+    sigprocmask(SIG_UNBLOCK, &late, NULL);
     if (shell > 0) kill(-shell, sig == SIGINT || sig == SIGTERM ? sig : SIGKILL);
     const char *name = current ? current->name : "(no test)",
                *rest = jobs > 1 ? "" : "; the tests after it did not run";

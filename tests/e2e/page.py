@@ -339,6 +339,8 @@ CONTRAST = r"""(() => {
 # Controls without a name, pictures without a label.
 NAMELESS = r"""[...document.querySelectorAll('main button, main select, main input, main a, header button, svg[role=img]')]
   .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label')?.textContent.trim())).map(e => e.outerHTML.slice(0, 80))"""
+HAS_TOKENS = """JSON.parse(document.getElementById('data').textContent)
+  .runs.some(r => r.groups.some(g => g.answers.some(a => a.tok)))"""
 VIEWS = ["overview", "curves", "answers", "before", "timing", "config"]
 
 
@@ -416,9 +418,7 @@ class Looker:
             self.must(wide <= 900, f"{name} is {wide} px wide where there are 900")
             b.shot(f"{self.page.replace('/', '_')}_{name}_narrow")
         b.size(1440, 900)
-        if not long and b.js(
-            "JSON.parse(document.getElementById('data').textContent).runs.some(r => r.groups.some(g => g.answers.some(a => a.tok)))"
-        ):
+        if not long and b.js(HAS_TOKENS):
             self.tokens()
         b.key("1")
         self.must(b.js("window.obeyed === undefined"), "a text of the run was run")
@@ -473,7 +473,9 @@ class Looker:
             b.js("document.querySelectorAll('.tok.on').length") == 1, "keys alone reach no token"
         )
         said = b.js("document.querySelector('.inspect').textContent")
-        for word in ("token 2 of", "id", "probability", "entropy", "trained"):
+        # conversations whose answers are rewritten have no entropies
+        known = b.js(HAS_TOKENS.replace("a.tok", "a.tok && a.tok.e"))
+        for word in ["token 2 of", "id", "probability", "trained"] + ["entropy"] * known:
             self.must(word in said, f"the token in hand does not say its {word}: {said[:120]}")
         b.shot(self.page.replace("/", "_") + "_token")
         b.key("ArrowDown")

@@ -69,6 +69,7 @@ static const struct {
     { "trainer.comm_timeout_s", "600", "500" },
     { "trainer.comm_transport", "auto", "staged" },
     { "worker.rollout.enable_prefix_caching", "true", "false" },
+    { "worker.rollout.speculation", "none", "auto" },
     { "worker.rollout.tensor_parallel_size", "null", "1" },
     { "worker.rollout.enable_chunked_prefill", "null", "true" },
     { "worker.actor.max_token_len_per_device", "1024", "200" },

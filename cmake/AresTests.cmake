@@ -138,6 +138,16 @@ foreach(room IN LISTS ARES_TEST_ROOMS ITEMS e2e)
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 
+# The longest begin first, so that one does not run alone in the end. Most of e2e waits, e2e.slow computes.
+foreach(test IN ITEMS e2e.slow:4 e2e:3 e2e.emulated:2 e2e.mpi:1)
+    string(REPLACE ":" ";" test ${test})
+    list(GET test 0 name)
+    list(GET test 1 cost)
+    if(TEST ${name})
+        set_tests_properties(${name} PROPERTIES COST ${cost} TIMEOUT 3600)
+    endif()
+endforeach()
+
 # What the emulator refuses.
 if(TARGET ares_cuda_emulated)
     add_executable(test_emulate ${emulate}/test_refusals.cpp ${emulate}/cards.cpp ${emulate}/fibers.cpp

@@ -401,7 +401,7 @@ static int one_update(const options *o, actor *a, ares_batch *b, double dead, bo
     seconds[0] = ares_now_s() - t;
     seconds[1] = cpu_s() - cpu;
     *active = 1;
-    ares_metrics_get(metrics, "update/active_frac", active);
+    ares_metrics_get(metrics, "perf/backward_frac", active);
     ares_metrics_free(metrics);
     return rc;
 }

@@ -59,16 +59,16 @@ fetch_deps() {
         "${apt[@]}" download lib{yaml,pcre2,utf8proc,gmp,mpfr,png,jpeg62-turbo,webp}-dev:arm64 \
             zlib1g-dev:arm64
         "${apt[@]}" --download-only source cjson
-        for deb in *.deb; do dpkg -x "$deb" "$new/root"; done
+        for deb in *.deb; do dpkg -x "$deb" "$new/unpacked"; done
         mkdir cjson && tar -xf cjson_*.orig.tar.* -C cjson --strip-components=1
         aarch64-linux-gnu-gcc -O2 -c cjson/cJSON.c -o cjson.o
         aarch64-linux-gnu-ar rcs "$new/lib/libcjson.a" cjson.o
         cp cjson/cJSON.h "$new/include/cjson/"
     )
-    cp -r "$new"/root/usr/include/. "$new/include/"
-    cp -r "$new"/root/usr/include/aarch64-linux-gnu/. "$new/include/" # gmp.h, jconfig.h
-    cp "$new"/root/usr/lib/aarch64-linux-gnu/*.a "$new/lib/"
-    rm -rf "$new"/{debs,lists,archives,root}
+    cp -r "$new"/unpacked/usr/include/. "$new/include/"
+    cp -r "$new"/unpacked/usr/include/aarch64-linux-gnu/. "$new/include/" # gmp.h, jconfig.h
+    cp "$new"/unpacked/usr/lib/aarch64-linux-gnu/*.a "$new/lib/"
+    rm -rf "$new"/{debs,lists,archives,unpacked}
     rm -rf "$deps"
     mv "$new" "$deps"
 }

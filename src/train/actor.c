@@ -146,7 +146,10 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
     ARES_TRY(count_exact(a, u, order, bounds[0]));
     ares_metrics_set(m, "exact/tokens_compared", (double)a->exact.compared);
-    ARES_TRY(learner_report_active(&a->learner, "update/active_frac", m));
+    ARES_TRY(learner_report_backward(&a->learner, m));
+    int64_t tokens[] = { u->trained, u->active };
+    ARES_TRY(ares_world_sum_i64(world, tokens, ARES_COUNT(tokens)));
+    if (tokens[0]) ares_metrics_set(m, "update/active_frac", (double)tokens[1] / (double)tokens[0]);
     a->sums = *s;
     a->ratios = bounds[2] > 0;
     if (stops) {

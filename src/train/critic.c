@@ -458,7 +458,6 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m)
     if (u.empties) ares_metrics_set(m, "critic/empty_minibatches", (double)u.empties);
     ares_metrics_set(m, "critic/skipped_updates", (double)u.skipped);
     ares_metrics_set(m, "critic/lr", u.lr);
-    ARES_TRY(learner_report_active(&c->learner, "critic/active_frac", m));
     if (u.updates == 0) return explained_variance(c, b, m);
     ares_metrics_set(m, "critic/vf_loss", s[0] / (double)u.updates);
     ares_metrics_set(m, "critic/vf_clipfrac", s[2] / s[1]);

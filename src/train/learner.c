@@ -731,12 +731,12 @@ double learner_lr(const learner *l)
     return optim_lr(&l->optim, l->step);
 }
 
-int learner_report_active(learner *l, const char *name, ares_metrics *m)
+int learner_report_backward(learner *l, ares_metrics *m)
 {
     int64_t all[2] = { l->rows.all, l->rows.active };
     l->rows = (ares_backward_rows){ 0 };
     ARES_TRY(ares_world_sum_i64(l->world, all, 2));
-    if (all[0]) ares_metrics_set(m, name, (double)all[1] / (double)all[0]);
+    if (all[0]) ares_metrics_set(m, "perf/backward_frac", (double)all[1] / (double)all[0]);
     return ARES_OK;
 }
 

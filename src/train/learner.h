@@ -326,11 +326,11 @@ int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch
 int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm);
 double learner_lr(const learner *l); /* of the training step at hand */
 /*
- * The metric `name`: rows that derivatives have reached over all rows of backward passes, of all
- * ranks and of optimizer steps that were taken since the last call; none where the device does not
- * tell. A collective.
+ * perf/backward_frac: rows that derivatives have reached over all rows that were fed for a
+ * backward, of all ranks and of optimizer steps that were taken since the last call; none where the
+ * kernels leave nothing out. A collective.
  */
-int learner_report_active(learner *l, const char *name, ares_metrics *m);
+int learner_report_backward(learner *l, ares_metrics *m);
 
 /*
  * Images and videos in the passes of a learner: what its tower makes of them, and the way back

@@ -153,6 +153,8 @@ typedef struct update {
     /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;
     double compared; /* 1: there was such a token */
+    /* on the CPU: tokens of mask 1 that losses have seen; those with a derivative */
+    int64_t trained, active;
     /* [rows] how the first forward of the update met a row: 0: not yet, 1: compared, 2: weights had
      * moved */
     uint8_t *met;

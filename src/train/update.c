@@ -224,6 +224,18 @@ static ares_kl_args update_kl_args(const update *u, const update_columns *c, int
                            .d_full = c->c_kl ? c->c_kl + t : NULL };
 }
 
+/* Counts the tokens that have a derivative, of those that are trained. */
+static void count_active(update *u, const span *s)
+{
+    const float *c_kl = u->col.c_kl ? u->col.c_kl + s->first : NULL;
+    for (int64_t t = 0; t < s->n; t++) {
+        if (!u->col.mask[s->first + t]) continue;
+        u->trained++;
+        u->active += s->c_log_prob[t] != 0 || (s->c_entropy && s->c_entropy[t] != 0) ||
+                     (c_kl && c_kl[t] != 0);
+    }
+}
+
 /* The loss of some tokens, with its KL and entropy terms. */
 static int losses(update *u, const span *s)
 {
@@ -238,9 +250,9 @@ static int losses(update *u, const span *s)
     if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
     if (u->known) return ARES_OK; /* the terms need entropies, which no forward has given yet */
-    if (pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL)
-        return ares_loss_terms(d, &args, with);
-    if (u->col.chosen) { /* the tokens that it treats apart are chosen on the host */
+    bool terms_alone = pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL;
+    /* the tokens that it treats apart are chosen on the host */
+    if (!terms_alone && u->col.chosen) {
         const span all = span_of(u, &u->host, s->row, s->end);
         const ares_loss_args host = args_of(u, &u->host, &all, &a->cfg->loss);
         uint8_t *chosen = u->host.chosen + s->first;
@@ -249,7 +261,10 @@ static int losses(update *u, const span *s)
         ARES_TRY(a->loss->choose(&host, chosen, &any));
         dc_upload(&a->learner.columns, u->col.chosen + s->first, chosen, (size_t)s->n);
     }
-    return ares_loss_compute(d, a->loss, &args, with);
+    ARES_TRY(terms_alone ? ares_loss_terms(d, &args, with)
+                         : ares_loss_compute(d, a->loss, &args, with));
+    if (!u->card) count_active(u, s);
+    return ARES_OK;
 }
 
 /* Called by the head for each chunk of rows it has logits for. */
@@ -588,7 +603,7 @@ static bool has_no_derivative(const update *u, const ares_micro_batch *m)
         if (c->c_log_prob[t] != 0 || c->c_entropy[t] != 0 || (c->c_kl && c->c_kl[t] != 0) ||
             !isfinite(c->lse[t]) || !isfinite(c->entropy[t]))
             return false;
-    return !u->card;
+    return true;
 }
 
 /*
@@ -599,7 +614,8 @@ static int64_t leave_out(update *u, ares_micro_batch *left, int64_t n)
 {
     learner *l = &u->actor->learner;
     int64_t kept = 0;
-    if (!l->skip_zero || u->known || learner_by_region(l, actor_exact_kl_reference(u->actor)))
+    if (!l->skip_zero || !l->model->device->k->rows_move || u->known ||
+        learner_by_region(l, actor_exact_kl_reference(u->actor)))
         return n;
     for (int64_t i = 0; i < n; i++)
         if (has_no_derivative(u, &left[i])) l->left_out += left[i].tokens;

@@ -170,9 +170,7 @@ static bool masks_count_nowhere(const combination *c)
  */
 static bool learns_alike(const combination *c, const char *more)
 {
-    /* active_frac: the share of tokens that are fed */
-    static const char *const of_rows[] = { "global_seqlen/",         "filter/",
-                                           "dapo/batch_fill",        "active_frac",
+    static const char *const of_rows[] = { "global_seqlen/", "filter/", "dapo/batch_fill",
                                            "reward/empty_responses", NULL };
     return trains(c, "", OTHER_RUN, more) && laws_same(WHOLE, OTHER_RUN, 2, 0, of_rows, c->names) &&
            same_files(c, LAST, "whole", "other", without_state(c));
@@ -274,8 +272,7 @@ EACH_PART(PART)
  */
 static void on_two_ranks(int part, int parts)
 {
-    /* active_frac: the share of tokens that are fed, which depends on the rows of a rank */
-    static const char *const apart[] = { "global_seqlen/", "active_frac", NULL };
+    static const char *const apart[] = { "global_seqlen/", NULL };
     static const char smooth[] = "worker.actor.optim.lr=0.1 worker.actor.optim.eps=1 "
                                  "worker.critic.optim.lr=0.1 worker.critic.optim.eps=1 ";
     covering c;

@@ -2,9 +2,9 @@
 
 Every number of metrics.jsonl must agree within the tolerance times its size, at least times 1.
 Times, rates, memory, exact/* (what differs by rounding itself), forward passes (a card decodes a step
-ahead, also of an answer that has ended), graphs (a CPU has none), drafts and the share of active
-tokens (a card has none) are left out. Prints the worst
-metric; exit status 1 where one disagrees, or where fewer than 10 were compared.
+ahead, also of an answer that has ended), graphs (a CPU has none), drafts and the share of
+active tokens (a card has none) are left out. Prints the worst metric; exit status 1 where one
+disagrees, or where fewer than 10 were compared.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 
 SPEED = ("timing_s/", "timing_per_token_ms/", "perf/", "exact/", "rollout/forward_passes",
          "rollout/drafted_tokens", "rollout/accepted_tokens", "rollout/draft_accept_frac",
-         "rollout/graph_steps", "rollout/refused_graphs", "update/active_frac", "critic/active_frac")
+         "rollout/graph_steps", "rollout/refused_graphs", "update/active_frac")
 
 
 def rows(run):

@@ -340,7 +340,7 @@ TEST(pictures_without_a_derivative_are_left_out_without_changing_a_bit)
                 b->advantages[t] = 0;
             REQUIRE_OK(actor_update(&r.actor, b, NULL, r.metrics));
             double active = 1;
-            CHECK(ares_metrics_get(r.metrics, "update/active_frac", &active));
+            CHECK(ares_metrics_get(r.metrics, "perf/backward_frac", &active));
             CHECK(active > 0.2 && active < 0.8);
             g[skip] = gradients(&r, &n);
             run_close(&r);

@@ -35,8 +35,9 @@ static void make_zero(ares_batch *b, pattern which)
 
 /* What an update has left. */
 typedef struct outcome {
-    ares_str bytes; /* gradients, weights, moments */
-    double active;
+    ares_str bytes;        /* gradients, weights, moments */
+    double visited;        /* perf/backward_frac */
+    double active, taught; /* update/active_frac; share of trained tokens with an advantage */
     ares_str metrics;
 } outcome;
 
@@ -83,7 +84,7 @@ static bool all_tokens; /* none is masked, and none is clipped */
 /* One update of two groups of three rows. terms: with a KL and an entropy term */
 static outcome update_of(const way *w, const char *loss, pattern which, bool terms, bool skip)
 {
-    outcome out = { .active = NAN };
+    outcome out = { .visited = NAN, .active = NAN };
     run r;
     computes_zeros = !skip;
     computes_again = w->again;
@@ -104,7 +105,14 @@ static outcome update_of(const way *w, const char *loss, pattern which, bool ter
             for (int64_t t = 0; t < r.batch.tokens; t++) r.batch.advantages[t] = t % 3 ? 1 : -1;
         }
         make_zero(&r.batch, which);
+        double trained = 0;
+        for (int64_t t = 0; t < r.batch.tokens; t++) {
+            trained += r.batch.response_mask[t];
+            out.taught += r.batch.response_mask[t] && r.batch.advantages[t] != 0;
+        }
+        out.taught /= trained;
         CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
+        ares_metrics_get(r.metrics, "perf/backward_frac", &out.visited);
         ares_metrics_get(r.metrics, "update/active_frac", &out.active);
         add_params(&out.bytes, &r.model->params);
         add_metrics(&out.metrics, r.metrics);
@@ -136,13 +144,16 @@ TEST(an_update_that_leaves_zero_gradients_out_has_the_bits_of_one_that_computes_
                 /* two losses pull to the old policy, whatever the advantage */
                 if (which == ALL && !terms && strcmp(losses[i], "dro") &&
                     strcmp(losses[i], "kl_cov"))
-                    CHECK_NEAR(have.active, 0, 0);
+                    CHECK_NEAR(have.visited, 0, 0);
                 outcome_fini(&want), outcome_fini(&have);
             }
 }
 
-/* The share is of tokens that go forward: prompts once where they are shared. */
-TEST(the_share_of_active_tokens_is_what_a_derivative_reaches)
+/*
+ * perf/backward_frac is of tokens that are fed: prompts once where they are shared. Of
+ * update/active_frac no division of the work shows.
+ */
+TEST(the_shares_of_active_tokens_are_those_with_a_derivative_and_those_that_it_reaches)
 {
     /* 7 + (5 - 1) + 0 + 16 of the first group, 12 + 8 + 3 + 10 of the other */
     static const way shared = { 1000, true, false, false, 2, 1 },
@@ -151,7 +162,7 @@ TEST(the_share_of_active_tokens_is_what_a_derivative_reaches)
         const way *way;
         pattern which;
         bool terms;
-        double active, all;
+        double visited, all;
     } cases[] = {
         { &shared, GROUP, false, 27, 60 },
         { &apart, GROUP, false, 27 + 2 * 7, 60 + 2 * 7 + 2 * 12 },
@@ -162,7 +173,8 @@ TEST(the_share_of_active_tokens_is_what_a_derivative_reaches)
     all_tokens = true;
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         outcome o = update_of(cases[i].way, "default", cases[i].which, cases[i].terms, true);
-        CHECK_NEAR(o.active * cases[i].all, cases[i].active, 1e-9);
+        CHECK_NEAR(o.visited * cases[i].all, cases[i].visited, 1e-9);
+        CHECK_NEAR(o.active, cases[i].terms ? 1 : o.taught, 1e-12);
         outcome_fini(&o);
     }
     all_tokens = false;
@@ -217,7 +229,7 @@ static outcome steps_of(const char *const *words, int n, const char *skip)
 {
     enum { STEPS = 2, MOST = 5 };
     const char *all[MOST];
-    outcome out = { .active = NAN };
+    outcome out = { .visited = NAN, .active = NAN };
     opened o;
     ARES_ASSERT(n + 2 <= MOST);
     memcpy(all, words, (size_t)n * sizeof *all);
@@ -230,7 +242,7 @@ static outcome steps_of(const char *const *words, int n, const char *skip)
             o.t.run.step++;
             add_metrics(&out.metrics, o.m);
         }
-        ares_metrics_get(o.m, "update/active_frac", &out.active);
+        ares_metrics_get(o.m, "perf/backward_frac", &out.visited);
         add_params(&out.bytes, learner_params(&o.t.actor.learner));
         if (o.t.critic) add_params(&out.bytes, learner_params(&o.t.critic->learner));
     }
@@ -262,8 +274,19 @@ TEST(steps_that_leave_zero_gradients_out_have_the_bits_of_those_that_compute_the
         outcome want = steps_of(cases[i], n, "worker.actor.skip_zero_gradients=false"),
                 have = steps_of(cases[i], n, "worker.actor.skip_zero_gradients=true");
         check_same(&have, &want, cases[i][0]);
-        less |= have.active < 1;
+        less |= have.visited < 1;
         outcome_fini(&want), outcome_fini(&have);
     }
     CHECK(less); /* some group had equal rewards */
+}
+
+/* Seen to fail: with micro-batches left out there, too, and the share one of these alone. */
+TEST(kernels_that_compute_all_rows_tell_no_share_of_the_backward)
+{
+    static const char *const words[] = { "trainer.kernels=aten",
+                                         "worker.actor.early_stop_imp_ratio=1.0001",
+                                         "worker.actor.max_token_len_per_device=1" };
+    outcome o = steps_of(words, ARES_COUNT(words), "worker.actor.skip_zero_gradients=true");
+    CHECK(isnan(o.visited) && o.metrics.len > 0);
+    outcome_fini(&o);
 }

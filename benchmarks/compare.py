@@ -1,7 +1,7 @@
-"""Runs both sides of the measures P1 to P17 in turn, prints their JSON lines and the ratios,
+"""Runs both sides of the measures P1 to P18 in turn, prints their JSON lines and the ratios,
 appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P17] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
+    python benchmarks/compare.py [P1 ... P18] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
                                  [--llama PYTHON] [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the

@@ -141,19 +141,27 @@ static void check_same(const char *path, const round_of *r, const result *want, 
     ares_free(got);
 }
 
+/* A round of n micro-batches for a model of tests/golden/models; returns where the model lies. */
+static const char *open_round(const char *model, int n, round_of *r, int32_t *hidden)
+{
+    static char path[600];
+    ares_model_config cfg = { 0 };
+    (void)snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), model);
+    CHECK_OK(ares_model_config_load(path, &cfg));
+    *hidden = cfg.hidden;
+    make_round(r, n, cfg.hidden);
+    return path;
+}
+
 TEST(a_round_has_the_bits_of_one_micro_batch_after_the_other)
 {
     static const char *const variants[] = { "qwen2_tied", "qwen2_untied", "qwen3_tied_bias" };
     static const int counts[] = { 0, 1, 3 };
     for (int v = 0; v < ARES_COUNT(variants); v++)
         for (int c = 0; c < ARES_COUNT(counts); c++) {
-            char path[600];
             round_of r;
-            ares_model_config cfg;
-            (void)snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"),
-                           variants[v]);
-            REQUIRE_OK(ares_model_config_load(path, &cfg));
-            make_round(&r, counts[c], cfg.hidden);
+            int32_t hidden;
+            const char *path = open_round(variants[v], counts[c], &r, &hidden);
             result *want = ares_calloc(1, sizeof *want);
             compute(path, &r, ARES_KEEP_ALL, false, ONE_BY_ONE, want);
             CHECK(counts[c] == 0 || want->floats > 0);
@@ -207,16 +215,12 @@ TEST(rows_without_derivatives_are_left_out_of_a_backward_without_changing_a_bit)
     };
     for (int v = 0; v < ARES_COUNT(variants); v++)
         for (int c = 0; c < ARES_COUNT(cases); c++) {
-            char path[600];
             round_of r;
-            ares_model_config cfg;
-            (void)snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"),
-                           variants[v]);
-            REQUIRE_OK(ares_model_config_load(path, &cfg));
-            make_round(&r, MICRO, cfg.hidden);
+            int32_t hidden;
+            const char *path = open_round(variants[v], MICRO, &r, &hidden);
             for (int i = 0; i < 4; i++)
                 silence(&r, cases[c].zero[i].micro, cases[c].zero[i].first, cases[c].zero[i].end,
-                        cfg.hidden);
+                        hidden);
             result *want = ares_calloc(1, sizeof *want);
             skips = false;
             compute(path, &r, ARES_KEEP_ALL, false, ONE_BY_ONE, want);

@@ -332,7 +332,8 @@ function summary(rules) {
   const judged = rules.filter(r => r.level !== "off"), bad = rules.filter(r => r.level === "bad"),
       warn = rules.filter(r => r.level === "warn");
   if (!bad.length && !warn.length) return el("b", { class: "good" },
-      judged.length === 1 ? "The one check is well." : judged.length === 2 ? "Both checks are well." : `All ${judged.length} checks are well.`);
+      judged.length === 1 ? "The one check is well." : judged.length === 2 ? "Both checks are well."
+      : `All ${judged.length} checks are well.`);
   const list = x => x.map(r => visible(r.title).replace(/^[A-Z](?=[a-z ])/,
       c => c.toLowerCase())).join(", ");
   return el("b", { class: bad.length ? "bad" : "warn" }, (bad.length ?

@@ -96,7 +96,7 @@ static void ask(ares_rollout *r, int i, const int32_t *ids, int32_t len, answer 
     CHECK_OK(ares_rollout_add(r, &q, NULL));
 }
 
-static void take(const ares_rollout *r, const ares_completion *c, answer *a)
+static void take(const ares_completion *c, answer *a)
 {
     size_t bytes = (size_t)c->n_tokens * 4;
     a->n = c->n_tokens;
@@ -109,7 +109,6 @@ static void take(const ares_rollout *r, const ares_completion *c, answer *a)
     CHECK_EQ(c->n_likely, LIKELY);
     memcpy(a->likely_tokens, c->likely_tokens, bytes * LIKELY);
     memcpy(a->likely_log_probs, c->likely_log_probs, bytes * LIKELY);
-    (void)r;
 }
 
 /* What is in the index is what somebody's prompt and answer begin with, never a guess. */
@@ -158,7 +157,7 @@ static ares_rollout_stats answer_all(const ares_rollout_options *o, int first, i
         while (active && CHECK_OK(ares_rollout_step(r, &active))) {
             check_index(r);
             while (ares_rollout_next(r, &c))
-                take(r, &c, &out[turn * PROMPTS + c.request - before][c.index]);
+                take(&c, &out[turn * PROMPTS + c.request - before][c.index]);
         }
     }
     ares_rollout_get_stats(r, &stats);
@@ -231,7 +230,7 @@ TEST(held_and_cut_samples_with_drafts_go_on_as_without)
         ares_completion c;
         ares_rollout_hold(r, until);
         while (active && CHECK_OK(ares_rollout_step(r, &active)))
-            while (ares_rollout_next(r, &c)) take(r, &c, &got[c.request][c.index]);
+            while (ares_rollout_next(r, &c)) take(&c, &got[c.request][c.index]);
         for (const request *q = r->first; q; q = q->next)
             for (int32_t k = 0; k < q->n; k++) {
                 CHECK(q->samples[k].n <= until);
@@ -242,7 +241,7 @@ TEST(held_and_cut_samples_with_drafts_go_on_as_without)
         for (int i = 0; i < N; i += 2) { /* what has not ended is cut to an earlier place */
             if (!ares_rollout_cut(r, i, 0, 2 * EACH + 1)) continue;
             CHECK(ares_rollout_next(r, &c) && c.n_tokens == 2 * EACH + 1);
-            take(r, &c, &got[i][0]);
+            take(&c, &got[i][0]);
             CHECK_EQ(got[i][0].finish, ARES_FINISH_CUT);
         }
     }

@@ -77,3 +77,28 @@ TEST(silu_mul_of_extreme_gates_is_finite)
         ares_device_close(&d);
     }
 }
+
+TEST(silu_mul_of_every_width_writes_all_of_a_row_and_nothing_beyond)
+{
+    enum { MOST = 34, LD = MOST + 16 };
+    float *gate = normals(1, MOST, 1), *up = normals(2, MOST, 1), plain[LD], y[LD];
+    for (int k = 1; k <= MOST; k++)
+        for (int i = 0; i < ISAS; i++) {
+            ares_device d;
+            if (!device_of(isas[i], 1, &d)) continue;
+            for (int j = 0; j < LD; j++) y[j] = -7;
+            d.k->silu_mul(
+                &d,
+                &(ares_silu_mul_args){
+                    .rows = 1, .k = k, .gate = gate, .up = up, .ldgu = MOST, .y = y, .ldy = LD });
+            if (i == 0)
+                for (int j = 0; j < LD; j++) {
+                    double want = j < k ? silu(gate[j]) * up[j] : -7;
+                    CHECK_NEAR(y[j], want, 6 * 0x1p-24 * fabs(want));
+                    plain[j] = y[j];
+                }
+            CHECK_MEM(y, plain, sizeof y);
+            ares_device_close(&d);
+        }
+    ares_free(gate), ares_free(up);
+}

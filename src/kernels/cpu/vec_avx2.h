@@ -74,16 +74,37 @@ V16_INLINE void v16_store(float *p, v16 v)
 }
 V16_INLINE v16 v16_load_first(const float *p, int n)
 {
+    if (n >= 16) return v16_load(p);
     v16m m = v16m_first(n);
     return (v16){ _mm256_maskload_ps(p, _mm256_castps_si256(m.lo)),
                   n > 8 ? _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.hi))
                         : _mm256_setzero_ps() };
 }
+/* Without masked stores, which take AMD's processors some twenty cycles each. */
 V16_INLINE void v16_store_first(float *p, v16 v, int n)
 {
-    v16m m = v16m_first(n);
-    _mm256_maskstore_ps(p, _mm256_castps_si256(m.lo), v.lo);
-    if (n > 8) _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.hi), v.hi);
+    if (n >= 16) {
+        v16_store(p, v);
+        return;
+    }
+    __m256 half = v.lo;
+    if (n & 8) {
+        _mm256_storeu_ps(p, half);
+        half = v.hi;
+        p += 8;
+    }
+    __m128 quarter = _mm256_castps256_ps128(half);
+    if (n & 4) {
+        _mm_storeu_ps(p, quarter);
+        quarter = _mm256_extractf128_ps(half, 1);
+        p += 4;
+    }
+    if (n & 2) {
+        _mm_storel_pi((__m64 *)(void *)p, quarter);
+        quarter = _mm_movehl_ps(quarter, quarter);
+        p += 2;
+    }
+    if (n & 1) _mm_store_ss(p, quarter);
 }
 
 V16_OP(v16, v16_fma, (v16 a, v16 b, v16 c),
@@ -161,6 +182,7 @@ V16_INLINE v16 v16_load_bf16(const uint16_t *p)
 }
 V16_INLINE v16 v16_load_bf16_first(const uint16_t *p, int n)
 {
+    if (n >= 16) return v16_load_bf16(p);
     uint16_t t[16] = { 0 };
     memcpy(t, p, (size_t)n * 2);
     return v16_load_bf16(t);
@@ -182,6 +204,10 @@ V16_INLINE void v16_store_bf16(uint16_t *p, v16 v)
 }
 V16_INLINE void v16_store_bf16_first(uint16_t *p, v16 v, int n)
 {
+    if (n >= 16) {
+        v16_store_bf16(p, v);
+        return;
+    }
     uint16_t t[16];
     v16_store_bf16(t, v);
     memcpy(p, t, (size_t)n * 2);

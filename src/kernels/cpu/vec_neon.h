@@ -68,12 +68,17 @@ V16_INLINE void v16_store(float *p, v16 v)
 }
 V16_INLINE v16 v16_load_first(const float *p, int n)
 {
+    if (n >= 16) return v16_load(p);
     float t[16] = { 0 };
     memcpy(t, p, (size_t)n * 4);
     return v16_load(t);
 }
 V16_INLINE void v16_store_first(float *p, v16 v, int n)
 {
+    if (n >= 16) {
+        v16_store(p, v);
+        return;
+    }
     float t[16];
     v16_store(t, v);
     memcpy(p, t, (size_t)n * 4);

@@ -18,11 +18,14 @@
  */
 
 #ifdef ARES_ISA_AVX512
-enum { TILE_ROWS = 12, TILE_VECTORS = 2 }; /* 24 sums, two of B, one of A: 27 of 32 registers */
+enum { TILE_ROWS = 12 }; /* by 32 lanes: 24 sums, two of B, one of A, 27 of 32 registers */
+enum { TILE_WIDE_ROWS = 1 << 30 }; /* every tile is so wide where there are lanes for it */
 #elif defined ARES_ISA_NEON
-enum { TILE_ROWS = 5, TILE_VECTORS = 1 }; /* 20 + 4 + 5 of 32 (a v16 is four registers) */
+enum { TILE_ROWS = 5 };      /* by 16 lanes: 20 + 4 + 5 of 32 (a v16 is four registers) */
+enum { TILE_WIDE_ROWS = 2 }; /* by 32 lanes: 16 + 8 + 2 */
 #else
-enum { TILE_ROWS = 6, TILE_VECTORS = 1 }; /* 12 + 2 + 1 of 16 (a v16 is two registers) */
+enum { TILE_ROWS = 6 };      /* by 16 lanes: 12 + 2 + 1 of 16 (a v16 is two registers) */
+enum { TILE_WIDE_ROWS = 3 }; /* by 32 lanes: 12 + 2 + 1; decoding has as many as a KV head serves */
 #endif
 
 typedef struct tile_args {
@@ -98,13 +101,19 @@ static __attribute__((noinline)) TILE_UNWATCHED void tile_16(const tile_args *p,
     watch_tile(p, rows, 16);
     TILE_CASES(1)
 }
-#ifdef ARES_ISA_AVX512
 static __attribute__((noinline)) TILE_UNWATCHED void tile_32(const tile_args *p, int rows)
 {
     watch_tile(p, rows, 32);
+#ifdef ARES_ISA_AVX512
     TILE_CASES(2)
-}
+#else
+    switch (rows) {
+        TILE_CASE(1, 2)
+        TILE_CASE(2, 2)
+        TILE_CASE(3, 2)
+    }
 #endif
+}
 
 /* Fewer than 16 lanes, row by row: rare (a head_dim or a width that 16 does not divide). */
 static inline void tile_first(const tile_args *p, int rows, int lanes)
@@ -125,9 +134,9 @@ static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows
     const float *a = p.a;
     float *c = p.c;
     for (int j = 0; j < lanes;) {
-        int width = lanes - j >= 16 * TILE_VECTORS ? 16 * TILE_VECTORS
-                    : lanes - j >= 16              ? 16
-                                                   : lanes - j;
+        int width = lanes - j >= 32 && rows <= TILE_WIDE_ROWS ? 32
+                    : lanes - j >= 16                         ? 16
+                                                              : lanes - j;
         for (int r = 0; r < rows;) {
             /*
              * Tiles of nearly equal height: 13 rows are 7 + 6, not 12 + 1, because a tile of one
@@ -137,12 +146,8 @@ static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows
                 n = (left + tiles - 1) / tiles;
             p.a = a + r * p.row;
             p.c = c + r * p.ldc + j;
-#ifdef ARES_ISA_AVX512
             if (width == 32) tile_32(&p, n);
-            else
-#endif
-                if (width == 16)
-                tile_16(&p, n);
+            else if (width == 16) tile_16(&p, n);
             else tile_first(&p, n, width);
             r += n;
         }

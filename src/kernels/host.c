@@ -10,8 +10,8 @@
 #include "ares/kernels.h"
 
 /*
- * Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs),
- * and the short floats.
+ * Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs
+ * with or without pairs of inputs), and the short floats.
  */
 
 float kernels_bf16_to_f32(uint16_t x)
@@ -112,15 +112,18 @@ void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dt
         }
         return;
     }
+    int64_t inputs = ares_layout_inputs(w->layout, k);
     for (int64_t first = 0; first < n; first += 32)
         for (int64_t from = 0; from < k; from += PIECE) {
             int64_t count = ARES_MIN(PIECE, k - from);
             memset(block, 0, sizeof block);
             for (int64_t lane = 0; lane < ARES_MIN(32, n - first); lane++) {
                 load_row(row, rows, rows_dtype, (first + lane) * k + from, count);
-                for (int64_t i = 0; i < count; i++) block[i * 32 + lane] = row[i];
+                for (int64_t i = 0; i < count; i++)
+                    block[ares_matrix_at(w->layout, PIECE, lane, i)] = row[i];
             }
-            store_row(w->data, w->dtype, first * k + from * 32, block, count * 32);
+            store_row(w->data, w->dtype, first * inputs + from * 32, block,
+                      ares_layout_inputs(w->layout, count) * 32);
         }
 }
 
@@ -137,12 +140,15 @@ void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype)
         return;
     }
     /* panel by panel; lanes beyond the last output are padding and have no row */
+    int64_t inputs = ares_layout_inputs(w->layout, k);
     for (int64_t first = 0; first < n; first += 32)
         for (int64_t from = 0; from < k; from += PIECE) {
             int64_t count = ARES_MIN(PIECE, k - from);
-            load_row(block, w->data, w->dtype, first * k + from * 32, count * 32);
+            load_row(block, w->data, w->dtype, first * inputs + from * 32,
+                     ares_layout_inputs(w->layout, count) * 32);
             for (int64_t lane = 0; lane < ARES_MIN(32, n - first); lane++) {
-                for (int64_t i = 0; i < count; i++) row[i] = block[i * 32 + lane];
+                for (int64_t i = 0; i < count; i++)
+                    row[i] = block[ares_matrix_at(w->layout, PIECE, lane, i)];
                 store_row(rows, rows_dtype, (first + lane) * k + from, row, count);
             }
         }

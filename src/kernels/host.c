@@ -167,13 +167,14 @@ typedef struct scratch_slot {
 } scratch_slot;
 typedef struct scratch {
     int threads;
-    scratch_slot slot[]; /* [threads + 1]; the last is KERNELS_SHARED's */
+    /* [threads + 2]; the last are KERNELS_SHARED's and KERNELS_PACKED's */
+    scratch_slot slot[];
 } scratch;
 
 void kernels_scratch_new(ares_device *d)
 {
     int threads = ares_pool_threads(d->pool);
-    scratch *s = ares_calloc(1, sizeof *s + ((size_t)threads + 1) * sizeof s->slot[0]);
+    scratch *s = ares_calloc(1, sizeof *s + ((size_t)threads + 2) * sizeof s->slot[0]);
     s->threads = threads;
     d->scratch = s;
 }
@@ -181,7 +182,7 @@ void kernels_scratch_new(ares_device *d)
 void kernels_scratch_free(ares_device *d)
 {
     scratch *s = d->scratch;
-    for (int i = 0; i <= s->threads; i++) ares_pages_free(s->slot[i].p, s->slot[i].bytes);
+    for (int i = 0; i < s->threads + 2; i++) ares_pages_free(s->slot[i].p, s->slot[i].bytes);
     ares_free(s);
     d->scratch = NULL;
 }
@@ -189,8 +190,8 @@ void kernels_scratch_free(ares_device *d)
 void *kernels_scratch(ares_device *d, int worker, size_t bytes)
 {
     scratch *s = d->scratch;
-    scratch_slot *slot = &s->slot[worker == KERNELS_SHARED ? s->threads : worker];
-    ARES_ASSERT(worker >= KERNELS_SHARED && worker < s->threads);
+    scratch_slot *slot = &s->slot[worker < 0 ? s->threads - 1 - worker : worker];
+    ARES_ASSERT(worker >= KERNELS_PACKED && worker < s->threads);
     if (slot->bytes < bytes) {
         ares_pages_free(slot->p, slot->bytes);
         /* a quarter more, in whole 64 KiB: sizes that creep up do not allocate each time */

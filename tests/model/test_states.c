@@ -57,12 +57,12 @@ TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
         ares_dtype storage, states;
         bool master;
         ares_dtype arithmetic;
-    } cases[] = { { "qwen2_bf16", ARES_BF16, ARES_F32, true },
+    } cases[] = { { "qwen2_bf16", ARES_BF16, ARES_F32, true, ARES_F32 },
                   { "llama_biases", ARES_BF16, ARES_F32, true, ARES_BF16 },
                   { "qwen2_tied", ARES_BF16, ARES_BF16, true, ARES_BF16 },
-                  { "qwen2_bf16", ARES_BF16, ARES_BF16, true },
-                  { "llama_biases", ARES_F32, ARES_F32, false },
-                  { "qwen2_tied", ARES_F32, ARES_F32, false } };
+                  { "qwen2_bf16", ARES_BF16, ARES_BF16, true, ARES_F32 },
+                  { "llama_biases", ARES_F32, ARES_F32, false, ARES_F32 },
+                  { "qwen2_tied", ARES_F32, ARES_F32, false, ARES_F32 } };
     for (int c = 0; c < ARES_COUNT(cases); c++) {
         ares_device d, e;
         ares_model *a, *b;

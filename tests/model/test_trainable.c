@@ -343,7 +343,8 @@ TEST_BITS(a_slice_is_filled_from_a_model_of_which_a_part_is_trained)
         for (int i = 0; i < slice->params.n; i++) {
             const ares_param *to = &slice->params.list[i], *from = &r.m->params.list[i];
             ares_region_load(&r.m->params, from->region);
-            CHECK_MEM(to->weight.data, from->weight.data, (size_t)from->elements * sizeof(float));
+            CHECK_MEM(to->weight.data, from->weight.data,
+                      (size_t)from->elements * ares_dtype_bytes(from->weight.dtype));
             ares_region_unload(&r.m->params, from->region);
         }
         ares_model_free(slice);

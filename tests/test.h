@@ -68,8 +68,9 @@ void test_register(test_case *t);
         test_arithmetic = ARES_F32;     \
     }                                   \
     static void test_bits_##name(void)
-#define TEST_TYPES .storage = test_arithmetic, .arithmetic = test_arithmetic /* of model options \
-                                                                              */
+#define TEST_TYPES                                                                \
+    .storage = test_arithmetic, .arithmetic = test_arithmetic /* of model options \
+                                                               */
 extern ares_dtype test_arithmetic;
 const char *test_arithmetic_word(void);             /* worker.actor.arithmetic=... */
 #define TEST_SLOW(name) TEST_LABELLED(name, "slow") /* takes more than a few seconds */

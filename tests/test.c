@@ -22,6 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+ares_dtype test_arithmetic = ARES_F32;
+
+const char *test_arithmetic_word(void)
+{
+    return test_arithmetic == ARES_BF16 ? "worker.actor.arithmetic=bf16"
+                                        : "worker.actor.arithmetic=fp32";
+}
+
 #ifndef ARES_SOURCE_DIR
 #define ARES_SOURCE_DIR "."
 #endif

@@ -51,6 +51,28 @@ void test_register(test_case *t);
     static void test_body_##name_(void)
 
 #define TEST(name) TEST_LABELLED(name, "")
+/*
+ * A test of bits in both arithmetics of products: once as `name`, once as `name_in_bf16`. Models
+ * are opened with TEST_TYPES, runs with a word of test_arithmetic_word.
+ */
+#define TEST_BITS(name)                 \
+    static void test_bits_##name(void); \
+    TEST(name)                          \
+    {                                   \
+        test_bits_##name();             \
+    }                                   \
+    TEST(name##_in_bf16)                \
+    {                                   \
+        test_arithmetic = ARES_BF16;    \
+        test_bits_##name();             \
+        test_arithmetic = ARES_F32;     \
+    }                                   \
+    static void test_bits_##name(void)
+#define TEST_TYPES                                                                \
+    .storage = test_arithmetic, .arithmetic = test_arithmetic /* of model options \
+                                                               */
+extern ares_dtype test_arithmetic;
+const char *test_arithmetic_word(void);             /* worker.actor.arithmetic=... */
 #define TEST_SLOW(name) TEST_LABELLED(name, "slow") /* takes more than a few seconds */
 #define TEST_MPI(name) TEST_LABELLED(name, "mpi")   /* starts ranks */
 #define TEST_GPU(name) TEST_LABELLED(name, "gpu")   /* needs a CUDA device; SKIP without */

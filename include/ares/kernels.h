@@ -36,7 +36,16 @@ typedef enum {
      * [ceil(n/32)][k][32], on the CPU. A panel holds the weights of 32 outputs, those of one input
      * side by side, so that a vector holds 16 outputs; lanes beyond n are zero and stay zero
      */
-    ARES_PANEL32
+    ARES_PANEL32,
+    /*
+     * [ceil(n/32)][ceil(k/2)][32][2], on the CPU: the same panels with two inputs of an output side
+     * by side, input i at [..][i/2][lane][1] and i + 1 before it, at [0]: as a 32-bit word of two
+     * bf16 numbers, the first input in the high half, as vdpbf16ps takes them. The partner of the
+     * last of an odd k is zero and stays zero. A product with such a weight of bf16 is in bf16
+     * arithmetic, whatever computes it (docs/performance.md#bf16-arithmetic). Its gradient, f32,
+     * has the same order of elements, and so have its master and its moments
+     */
+    ARES_PANEL32_PAIRS
 } ares_layout;
 
 /*
@@ -49,10 +58,22 @@ typedef struct ares_matrix {
     ares_layout layout;
     int32_t n, k;
 } ares_matrix;
+/* Inputs of a row of the layout, the last partner of an odd k included. */
+static inline int64_t ares_layout_inputs(ares_layout layout, int64_t k)
+{
+    return layout == ARES_PANEL32_PAIRS ? k + k % 2 : k;
+}
 /* Elements of a weight's memory, the padding of the panels included. */
 static inline int64_t ares_matrix_elements(ares_layout layout, int64_t n, int64_t k)
 {
-    return layout == ARES_PANEL32 ? (n + 31) / 32 * 32 * k : n * k;
+    return layout == ARES_ROWS ? n * k : (n + 31) / 32 * 32 * ares_layout_inputs(layout, k);
+}
+/* Where in its memory a weight has input i of output n. */
+static inline int64_t ares_matrix_at(ares_layout layout, int64_t k, int64_t n, int64_t i)
+{
+    int64_t panel = n / 32 * 32 * ares_layout_inputs(layout, k);
+    if (layout == ARES_PANEL32_PAIRS) return panel + i / 2 * 64 + n % 32 * 2 + 1 - i % 2;
+    return layout == ARES_PANEL32 ? panel + i * 32 + n % 32 : n * k + i;
 }
 /*
  * Row-major f32, bf16 or f16 numbers [n][k] <-> the matrix's own layout and type, rounded to

@@ -337,6 +337,9 @@ typedef struct ares_model {
     ares_model_layer *layer;
     ares_tower tower; /* where cfg.vision.depth is not 0 */
     struct ares_rope *rope;
+    /* ARES_BF16: weights are ARES_PANEL32_PAIRS, and the KV cache is in bf16 (ares_model_options)
+     */
+    ares_dtype arithmetic;
     /*
      * where it is trainable: a backward computes the blocks from this one on, the first that has
      * anything to train, or 0 where derivatives go on to the embedding or a tower; the number of
@@ -372,6 +375,11 @@ void ares_region_store(ares_params *ps, int r);
 
 typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
+    /*
+     * of products and the KV cache where the device lays weights out in panels: ARES_F32, or
+     * ARES_BF16 with a storage of it. Elsewhere the table's own type decides, and this is not read
+     */
+    ares_dtype arithmetic;
     bool trainable;     /* gradients are computed */
     bool freeze_vision; /* but none of a vision tower, whose weights stay as they are */
     /*

@@ -37,8 +37,13 @@
       "expressions that are searched in the names of parameters, such as lm_head or "             \
       "'layers\\.(22|23)\\.': those with a match are trained, the others keep their weights; "    \
       "null: all are trained")                                                                    \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
-      "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
+    X(choice, arithmetic, "arithmetic", "null", "?fp32=float32|bf16=bfloat16",                    \
+      "how products are computed; bf16: both factors are rounded to bf16, sums are fp32, and "    \
+      "weights and the KV cache take half the memory; null: fp32; on a card and with "            \
+      "trainer.kernels: aten as fsdp.torch_dtype")                                                \
+    X(choice, dtype, "fsdp.torch_dtype", "null", "?fp32=float32|bf16=bfloat16",                   \
+      "how the weights are stored; null: as worker.actor.arithmetic says; bf16 keeps an fp32 "    \
+      "copy for the optimizer")                                                                   \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
       "true: each of several ranks keeps its part of the actor's weights and gradients; "         \
       "blocks are gathered twice per optimizer step and computed again; null, false: of "         \
@@ -122,9 +127,11 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       "expressions that are searched in the names of parameters, such as lm_head or "              \
       "'layers\\.(22|23)\\.': those with a match are trained, the others keep their weights; "     \
       "null: all are trained")                                                                     \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                    \
-      "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "    \
-      "fp32")                                                                                      \
+    X(choice, arithmetic, "arithmetic", "null", "?fp32=float32|bf16=bfloat16",                     \
+      "how the critic's products are computed; null: as worker.actor.arithmetic")                  \
+    X(choice, dtype, "fsdp.torch_dtype", "null", "?fp32=float32|bf16=bfloat16",                    \
+      "how the critic's weights are stored; null: as worker.critic.arithmetic says; bf16 keeps "   \
+      "an fp32 copy for the optimizer")                                                            \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                  \
       "true: each of several ranks keeps its part of the critic's weights and gradients; "         \
       "blocks are gathered twice per optimizer step and computed again; null, false: of "          \
@@ -178,8 +185,12 @@ ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
     X(choice, adapter, "model.adapter", "start", "start|none",                     \
       "beside worker.actor.model.lora.adapter_path: the reference is the policy "  \
       "as it starts, or the model without its adapter")                            \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",    \
-      "how the weights of the reference model are stored; null is bf16")           \
+    X(choice, arithmetic, "arithmetic", "null", "?fp32=float32|bf16=bfloat16",     \
+      "how the reference's products are computed; null: as "                       \
+      "worker.actor.arithmetic")                                                   \
+    X(choice, dtype, "fsdp.torch_dtype", "null", "?fp32=float32|bf16=bfloat16",    \
+      "how the weights of the reference model are stored; null: as "               \
+      "worker.ref.arithmetic says")                                                \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                  \
       "true: each of several ranks keeps its part of the reference's weights; "    \
       "blocks are gathered once per pass over the batch; same results",            \

@@ -23,6 +23,26 @@ const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
 const char *const cli_speculations[] = { "none", "auto", NULL };
 const char *const cli_devices[2] = { "cpu", "cuda" };
 
+int cli_types_of(const char *verb, const cli_types *t, const char *device, ares_model_options *out)
+{
+    bool card = strncmp(device, "cuda", 4) == 0,
+         multiplies = t->arithmetic && strcmp(t->arithmetic, "bf16") == 0,
+         stores = t->dtype ? strcmp(t->dtype, "bf16") == 0 : multiplies;
+    if (multiplies && !stores)
+        return ares_fail(ARES_EUSE,
+                         "%s: --dtype = 'fp32': --arithmetic bf16 multiplies weights in bf16; give "
+                         "--dtype bf16, or leave it out",
+                         verb);
+    if (card && stores && t->arithmetic && !multiplies)
+        return ares_fail(ARES_EUSE,
+                         "%s: --arithmetic = 'fp32': a card's products have the type of the "
+                         "weights, and --dtype is bf16; leave one of both out",
+                         verb);
+    *out = (ares_model_options){ .storage = stores ? ARES_BF16 : ARES_F32,
+                                 .arithmetic = multiplies ? ARES_BF16 : ARES_F32 };
+    return ARES_OK;
+}
+
 const char *const *cli_verbs(int *n)
 {
 #define NAME(name, on_ranks, doc) #name,

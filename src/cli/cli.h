@@ -6,6 +6,7 @@
 #define ARES_CLI_CLI_H
 
 #include "ares/core.h"
+#include "ares/model.h"
 #include "ares/text.h"
 
 /*
@@ -142,6 +143,20 @@ int cli_print(const char *verb, const ares_str *text);
 #define CLI_DTYPE(variable)                                                               \
     CLI_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
                .choices = cli_dtypes)
+/* Of a command that computes; cli_types_of reads them. types: a cli_types */
+#define CLI_TYPES(types)                                                                       \
+    CLI_OPTION(TEXT, (types).arithmetic, "--arithmetic", "fp32|bf16",                          \
+               "in which products are computed, as worker.actor.arithmetic; bf16 also halves " \
+               "weights and KV cache",                                                         \
+               .choices = cli_dtypes),                                                         \
+        CLI_OPTION(TEXT, (types).dtype, "--dtype", "fp32|bf16",                                \
+                   "in which the weights are stored; without it as --arithmetic says",         \
+                   .choices = cli_dtypes)
+typedef struct cli_types {
+    const char *arithmetic, *dtype; /* NULL: not given */
+} cli_types;
+/* Storage and arithmetic of a model on the device; refuses what excludes each other by name. */
+int cli_types_of(const char *verb, const cli_types *t, const char *device, ares_model_options *out);
 #define CLI_SPECULATION(variable)                                                                \
     CLI_OPTION(TEXT, variable, "--speculation", "none|auto",                                     \
                "auto: on the CPU, where it pays, several tokens of an answer are computed at "   \

@@ -254,7 +254,8 @@ typedef struct answer {
 
 /* The options of the command, then what they open. */
 typedef struct generate_job {
-    const char *input, *prompt, *image, *video, *device, *dtype, *stop, *speculation;
+    const char *input, *prompt, *image, *video, *device, *stop, *speculation;
+    cli_types types;
     bool raw, ignore_eos;
     int64_t max_new_tokens, top_k, n, seed, threads, max_num_seqs, cache_tokens;
     double temperature, top_p;
@@ -458,7 +459,8 @@ static int write_answers(generate_job *j)
 /* Opens device, model, tokenizer and engine; close_all closes what was opened. */
 static int open_all(generate_job *j)
 {
-    ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
+    ares_model_options opt;
+    ARES_TRY(cli_types_of("generate", &j->types, j->device, &opt));
     /* a card computes in the type that the weights are stored in, as in training */
     ARES_TRY(ares_device_open_table(j->device, "native", opt.storage, (int)j->threads, &j->d));
     ARES_TRY(cli_adapted_open(&j->of, &j->d, &opt, &j->m));
@@ -502,7 +504,6 @@ int ares_cli_generate(int argc, char **argv)
 {
     generate_job j = { .input = "-",
                        .device = "cpu",
-                       .dtype = "fp32",
                        .speculation = "auto",
                        .max_new_tokens = 128,
                        .temperature = 1,
@@ -539,7 +540,7 @@ int ares_cli_generate(int argc, char **argv)
                    .offered = cli_devices, .n_offered = 2),
         CLI_OPTION(I64, j.threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
                    .most = 1 << 16),
-        CLI_DTYPE(j.dtype),
+        CLI_TYPES(j.types),
         CLI_OPTION(I64, j.max_num_seqs, "--max-num-seqs", "N",
                    "answers decoded at once; changes speed, no result", .least = 1,
                    .most = 1 << 16),
@@ -657,7 +658,8 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
 
 int ares_cli_score(int argc, char **argv)
 {
-    const char *input = "-", *device = "cpu", *dtype = "fp32";
+    const char *input = "-", *device = "cpu";
+    cli_types types = { 0 };
     int64_t threads = 0;
     cli_media_options row_media = CLI_MEDIA_DEFAULTS;
     score_job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false },
@@ -670,7 +672,7 @@ int ares_cli_score(int argc, char **argv)
                    .offered = cli_devices, .n_offered = 2),
         CLI_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
                    .most = 1 << 16),
-        CLI_DTYPE(dtype),
+        CLI_TYPES(types),
         CLI_MEDIA(row_media),
     };
     const cli_command command = {
@@ -690,7 +692,8 @@ int ares_cli_score(int argc, char **argv)
     ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     ares_device d;
-    ares_model_options opt = { .storage = strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
+    ares_model_options opt;
+    ARES_TRY(cli_types_of("score", &types, device, &opt));
     ares_batch_init(&j.batch);
     /* a card computes in the type that the weights are stored in, as in training */
     ARES_TRY(ares_device_open_table(device, "native", opt.storage, (int)threads, &d));

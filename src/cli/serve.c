@@ -12,7 +12,8 @@
 /* The options of the command, then what they open. */
 typedef struct serve_job {
     ares_serve_options serve;
-    const char *model, *device, *dtype, *speculation;
+    const char *model, *device, *speculation;
+    cli_types types;
     int64_t port, max_model_len, max_num_seqs, seed, threads;
     cli_list names, origins, adapter_words;
     ares_str dir, tokenizer_dir;
@@ -61,7 +62,8 @@ static int open_all(serve_job *j)
     if (o->api_key && !*o->api_key)
         return ares_fail(ARES_EUSE, "serve: the key is empty; give --api-key (or ARES_API_KEY) a "
                                     "value, or leave it out");
-    ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
+    ares_model_options opt;
+    ARES_TRY(cli_types_of("serve", &j->types, j->device, &opt));
     ARES_TRY(ares_device_open_table(j->device, "native", opt.storage, (int)j->threads, &j->d));
     ARES_TRY(ares_model_find(j->model, &j->dir));
     ARES_TRY(ares_model_find_tokenizer(j->model, &j->tokenizer_dir));
@@ -101,7 +103,6 @@ int ares_cli_serve(int argc, char **argv)
 {
     serve_job j = { .serve = { ARES_SERVE_DEFAULTS },
                     .device = "cpu",
-                    .dtype = "fp32",
                     .speculation = "auto",
                     .port = 8000,
                     .max_num_seqs = 64,
@@ -167,7 +168,7 @@ int ares_cli_serve(int argc, char **argv)
                    .offered = cli_devices, .n_offered = 2),
         CLI_OPTION(I64, j.threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
                    .most = 1 << 16),
-        CLI_DTYPE(j.dtype),
+        CLI_TYPES(j.types),
     };
     const cli_command command = {
         .name = "serve",

@@ -10,8 +10,8 @@
 #include "ares/kernels.h"
 
 /*
- * Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs),
- * and the short floats.
+ * Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs
+ * with or without pairs of inputs), and the short floats.
  */
 
 float kernels_bf16_to_f32(uint16_t x)
@@ -112,15 +112,18 @@ void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dt
         }
         return;
     }
+    int64_t inputs = ares_layout_inputs(w->layout, k);
     for (int64_t first = 0; first < n; first += 32)
         for (int64_t from = 0; from < k; from += PIECE) {
             int64_t count = ARES_MIN(PIECE, k - from);
             memset(block, 0, sizeof block);
             for (int64_t lane = 0; lane < ARES_MIN(32, n - first); lane++) {
                 load_row(row, rows, rows_dtype, (first + lane) * k + from, count);
-                for (int64_t i = 0; i < count; i++) block[i * 32 + lane] = row[i];
+                for (int64_t i = 0; i < count; i++)
+                    block[ares_matrix_at(w->layout, PIECE, lane, i)] = row[i];
             }
-            store_row(w->data, w->dtype, first * k + from * 32, block, count * 32);
+            store_row(w->data, w->dtype, first * inputs + from * 32, block,
+                      ares_layout_inputs(w->layout, count) * 32);
         }
 }
 
@@ -137,12 +140,15 @@ void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype)
         return;
     }
     /* panel by panel; lanes beyond the last output are padding and have no row */
+    int64_t inputs = ares_layout_inputs(w->layout, k);
     for (int64_t first = 0; first < n; first += 32)
         for (int64_t from = 0; from < k; from += PIECE) {
             int64_t count = ARES_MIN(PIECE, k - from);
-            load_row(block, w->data, w->dtype, first * k + from * 32, count * 32);
+            load_row(block, w->data, w->dtype, first * inputs + from * 32,
+                     ares_layout_inputs(w->layout, count) * 32);
             for (int64_t lane = 0; lane < ARES_MIN(32, n - first); lane++) {
-                for (int64_t i = 0; i < count; i++) row[i] = block[i * 32 + lane];
+                for (int64_t i = 0; i < count; i++)
+                    row[i] = block[ares_matrix_at(w->layout, PIECE, lane, i)];
                 store_row(rows, rows_dtype, (first + lane) * k + from, row, count);
             }
         }
@@ -161,13 +167,14 @@ typedef struct scratch_slot {
 } scratch_slot;
 typedef struct scratch {
     int threads;
-    scratch_slot slot[]; /* [threads + 1]; the last is KERNELS_SHARED's */
+    /* [threads + 2]; the last are KERNELS_SHARED's and KERNELS_PACKED's */
+    scratch_slot slot[];
 } scratch;
 
 void kernels_scratch_new(ares_device *d)
 {
     int threads = ares_pool_threads(d->pool);
-    scratch *s = ares_calloc(1, sizeof *s + ((size_t)threads + 1) * sizeof s->slot[0]);
+    scratch *s = ares_calloc(1, sizeof *s + ((size_t)threads + 2) * sizeof s->slot[0]);
     s->threads = threads;
     d->scratch = s;
 }
@@ -175,7 +182,7 @@ void kernels_scratch_new(ares_device *d)
 void kernels_scratch_free(ares_device *d)
 {
     scratch *s = d->scratch;
-    for (int i = 0; i <= s->threads; i++) ares_pages_free(s->slot[i].p, s->slot[i].bytes);
+    for (int i = 0; i < s->threads + 2; i++) ares_pages_free(s->slot[i].p, s->slot[i].bytes);
     ares_free(s);
     d->scratch = NULL;
 }
@@ -183,8 +190,8 @@ void kernels_scratch_free(ares_device *d)
 void *kernels_scratch(ares_device *d, int worker, size_t bytes)
 {
     scratch *s = d->scratch;
-    scratch_slot *slot = &s->slot[worker == KERNELS_SHARED ? s->threads : worker];
-    ARES_ASSERT(worker >= KERNELS_SHARED && worker < s->threads);
+    scratch_slot *slot = &s->slot[worker < 0 ? s->threads - 1 - worker : worker];
+    ARES_ASSERT(worker >= KERNELS_PACKED && worker < s->threads);
     if (slot->bytes < bytes) {
         ares_pages_free(slot->p, slot->bytes);
         /* a quarter more, in whole 64 KiB: sizes that creep up do not allocate each time */

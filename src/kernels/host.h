@@ -20,9 +20,10 @@ void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn
 /*
  * At least `bytes` of memory of one worker (0 <= worker < threads), 64-byte aligned and not zeroed.
  * A later call for the same worker returns the same memory again, or larger memory in its place.
- * Worker KERNELS_SHARED is the calling thread, for what all workers read.
+ * Worker KERNELS_SHARED is the calling thread, for what all workers read; KERNELS_PACKED the same,
+ * for operands of a product in bf16 arithmetic, whose others may lie in the first.
  */
-enum { KERNELS_SHARED = -1 };
+enum { KERNELS_SHARED = -1, KERNELS_PACKED = -2 };
 void *kernels_scratch(ares_device *d, int worker, size_t bytes);
 void kernels_scratch_new(ares_device *d); /* once the device has its pool */
 void kernels_scratch_free(ares_device *d);
@@ -88,7 +89,8 @@ enum {
     COPIES_BYTES = 8 << 20, /* most that attention copies: what a core has of the last cache */
     SAMPLED_ROWS = 256,     /* rows sampled at once */
     SAMPLED_LOGITS = 1 << 24,
-    DX_N = 1024 /* steps of a transposed panel held at once */
+    DX_N = 1024,       /* steps of a transposed panel held at once */
+    PACKED_ROWS = 2048 /* of the operands of a product in bf16 arithmetic at once */
 };
 
 /* Of a chunk, in addition to its vocab_part: the reference's part, and the sum of e (z - z_ref). */
@@ -163,6 +165,12 @@ static inline size_t scratch_sample(int64_t rows, int64_t chunks, int64_t filter
 static inline size_t scratch_likely(int64_t lists, int64_t n_likely)
 {
     return (size_t)lists * ((size_t)n_likely * sizeof(likely) + sizeof(int32_t));
+}
+
+/* Rows of k numbers as a product in bf16 arithmetic reads them, at most. */
+static inline size_t scratch_packed(int64_t rows, int64_t k)
+{
+    return (size_t)((rows + 1) * ((k + 31) / 32 * 32 + 16)) * sizeof(float);
 }
 
 /* ---------------- of each thread */

@@ -231,8 +231,8 @@ ares_param *model_param(const ares_model *m, const char *name); /* NULL when abs
  * Calls fn for the rectangles of tensors that hold elements [first, first + n) of a region, in the
  * order of files; together they hold each number once, and padding belongs to none. A rectangle's
  * elements lie side by side in the region from `at` on, as those of a matrix rows x columns would.
- * In PANEL32 first and n are multiples of 32. The first and the last rectangle of a parameter may
- * be parts of a row or panel; between them are whole ones.
+ * In PANEL32 first and n are multiples of 32, in PANEL32_PAIRS of 64. The first and the last
+ * rectangle of a parameter may be parts of a row or panel; between them are whole ones.
  */
 typedef void rectangle_fn(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
                           int64_t columns, int64_t at);

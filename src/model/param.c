@@ -386,7 +386,14 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     m->params.tied = m->cfg.tied;
     if (opt->share) m->params.share = *opt->share;
     bool tower = (opt->trainable && !opt->freeze_vision) || opt->like_trained;
-    list_params(m, opt->storage, device->k->layout, tower);
+    /* elsewhere the table's own type is that of products */
+    ares_layout layout = device->k->layout;
+    if (layout == ARES_PANEL32 && opt->arithmetic == ARES_BF16) {
+        ARES_ASSERT(opt->storage == ARES_BF16);
+        layout = ARES_PANEL32_PAIRS;
+        m->arithmetic = ARES_BF16;
+    }
+    list_params(m, opt->storage, layout, tower);
     m->params.embed = m->embed;
     name_regions(m);
     m->rope = rope_new(&m->cfg);

@@ -14,7 +14,8 @@ static bool divides(const ares_model_config *c, int32_t parts)
 }
 int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out)
 {
-    const ares_model_options opt = { .storage = whole->embed->weight.dtype };
+    const ares_model_options opt = { .storage = whole->embed->weight.dtype,
+                                     .arithmetic = whole->arithmetic };
     ares_model_config cfg = whole->cfg;
     int32_t parts = ares_group_size(tp);
     ARES_ASSERT(!whole->tp && !cfg.value_head);
@@ -68,29 +69,29 @@ int ares_model_slice_take(ares_model *m)
     if (!m->cfg.tied) return ARES_OK;
     int32_t first = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part);
     m->head.n = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part + 1) - first;
-    m->head.data = (char *)m->head.data +
-                   (size_t)((int64_t)first * m->head.k) * ares_dtype_bytes(m->head.dtype);
+    m->head.data =
+        (char *)m->head.data + (size_t)(first * ares_layout_inputs(m->head.layout, m->head.k)) *
+                                   ares_dtype_bytes(m->head.dtype);
     return ARES_OK;
 }
 
 void matrix_copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from, int32_t first)
 {
     size_t each = ares_dtype_bytes(to->dtype);
-    if (to->layout != ARES_PANEL32 ||
-        (first % 32 == 0 && (to->n % 32 == 0 || first + to->n == from->n))) {
-        d->k->copy(d, to->data, (const char *)from->data + (size_t)((int64_t)first * to->k) * each,
+    bool panels = to->layout != ARES_ROWS;
+    if (!panels || (first % 32 == 0 && (to->n % 32 == 0 || first + to->n == from->n))) {
+        int64_t inputs = ares_layout_inputs(to->layout, to->k);
+        d->k->copy(d, to->data, (const char *)from->data + (size_t)(first * inputs) * each,
                    (size_t)ares_matrix_elements(to->layout, to->n, to->k) * each);
         return;
     }
     /* panels that begin inside a panel of `from`: their lanes move one by one; on the CPU */
     for (int32_t n = 0; n < to->n; n++)
-        for (int32_t k = 0; k < to->k; k++) {
-            int32_t source = first + n;
-            memcpy((char *)to->data + ((size_t)(n / 32 * to->k + k) * 32 + (size_t)(n % 32)) * each,
+        for (int32_t k = 0; k < to->k; k++)
+            memcpy((char *)to->data + (size_t)ares_matrix_at(to->layout, to->k, n, k) * each,
                    (const char *)from->data +
-                       ((size_t)(source / 32 * to->k + k) * 32 + (size_t)(source % 32)) * each,
+                       (size_t)ares_matrix_at(to->layout, to->k, first + n, k) * each,
                    each);
-        }
 }
 
 /* Whether a region of the whole model has parameters of a slice. */

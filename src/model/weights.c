@@ -73,26 +73,29 @@ int model_get(const ares_params *ps, const ares_matrix *from, void *rows, ares_d
 
 /*
  * What stretches of regions are in files, as rectangles of tensors, and what of them a rank holds
- * and what it writes. A region is cut anywhere between its elements (PANEL32: between columns of a
- * panel), so the ends of a stretch are parts of a row or panel and everything between is whole
- * ones.
+ * and what it writes. A region is cut anywhere between its elements (in panels: between columns, or
+ * pairs of them), so the ends of a stretch are parts of a row or panel and everything between is
+ * whole ones.
  */
 
 /* Elements [low, high) of a parameter's memory. */
 static void pieces_of(const ares_param *p, int64_t low, int64_t high, rectangle_fn *fn, void *ctx)
 {
-    bool panels = p->weight.layout == ARES_PANEL32;
-    int64_t lanes = panels ? 32 : 1, k = p->weight.k, band = lanes * k;
+    ares_layout layout = p->weight.layout;
+    int64_t lanes = layout == ARES_ROWS ? 1 : 32, k = p->weight.k,
+            band = lanes * ares_layout_inputs(layout, k),
+            least = layout == ARES_PANEL32_PAIRS ? 2 * lanes : lanes; /* a cut is between these */
     while (low < high) {
         int64_t row = low / band * lanes, inside = low % band, n;
         if (inside || high - low < band) {
             n = ARES_MIN(high - low, band - inside);
-            ARES_ASSERT(inside % lanes == 0 && n % lanes == 0);
-            fn(ctx, p, row, ARES_MIN(lanes, p->weight.n - row), inside / lanes, n / lanes,
-               p->at + low);
+            ARES_ASSERT(inside % least == 0 && n % least == 0);
+            int64_t column = inside / lanes;
+            fn(ctx, p, row, ARES_MIN(lanes, p->weight.n - row), column,
+               ARES_MIN(n / lanes, k - column), p->at + low);
         } else {
             n = (high - low) / band * band;
-            fn(ctx, p, row, ARES_MIN(n / k, p->weight.n - row), 0, k, p->at + low);
+            fn(ctx, p, row, ARES_MIN(n / band * lanes, p->weight.n - row), 0, k, p->at + low);
         }
         low += n;
     }

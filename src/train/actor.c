@@ -286,9 +286,8 @@ int reference_open(reference *r, training *t, const char *weights, bool moves)
 {
     const ares_train_config *cfg = t->cfg;
     const ares_model_share share = sharing_of_reference(cfg, &t->groups);
-    ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
-                                              ? ARES_BF16
-                                              : ARES_F32,
+    ares_model_options opt = { .storage = training_type(cfg->ref.dtype),
+                               .arithmetic = training_type(cfg->ref.arithmetic),
                                .like_trained = !cfg->actor.freeze_vision,
                                .share = &share };
     if (moves) opt.trained = cfg->actor.trainable; /* the policy is mixed into it */

@@ -21,7 +21,9 @@ static int open_adapter(critic *c, training *t, const ares_model_options *opt, c
     bool same = t->adapter && (!path || strcmp(path, cfg->actor.model_path) == 0);
     const ares_model_share base = sharing_of_base(*opt->share),
                            share = sharing_of_adapter(*opt->share);
-    ares_model_options frozen = { .storage = opt->storage, .share = &base };
+    ares_model_options frozen = { .storage = opt->storage,
+                                  .arithmetic = opt->arithmetic,
+                                  .share = &base };
     ares_str dir = { 0 }, start = { 0 };
     ares_lora_options lora = cfg->critic_lora;
     lora.adapter_path = rundir_starting_adapter(cfg, &cfg->critic_lora, "critic", &start);
@@ -69,10 +71,8 @@ int critic_open(critic *c, training *t, const char *weights)
                        : cfg->critic.model_path ? cfg->critic.model_path
                                                 : cfg->actor.model_path;
     const ares_model_share share = sharing_of_critic(cfg, &t->groups);
-    ares_model_options opt = { .storage =
-                                   cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0
-                                       ? ARES_BF16
-                                       : ARES_F32,
+    ares_model_options opt = { .storage = training_type(cfg->critic.dtype),
+                               .arithmetic = training_type(cfg->critic.arithmetic),
                                .trainable = true,
                                .trained = cfg->critic.trainable,
                                .value_head = true,

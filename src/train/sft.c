@@ -512,6 +512,7 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
     sharing_check(cfg, c, world);
     adapters_check(cfg, c, false);
     trainable_check(cfg, c);
+    types_check(cfg, c, false);
     return ares_config_finish(cfg);
 }
 

@@ -166,10 +166,14 @@ void training_init(training *t, const ares_train_config *cfg, ares_world *world)
     };
 }
 
+ares_dtype training_type(const char *word)
+{
+    return word && strcmp(word, "bf16") == 0 ? ARES_BF16 : ARES_F32;
+}
+
 ares_dtype training_storage(const ares_train_config *c)
 {
-    const char *dtype = c->actor.dtype;
-    return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
+    return training_type(c->actor.dtype);
 }
 
 /* Of an adapter's tensors and configuration. path NULL, or gone, which opening it tells: 0 */
@@ -308,6 +312,7 @@ int training_open_weights(training *t, const char *weights)
     const ares_model_share share =
         lora ? sharing_of_base(sharing_of_actor(c, &t->groups)) : sharing_of_actor(c, &t->groups);
     ares_model_options opt = { .storage = training_storage(c),
+                               .arithmetic = training_type(c->actor.arithmetic),
                                .trainable = !c->trainer.val_only && !lora,
                                .freeze_vision = c->actor.freeze_vision,
                                .share = &share };

@@ -77,6 +77,8 @@ typedef struct training {
 } training;
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world);
+/* Of an option that says fp32 or bf16. */
+ares_dtype training_type(const char *word);
 /* The type in which the actor's weights are stored. */
 ares_dtype training_storage(const ares_train_config *c);
 /* Sets the model's longest sequence where worker.actor.model.override_config gives one. */

@@ -192,6 +192,8 @@ int vapor_open(ares_trainer *t, vapor **out)
     bool moves = c->sync_ref_model;
     uint64_t h = ares_fnv1a(ARES_FNV1A, &t->run.model_weights, sizeof t->run.model_weights);
     v->reference = ares_fnv1a(ares_fnv1a(h, dtype, strlen(dtype) + 1), &moves, sizeof moves);
+    if (training_type(t->run.cfg->ref.arithmetic) == ARES_BF16)
+        v->reference = ares_fnv1a(v->reference, "bf16", 4);
     say_counts(c, &v->pairs.counts, v->pairs.n);
     return ARES_OK;
 }

@@ -223,7 +223,7 @@ static const factor written[FACTORS] = {
                          "worker.actor.model.lora.rank=2 worker.critic.model.lora.rank=3", 0 },
                    } },
     [OTHER] = { "other",
-                13,
+                14,
                 {
                     { "none", "", 0 },
                     { "gradient analysis", "report.gradient_analysis.every=1", NO_PAIRS },
@@ -251,6 +251,7 @@ static const factor written[FACTORS] = {
                       "worker.actor.fsdp.torch_dtype=bf16 worker.critic.fsdp.torch_dtype=bf16 "
                       "worker.ref.fsdp.torch_dtype=bf16",
                       0 },
+                    { "products in bf16", "worker.actor.arithmetic=bf16", 0 },
                     { "Kahan sums",
                       "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16",
                       0 },

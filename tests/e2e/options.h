@@ -756,6 +756,9 @@ static const option_case options[] = {
       "options_of_adapters_are_written_in_the_keys_of_peft" },
     { "worker.actor.model.lora.layers_pattern", NULL, "test_model",
       "options_of_adapters_are_written_in_the_keys_of_peft" },
+    { "worker.actor.arithmetic", "bf16", "plain",
+      "actor/entropy_loss != base:actor/entropy_loss; exact/rollout_train_max_abs == 0; $ grep -aq "
+      "'\"BF16\"' $RUN/checkpoints/step_000001/model/model.safetensors" },
     { "worker.actor.fsdp.torch_dtype", "bf16", "plain",
       "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/model/model.safetensors && ! grep "
       "-aq '\"BF16\"' $BASE/checkpoints/step_000001/model/model.safetensors" },
@@ -890,6 +893,7 @@ static const option_case options[] = {
       "a_checkpoint_of_an_adapter_is_used_with_its_model" },
     { "worker.ref.model.adapter", NULL, "test_e2e",
       "a_checkpoint_of_an_adapter_is_used_with_its_model" },
+    { "worker.ref.arithmetic", "bf16", "kl_loss", "actor/kl > 0; base:actor/kl == 0" },
     { "worker.ref.fsdp.torch_dtype", "bf16", "kl_loss", "actor/kl > 0; base:actor/kl == 0" },
     { "worker.ref.fsdp.enable_full_shard", NULL, "test_train",
       "what_two_ranks_share_changes_no_bit" },
@@ -931,6 +935,9 @@ static const option_case options[] = {
       "options_of_adapters_are_written_in_the_keys_of_peft" },
     { "worker.critic.model.lora.layers_pattern", NULL, "test_model",
       "options_of_adapters_are_written_in_the_keys_of_peft" },
+    { "worker.critic.arithmetic", "bf16", "gae",
+      "critic/grad_norm != base:critic/grad_norm; $ grep -aq '\"BF16\"' "
+      "$RUN/checkpoints/step_000001/critic/model.safetensors" },
     { "worker.critic.fsdp.torch_dtype", "bf16", "gae",
       "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/critic/model.safetensors && ! grep "
       "-aq '\"BF16\"' $BASE/checkpoints/step_000001/critic/model.safetensors" },

@@ -62,6 +62,7 @@ TEST(sampled_log_probs_are_trained_ones_and_the_first_kl_is_zero)
         "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_penalty=full",
         LORA "target_modules=[q_proj,lm_head,down_proj]",
         "worker.actor.fsdp.torch_dtype=bf16",
+        "worker.actor.arithmetic=bf16",
     };
     for (int i = 0; i < ARES_COUNT(with); i++) {
         char run[20];

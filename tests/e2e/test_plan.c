@@ -77,6 +77,8 @@ static void allocates_as_planned(const char *device, const char *memory)
         "worker.actor.max_token_len_per_device=53",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
         "worker.actor.share_prompts=false worker.actor.max_token_len_per_device=160",
+        "worker.actor.arithmetic=bf16 algorithm.adv_estimator=gae "
+        "worker.actor.model.enable_gradient_checkpointing=true",
         /* on a card training needs far more than this cache, and the critic's part, too */
         "algorithm.adv_estimator=gae worker.rollout.cache_tokens=96 "
         "worker.actor.recompute_log_probs=true",
@@ -381,6 +383,7 @@ TEST_SLOW(a_process_on_the_cpu_takes_as_much_memory_as_plan_says)
         "algorithm.adv_estimator=gae",
         KL_IN_LOSS "algorithm.kl_penalty=full",
         "worker.actor.fsdp.torch_dtype=bf16",
+        "worker.actor.arithmetic=bf16",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16",
         "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "

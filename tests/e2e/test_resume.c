@@ -337,6 +337,11 @@ TEST(a_finished_run_and_a_changed_one_are_refused_with_the_remedy)
         e2e_program(&out, "--config '%s' trainer.max_steps=2 worker.actor.optim.lr=2e-3", words),
         1);
     CHECK_CONTAINS(out.data, "worker.actor.optim.lr");
+    ares_str_clear(&out);
+    CHECK_EQ(
+        e2e_program(&out, "--config '%s' trainer.max_steps=2 worker.actor.arithmetic=bf16", words),
+        1);
+    CHECK_CONTAINS(out.data, "worker.actor.arithmetic: \"fp32\", now \"bf16\"");
     ares_str_fini(&out);
 }
 

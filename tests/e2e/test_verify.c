@@ -239,6 +239,7 @@ TEST(steps_of_every_kind_of_run_are_made_again)
         "algorithm.disable_kl=false algorithm.use_kl_loss=false",
         "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=8",
         "worker.actor.fsdp.torch_dtype=bf16",
+        "worker.actor.arithmetic=bf16",
         "worker.actor.offload.offload_params=true",
         "worker.actor.model.lora.rank=4",
         "algorithm.aepo=true algorithm.disable_kl=false worker.actor.dynamic_kl_loss=true "

@@ -88,6 +88,8 @@ static const struct {
       false },
     { "bf16", RANDOM LENGTHS TRAINED "worker.actor.fsdp.torch_dtype=bf16", "actor/grad_norm", 1,
       false },
+    { "products in bf16", RANDOM LENGTHS TRAINED "worker.actor.arithmetic=bf16", "actor/grad_norm",
+      1, false },
 };
 
 #define CUTS                                                                  \

@@ -1,13 +1,13 @@
 #include "kernels_test.h"
 
-TEST(embedding_reads_rows_of_either_layout_and_dtype)
+TEST(embedding_reads_rows_of_every_layout_and_dtype)
 {
     int n = 70, k = 37, rows = 50, ld = k + 2;
     float *table = normals(1, (int64_t)n * k, 1), *kept = filled((int64_t)n * k, 0),
           *y = filled((int64_t)rows * ld, 0);
     int32_t ids[50];
     for (int i = 0; i < rows; i++) ids[i] = (i * 31) % n;
-    for (int layout = ARES_ROWS; layout <= ARES_PANEL32; layout++)
+    for (int layout = ARES_ROWS; layout <= ARES_PANEL32_PAIRS; layout++)
         for (int dtype = ARES_F32; dtype <= ARES_BF16; dtype++)
             for (int i = 0; i < ISAS; i++) {
                 ares_device d;
@@ -40,7 +40,7 @@ TEST(embedding_backward_adds_repeated_ids_in_row_order_whatever_the_cut)
     memcpy(want, start, (size_t)(n * k) * 4);
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < k; i++) want[ids[r] * k + i] += dy[r * k + i];
-    for (int layout = ARES_ROWS; layout <= ARES_PANEL32; layout++)
+    for (int layout = ARES_ROWS; layout <= ARES_PANEL32_PAIRS; layout++)
         for (int i = 0; i < ISAS; i++)
             for (int pieces = 1; pieces <= 2; pieces++) {
                 ares_device d;

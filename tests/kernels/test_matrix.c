@@ -55,13 +55,13 @@ TEST(narrowing_rounds_to_nearest_even)
     CHECK_EQ(kernels_f32_to_bf16(3.4e38f), 0x7f80);
 }
 
-TEST(packing_puts_output_n_in_lane_n_of_its_panel_and_unpacking_returns_it)
+TEST(packing_puts_every_number_in_its_place_and_unpacking_returns_it)
 {
     static const int shapes[][2] = { { 1, 1 }, { 31, 5 }, { 32, 64 }, { 33, 65 }, { 100, 130 } };
     for (int s = 0; s < ARES_COUNT(shapes); s++)
         for (int dtype = ARES_F32; dtype <= ARES_F16; dtype++)
             for (int file = ARES_F32; file <= ARES_F16; file++)
-                for (int layout = ARES_ROWS; layout <= ARES_PANEL32; layout++) {
+                for (int layout = ARES_ROWS; layout <= ARES_PANEL32_PAIRS; layout++) {
                     int n = shapes[s][0], k = shapes[s][1];
                     int64_t elements = ares_matrix_elements((ares_layout)layout, n, k);
                     ares_matrix f = { normals(1, (int64_t)n * k, 1), ARES_F32, ARES_ROWS, n, k };
@@ -74,12 +74,17 @@ TEST(packing_puts_output_n_in_lane_n_of_its_panel_and_unpacking_returns_it)
                     ares_matrix_unpack(&w, back, (ares_dtype)file);
                     if (dtype == file || dtype == ARES_F32)
                         CHECK_MEM(back, disk, (size_t)(n * k) * ares_dtype_bytes((ares_dtype)file));
-                    if (layout == ARES_PANEL32 && dtype == ARES_F32 && file == ARES_F32) {
+                    if (layout != ARES_ROWS && dtype == ARES_F32 && file == ARES_F32) {
                         int wrong = 0;
+                        /* the odd inputs of a pair come first */
+                        int64_t wide = layout == ARES_PANEL32 ? 1 : 2, in = (k + wide - 1) / wide;
                         for (int64_t at = 0; at < elements; at++) {
-                            int64_t row = at / (32 * k) * 32 + at % 32, col = at / 32 % k;
+                            int64_t row = at / (32 * in * wide) * 32 + at / wide % 32,
+                                    col = at / (32 * wide) % in * wide + wide - 1 - at % wide;
                             wrong += ((float *)w.data)[at] !=
-                                     (row < n ? ((float *)f.data)[row * k + col] : 0.0f);
+                                     (row < n && col < k ? ((float *)f.data)[row * k + col] : 0.0f);
+                            if (row < n && col < k)
+                                wrong += ares_matrix_at((ares_layout)layout, k, row, col) != at;
                         }
                         CHECK_EQ(wrong, 0);
                     }

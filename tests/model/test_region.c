@@ -18,6 +18,9 @@ static const shape shapes[] = {
     { "qwen2_bf16", ARES_BF16, false, ARES_PANEL32 },
     { "qwen2_bf16", ARES_BF16, false, ARES_ROWS },
     { "qwen3_untied", ARES_BF16, false, ARES_PANEL32 },
+    { "qwen3_untied", ARES_BF16, false, ARES_PANEL32_PAIRS },
+    { "llama_gqa_9_3", ARES_BF16, true, ARES_PANEL32_PAIRS },
+    { "qwen2_5_vl_flat", ARES_BF16, false, ARES_PANEL32_PAIRS },
     { "qwen3_tied_bias", ARES_F32, true, ARES_ROWS },
     { "llama_biases", ARES_BF16, false, ARES_ROWS },
     { "llama_gqa_9_3", ARES_F32, true, ARES_PANEL32 },
@@ -30,14 +33,16 @@ static ares_kernels table;
 
 static bool load(const shape *s, ares_dtype states, ares_device *d, ares_model **m)
 {
+    bool pairs = s->layout == ARES_PANEL32_PAIRS;
     ares_model_options opt = { .storage = s->storage,
+                               .arithmetic = pairs ? ARES_BF16 : ARES_F32,
                                .trainable = true,
                                .value_head = s->value_head };
     char path[300];
     (void)snprintf(path, sizeof path, "tests/golden/models/%s", s->variant);
     if (!CHECK_OK(ares_device_open("cpu", 1, d))) return false;
     table = *d->k;
-    table.layout = s->layout;
+    table.layout = pairs ? ARES_PANEL32 : s->layout;
     d->k = &table;
     return CHECK_OK(ares_model_load(test_source(path), d, &opt, m)) &&
            CHECK_OK(ares_params_zero_grad(&(*m)->params)) &&

@@ -96,7 +96,7 @@ static void compute(const char *path, const round_of *r, ares_keep keep, bool on
     ares_workspace *w;
     void *hidden[MICRO];
     ares_model_share share = { .weights_on_host = on_host };
-    ares_model_options opt = { .storage = ARES_F32, .trainable = true, .share = &share };
+    ares_model_options opt = { TEST_TYPES, .trainable = true, .share = &share };
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
     REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
     REQUIRE_OK(ares_workspace_new(m, keep, &w));
@@ -153,7 +153,7 @@ static const char *open_round(const char *model, int n, round_of *r, int32_t *hi
     return path;
 }
 
-TEST(a_round_has_the_bits_of_one_micro_batch_after_the_other)
+TEST_BITS(a_round_has_the_bits_of_one_micro_batch_after_the_other)
 {
     static const char *const variants[] = { "qwen2_tied", "qwen2_untied", "qwen3_tied_bias" };
     static const int counts[] = { 0, 1, 3 };
@@ -190,7 +190,7 @@ static void silence(round_of *r, int micro, int32_t first, int32_t end, int32_t 
  * moved; with a segment cut before its last derivative; with ids of the embedding taken from where
  * rows have moved to.
  */
-TEST(rows_without_derivatives_are_left_out_of_a_backward_without_changing_a_bit)
+TEST_BITS(rows_without_derivatives_are_left_out_of_a_backward_without_changing_a_bit)
 {
     static const char *const variants[] = { "qwen2_tied", "qwen2_untied", "qwen3_tied_bias" };
     static const struct {
@@ -282,9 +282,8 @@ static void train_shared(ares_world *world, const char *path, bool value_head, c
     ares_model_share share = {
         .group = out->g, .replicas = out->replicas, .by_round = rounds > 1, .how = how
     };
-    ares_model_options opt = {
-        .storage = ARES_F32, .trainable = true, .value_head = value_head, .share = &share
-    };
+    ares_model_options opt = { TEST_TYPES, .trainable = true, .value_head = value_head,
+                               .share = &share };
     REQUIRE_OK(ares_model_load(path, &out->d, &opt, &out->m));
     ares_model *m = out->m;
     REQUIRE_OK(ares_workspace_new(m, ARES_KEEP_INPUTS, &w));

@@ -8,7 +8,9 @@
 static bool load_for(const char *variant, ares_dtype storage, ares_dtype states, ares_device *d,
                      ares_model **m)
 {
-    ares_model_options opt = { .storage = storage, .trainable = true };
+    ares_model_options opt = { .storage = storage,
+                               .arithmetic = test_arithmetic,
+                               .trainable = true };
     char path[300];
     (void)snprintf(path, sizeof path, "tests/golden/models/%s", variant);
     return CHECK_OK(ares_device_open("cpu", 1, d)) &&
@@ -54,15 +56,19 @@ TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
         const char *variant;
         ares_dtype storage, states;
         bool master;
-    } cases[] = { { "qwen2_bf16", ARES_BF16, ARES_F32, true },
-                  { "qwen2_bf16", ARES_BF16, ARES_BF16, true },
-                  { "llama_biases", ARES_F32, ARES_F32, false },
-                  { "qwen2_tied", ARES_F32, ARES_F32, false } };
+        ares_dtype arithmetic;
+    } cases[] = { { "qwen2_bf16", ARES_BF16, ARES_F32, true, ARES_F32 },
+                  { "llama_biases", ARES_BF16, ARES_F32, true, ARES_BF16 },
+                  { "qwen2_tied", ARES_BF16, ARES_BF16, true, ARES_BF16 },
+                  { "qwen2_bf16", ARES_BF16, ARES_BF16, true, ARES_F32 },
+                  { "llama_biases", ARES_F32, ARES_F32, false, ARES_F32 },
+                  { "qwen2_tied", ARES_F32, ARES_F32, false, ARES_F32 } };
     for (int c = 0; c < ARES_COUNT(cases); c++) {
         ares_device d, e;
         ares_model *a, *b;
         ares_safetensors *s;
         const char *path = test_file("states.safetensors");
+        test_arithmetic = cases[c].arithmetic;
         if (!load_for(cases[c].variant, cases[c].storage, cases[c].states, &d, &a) ||
             !load_for(cases[c].variant, cases[c].storage, cases[c].states, &e, &b))
             return;
@@ -101,6 +107,7 @@ TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
         ares_model_free(b);
         ares_device_close(&d);
         ares_device_close(&e);
+        test_arithmetic = ARES_F32;
     }
 }
 

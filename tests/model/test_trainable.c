@@ -54,9 +54,11 @@ static void open_model(const char *variant, const choice *c, bool value_head, bo
                        ares_dtype storage, result *r)
 {
     const ares_model_share share = { .weights_on_host = on_host };
-    ares_model_options opt = {
-        .storage = storage, .trainable = true, .value_head = value_head, .share = &share
-    };
+    ares_model_options opt = { .storage = test_arithmetic == ARES_BF16 ? ARES_BF16 : storage,
+                               .arithmetic = test_arithmetic,
+                               .trainable = true,
+                               .value_head = value_head,
+                               .share = &share };
     if (c) opt.trained = texts_of(c);
     *r = (result){ 0 };
     REQUIRE_OK(ares_device_open("cpu", 2, &r->d));
@@ -143,7 +145,7 @@ static void check_same(const result *want, const result *got, const char *what, 
     }
 }
 
-TEST(what_is_trained_has_the_gradients_that_it_has_when_all_is)
+TEST_BITS(what_is_trained_has_the_gradients_that_it_has_when_all_is)
 {
     static const struct {
         const char *variant;
@@ -328,7 +330,7 @@ TEST(norms_that_rest_come_back_from_a_checkpoint_of_bf16_unrounded)
     close_result(&b);
 }
 
-TEST(a_slice_is_filled_from_a_model_of_which_a_part_is_trained)
+TEST_BITS(a_slice_is_filled_from_a_model_of_which_a_part_is_trained)
 {
     static const choice some = { { "k_proj", "layers\\.1\\.mlp" } };
     for (int on_host = 0; on_host < 2; on_host++) {
@@ -341,7 +343,8 @@ TEST(a_slice_is_filled_from_a_model_of_which_a_part_is_trained)
         for (int i = 0; i < slice->params.n; i++) {
             const ares_param *to = &slice->params.list[i], *from = &r.m->params.list[i];
             ares_region_load(&r.m->params, from->region);
-            CHECK_MEM(to->weight.data, from->weight.data, (size_t)from->elements * sizeof(float));
+            CHECK_MEM(to->weight.data, from->weight.data,
+                      (size_t)from->elements * ares_dtype_bytes(from->weight.dtype));
             ares_region_unload(&r.m->params, from->region);
         }
         ares_model_free(slice);

@@ -125,7 +125,9 @@ static const place native = { "cpu", "native", ARES_F32, ARES_F32, 2 };
 static void open_model(const char *name, const place *at, ares_device *d, ares_model **m)
 {
     char model[300];
-    ares_model_options opt = { .storage = at->storage, .trainable = true };
+    ares_model_options opt = { .storage = at->storage,
+                               .arithmetic = test_arithmetic,
+                               .trainable = true };
     (void)snprintf(model, sizeof model, "%s/%.*s", test_source("tests/golden/models"),
                    (int)(strchr(name, '-') - name), name);
     REQUIRE_OK(ares_device_open_table(at->device, at->table, at->act, at->threads, d));
@@ -329,7 +331,7 @@ static void gradients_of(const char *name, int threads, ares_keep keep, const ch
     row r;
     if (isa) setenv("ARES_ISA", isa, 1);
     open_row(&r, name);
-    open_model(name, &(place){ "cpu", "native", ARES_F32, ARES_F32, threads }, &d, &r.x.m);
+    open_model(name, &(place){ "cpu", "native", ARES_F32, test_arithmetic, threads }, &d, &r.x.m);
     if (isa) unsetenv("ARES_ISA");
     r.x.keep = keep;
     REQUIRE_OK(vision_row_run(&r.x));
@@ -341,7 +343,7 @@ static void gradients_of(const char *name, int threads, ares_keep keep, const ch
     close_row(&r);
 }
 
-TEST(a_towers_gradients_are_the_same_for_any_threads_isa_and_recomputation)
+TEST_BITS(a_towers_gradients_are_the_same_for_any_threads_isa_and_recomputation)
 {
     static const struct {
         int threads;

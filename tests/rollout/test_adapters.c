@@ -34,8 +34,9 @@ static const char *golden(const char *name)
 static bool open_all(int threads)
 {
     const char *base = golden("base_qwen2_gqa");
-    bool good = CHECK_OK(ares_device_open("cpu", threads, &device)) &&
-                CHECK_OK(ares_model_load(base, &device, &(ares_model_options){ 0 }, &model));
+    bool good =
+        CHECK_OK(ares_device_open("cpu", threads, &device)) &&
+        CHECK_OK(ares_model_load(base, &device, &(ares_model_options){ TEST_TYPES }, &model));
     for (int i = 1; i < ADAPTERS && good; i++)
         good = CHECK_OK(
             ares_adapter_load(model, golden("base_qwen2_gqa"), golden(names[i]), &adapters[i]));
@@ -102,7 +103,7 @@ static void finish(ares_rollout *r, answer (*of)[SAMPLES])
         }
 }
 
-TEST(adapters_side_by_side_sample_what_each_samples_alone)
+TEST_BITS(adapters_side_by_side_sample_what_each_samples_alone)
 {
     /*
      * seen to fail: with the runs of a pass shifted by a row; with the head's adapter taken from
@@ -131,7 +132,7 @@ TEST(adapters_side_by_side_sample_what_each_samples_alone)
     }
 }
 
-TEST(adapters_side_by_side_sample_the_same_with_drafts)
+TEST_BITS(adapters_side_by_side_sample_the_same_with_drafts)
 {
     static answer plain[ADAPTERS * PROMPTS][SAMPLES], drafted[ADAPTERS * PROMPTS][SAMPLES];
     ares_rollout_stats stats;
@@ -154,7 +155,7 @@ TEST(adapters_side_by_side_sample_the_same_with_drafts)
     close_all();
 }
 
-TEST(an_adapter_whose_scale_is_zero_samples_what_the_model_does)
+TEST_BITS(an_adapter_whose_scale_is_zero_samples_what_the_model_does)
 {
     /* seen to fail: with a scale of 0 given to the kernels, to which it says that there is none */
     static answer plain[PROMPTS][SAMPLES], zero[PROMPTS][SAMPLES];

@@ -18,7 +18,7 @@ static ares_tokenizer *tokenizer;
 static bool open_model(const char *name, int threads)
 {
     char path[600];
-    ares_model_options opt = { .storage = ARES_F32 };
+    ares_model_options opt = { TEST_TYPES };
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), name);
     return CHECK_OK(ares_device_open("cpu", threads, &device)) &&
            CHECK_OK(ares_model_load(path, &device, &opt, &model)) &&
@@ -169,7 +169,7 @@ static ares_rollout_stats answer_all(const ares_rollout_options *o, int first, i
  * seen to fail: with every draft taken for right; with the key of a sample's first row for all;
  * with hidden states one row off; with blocks of drafts kept; with drafts counted as cached
  */
-TEST(drafts_change_no_bit_of_two_hundred_prompts)
+TEST_BITS(drafts_change_no_bit_of_two_hundred_prompts)
 {
     static answer plain[2 * PROMPTS][MOST_N], drafted[2 * PROMPTS][MOST_N];
     static const struct {
@@ -207,7 +207,7 @@ TEST(drafts_change_no_bit_of_two_hundred_prompts)
  * A cut is made between steps, and a clock holds samples: neither sees more tokens than asked. Seen
  * to fail: with drafts that do not stop at the clock.
  */
-TEST(held_and_cut_samples_with_drafts_go_on_as_without)
+TEST_BITS(held_and_cut_samples_with_drafts_go_on_as_without)
 {
     enum { N = 24, EACH = 7 };
     static answer whole[2 * PROMPTS][MOST_N];

@@ -12,7 +12,7 @@ static ares_model *model;
 static bool open_model(void)
 {
     char path[600];
-    ares_model_options opt = { .storage = ARES_F32 };
+    ares_model_options opt = { TEST_TYPES };
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
     return CHECK_OK(ares_device_open("cpu", 2, &device)) &&
            CHECK_OK(ares_model_load(path, &device, &opt, &model));

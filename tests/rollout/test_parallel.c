@@ -19,7 +19,7 @@ enum { TOKENS = 20, MOST = 16 };
 typedef struct shape {
     const char *name;
     ares_model_config cfg;
-    ares_dtype storage;
+    ares_dtype storage, arithmetic;
 } shape;
 /* a vocabulary of 3 chunks, the last not full, so that one of four ranks has none of the head */
 #define COMMON                                                                                    \
@@ -29,15 +29,28 @@ static const shape shapes[] = {
     { "tied, biases",
       { COMMON, .model_type = "qwen2", .hidden = 64, .heads = 8, .kv_heads = 4, .head_dim = 8,
         .intermediate = 96, .tied = true, .qkv_bias = true },
+      ARES_F32,
       ARES_F32 },
+    { "tied, bf16",
+      { COMMON, .model_type = "qwen2", .hidden = 64, .heads = 8, .kv_heads = 4, .head_dim = 8,
+        .intermediate = 96, .tied = true, .qkv_bias = true },
+      ARES_BF16,
+      ARES_BF16 },
     { "untied, norms of heads",
       { COMMON, .model_type = "qwen3", .hidden = 128, .heads = 4, .kv_heads = 4, .head_dim = 32,
         .intermediate = 256, .qk_norm = true },
-      ARES_BF16 },
+      ARES_BF16,
+      ARES_F32 },
     { "biases of all products",
       { COMMON, .model_type = "llama", .hidden = 68, .heads = 4, .kv_heads = 4, .head_dim = 16,
         .intermediate = 100, .qkv_bias = true, .o_bias = true, .mlp_bias = true },
+      ARES_F32,
       ARES_F32 },
+    { "biases of all products, bf16",
+      { COMMON, .model_type = "llama", .hidden = 68, .heads = 4, .kv_heads = 4, .head_dim = 16,
+        .intermediate = 100, .qkv_bias = true, .o_bias = true, .mlp_bias = true },
+      ARES_BF16,
+      ARES_BF16 },
 };
 
 static const ares_rollout_options roomy = { .cache_tokens = 4096,
@@ -108,7 +121,7 @@ static int64_t accepted; /* drafted tokens that were drawn */
 /* way 0: at once, the last rank the most; 1, 2: in turns, the last rank or the first the most. */
 static void compare(const shape *s, ares_world *w, ares_device *d, int parts, int way)
 {
-    const ares_model_options opt = { .storage = s->storage };
+    const ares_model_options opt = { .storage = s->storage, .arithmetic = s->arithmetic };
     ares_completion alone[MOST] = { 0 }, together[MOST] = { 0 };
     ares_model *whole, *slice;
     ares_group *g;

@@ -17,7 +17,7 @@ static ares_model *model;
 
 static bool open_model(void)
 {
-    ares_model_options opt = { .storage = ARES_F32 };
+    ares_model_options opt = { TEST_TYPES };
     const char *path = test_source("tests/golden/models/qwen2_tied");
     return CHECK_OK(ares_device_open("cpu", 2, &device)) &&
            CHECK_OK(ares_model_load(path, &device, &opt, &model));
@@ -151,7 +151,7 @@ TEST(each_sample_of_a_group_goes_on_in_its_own_last_block)
 }
 
 /* Two conversations in turns: alone, together, in a cache that holds both, one, or nothing kept. */
-TEST(the_cache_decides_no_bit_of_a_conversation)
+TEST_BITS(the_cache_decides_no_bit_of_a_conversation)
 {
     static const int64_t cache[] = { 2048, 2048, 320, 288 };
     static const int32_t batched[] = { 64, 64, 17, 9 };
@@ -252,7 +252,7 @@ TEST(a_prompt_that_lost_its_blocks_finds_them_again_in_their_order)
     close_model();
 }
 
-TEST(no_order_no_size_and_no_arrival_changes_a_sample)
+TEST_BITS(no_order_no_size_and_no_arrival_changes_a_sample)
 {
     static int32_t want[ASKED][SAMPLES][NEW], got[ASKED][SAMPLES][NEW];
     static float want_p[ASKED][SAMPLES][NEW], got_p[ASKED][SAMPLES][NEW];
@@ -287,7 +287,7 @@ TEST(no_order_no_size_and_no_arrival_changes_a_sample)
 }
 
 /* ---------------------------------------------------------------- going on, and cutting */
-TEST(a_request_goes_on_with_a_response_as_if_it_had_never_stopped)
+TEST_BITS(a_request_goes_on_with_a_response_as_if_it_had_never_stopped)
 {
     if (!open_model()) return;
     int32_t ids[128];

@@ -26,7 +26,7 @@ typedef struct prompt {
 static ares_rollout *open_all(bool no_prefix_cache)
 {
     ares_rollout *r = NULL;
-    ares_model_options opt = { .storage = ARES_F32 };
+    ares_model_options opt = { TEST_TYPES };
     ares_rollout_options o = { .cache_tokens = 2048,
                                .max_num_seqs = 8,
                                .max_num_batched_tokens = 64,
@@ -96,7 +96,7 @@ static ares_completion answer(ares_rollout *r, const prompt *p, int64_t *reused,
 }
 
 /* Seen to fail: with blocks found by ids, which finds other pictures' keys. */
-TEST(a_prompt_is_found_again_by_what_it_shows_and_not_by_its_ids)
+TEST_BITS(a_prompt_is_found_again_by_what_it_shows_and_not_by_its_ids)
 {
     ares_rollout *cached = open_all(false), *plain = NULL, *pieces = NULL;
     ares_arena arena = { 0 };
@@ -185,7 +185,7 @@ TEST(no_answer_has_a_place_of_a_picture)
 }
 
 /* Tokens after a picture stand at other positions than their number says. */
-TEST(drafts_after_a_picture_change_no_bit)
+TEST_BITS(drafts_after_a_picture_change_no_bit)
 {
     enum { ANSWERS = 4, MORE = 60 };
     ares_rollout *plain = open_all(false), *drafting = NULL;

@@ -113,7 +113,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
                                     .warmup_steps = 0 },
                          .rollout = { .temperature = 0.8 } } };
     const ares_model_share where = { .weights_on_host = weights_on_host };
-    ares_model_options opt = { .storage = ARES_F32, .trainable = true, .share = &where };
+    ares_model_options opt = { TEST_TYPES, .trainable = true, .share = &where };
     if (!CHECK_OK(ares_device_open("cpu", threads, &r->device)) ||
         !CHECK_OK(ares_model_load(path, &r->device, &opt, &r->model)))
         return false;

@@ -135,7 +135,9 @@ TEST(models_that_are_the_actors_base_are_stored_as_it_is)
     } cases[] = {
         { "worker.actor.fsdp.torch_dtype=bf16", "fp32", "fp32", 0 },
         { L "rank=8 worker.actor.fsdp.torch_dtype=bf16", "bf16", "fp32", 0 },
-        { "use_peft=true bf16=true", "bf16", "fp32", 0 },
+        { "use_peft=true bf16=true", "bf16", "bf16", 0 }, /* asks all for products in bf16 */
+        { L "rank=8 worker.actor.arithmetic=bf16 worker.ref.arithmetic=fp32", "bf16", "bf16", 1 },
+        { L "rank=8 worker.ref.arithmetic=bf16", "fp32", "fp32", 1 },
         { L "adapter_path=p worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=null",
           "bf16", "fp32", 0 },
         { L "rank=8 worker.ref.fsdp.torch_dtype=null", "fp32", "fp32", 0 },

@@ -76,7 +76,8 @@ static bool set_up(setup *s)
                                     .scheduler = "constant",
                                     .warmup_steps = 0 };
     if (!CHECK_OK(ares_device_open("cpu", 2, &s->device)) ||
-        !CHECK_OK(ares_model_load(base(), &s->device, &(ares_model_options){ 0 }, &s->model)))
+        !CHECK_OK(
+            ares_model_load(base(), &s->device, &(ares_model_options){ TEST_TYPES }, &s->model)))
         return false;
     ares_batch *b = &s->batch;
     ares_batch_init(b);
@@ -122,7 +123,7 @@ static void step(setup *s, int i)
     CHECK(norm > 0);
 }
 
-TEST(adapters_that_are_trained_in_turns_become_what_each_becomes_alone)
+TEST_BITS(adapters_that_are_trained_in_turns_become_what_each_becomes_alone)
 {
     ares_arena arena = { 0 };
     setup together, alone;
@@ -151,7 +152,7 @@ TEST(adapters_that_are_trained_in_turns_become_what_each_becomes_alone)
     ares_arena_fini(&arena);
 }
 
-TEST(an_adapter_whose_b_is_zero_gives_the_models_bits_and_one_that_is_off_too)
+TEST_BITS(an_adapter_whose_b_is_zero_gives_the_models_bits_and_one_that_is_off_too)
 {
     ares_arena arena = { 0 };
     setup s;
@@ -174,7 +175,7 @@ TEST(an_adapter_whose_b_is_zero_gives_the_models_bits_and_one_that_is_off_too)
 }
 
 /* Its head's part too (adapter 1). */
-TEST(an_adapter_whose_scale_is_zero_gives_the_models_bits_and_has_no_gradient)
+TEST_BITS(an_adapter_whose_scale_is_zero_gives_the_models_bits_and_has_no_gradient)
 {
     /* seen to fail: with a scale of 0 given to the kernels, to which it says that there is none */
     ares_arena arena = { 0 };

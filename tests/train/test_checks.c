@@ -219,8 +219,28 @@ TEST(what_is_asked_for_in_two_ways_or_in_none_is_refused)
         { "algorithm.adv_estimator=remax|worker.reward.rewards=null|worker.reward.reward_function="
           "aepo",
           "*compares answers with a greedy one", NULL, 0 },
-        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.adv_estimator=gae",
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.adv_estimator=gae|"
+          "worker.critic.fsdp.torch_dtype=fp32",
           "worker.critic.fsdp.torch_dtype: worker.actor.fsdp.torch_dtype=bf16 makes this device",
+          NULL, 0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.adv_estimator=gae",
+          NULL, NULL, 0 }, /* what is left open follows */
+        { "worker.actor.arithmetic=bf16|worker.actor.fsdp.torch_dtype=fp32",
+          "worker.actor.fsdp.torch_dtype: worker.actor.arithmetic=bf16 multiplies weights in bf16",
+          NULL, 0 },
+        { "worker.actor.arithmetic=bf16|worker.actor.fsdp.torch_dtype=bf16", NULL, NULL, 0 },
+        { "worker.actor.arithmetic=fp32|worker.actor.fsdp.torch_dtype=bf16", NULL, NULL, 0 },
+        { "worker.actor.arithmetic=bf16|algorithm.adv_estimator=gae|"
+          "worker.critic.fsdp.torch_dtype=fp32",
+          "worker.critic.fsdp.torch_dtype: worker.critic.arithmetic=bf16 multiplies", NULL, 0 },
+        { "worker.actor.arithmetic=bf16|algorithm.adv_estimator=gae|worker.critic.arithmetic=fp32",
+          NULL, NULL, 0 },
+        { "worker.actor.arithmetic=bf16|worker.ref.fsdp.torch_dtype=fp32", NULL, NULL,
+          0 }, /* there is no reference */
+        { "worker.actor.arithmetic=bf16|trainer.kernels=aten", NULL, NULL, 0 },
+        { "worker.actor.arithmetic=fp32|worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten",
+          "worker.actor.arithmetic: with trainer.kernels=aten products have the type of the "
+          "weights",
           NULL, 0 },
         { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.adv_estimator=gae|"
           "worker.critic.fsdp.torch_dtype=bf16",

@@ -64,7 +64,8 @@ static bool start(setup *s, const char *variant, const char *weights, int64_t ma
                            .actor = { .model_path = path,
                                       .global_batch_size = GROUPS,
                                       .mini_batch_unit = "prompts" },
-                           .critic = { .dtype = "fp32",
+                           .critic = { .dtype = test_arithmetic == ARES_BF16 ? "bf16" : "fp32",
+                                       .arithmetic = test_arithmetic == ARES_BF16 ? "bf16" : "fp32",
                                        .gradient_checkpointing = true,
                                        .global_batch_size = ARES_NULL_I64,
                                        .ppo_epochs = 1,
@@ -185,7 +186,7 @@ TEST(the_critics_gradient_is_that_of_its_clipped_loss)
     check_gradient("qwen3_tied_bias", true);
 }
 
-TEST(values_and_gradients_depend_on_no_micro_batch)
+TEST_BITS(values_and_gradients_depend_on_no_micro_batch)
 {
     float want[64];
     float *grads[2] = { NULL };
@@ -213,7 +214,7 @@ TEST(values_and_gradients_depend_on_no_micro_batch)
     ares_free(grads[0]), ares_free(grads[1]);
 }
 
-TEST(a_saved_critic_comes_back_with_its_head)
+TEST_BITS(a_saved_critic_comes_back_with_its_head)
 {
     setup s, again;
     float want[64], got[64];

@@ -55,7 +55,7 @@ static void open_model(const setting *s, ares_device *d, ares_model **m, bool tr
 {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), s->variant);
-    ares_model_options opt = { .storage = ARES_F32, .trainable = trainable };
+    ares_model_options opt = { TEST_TYPES, .trainable = trainable };
     if (s->isa) setenv("ARES_ISA", s->isa, 1);
     CHECK_OK(ares_device_open("cpu", s->threads, d));
     unsetenv("ARES_ISA");
@@ -115,13 +115,15 @@ static void generate(setting *s, result *out)
 
 static result *reference_result(void)
 {
-    static result first;
-    static bool made;
+    static result of[2];
+    static bool made[2];
+    bool bf16 = test_arithmetic == ARES_BF16;
+    result *first = &of[bf16];
     setting s = usual;
-    if (!made) generate(&s, &first);
-    made = true;
-    for (int row = 0; row < MAX_ROWS; row++) CHECK_EQ(first.n[row], NEW);
-    return &first;
+    if (!made[bf16]) generate(&s, first);
+    made[bf16] = true;
+    for (int row = 0; row < MAX_ROWS; row++) CHECK_EQ(first->n[row], NEW);
+    return first;
 }
 
 static void check_same(setting s)
@@ -137,7 +139,7 @@ static void check_same(setting s)
     }
 }
 
-TEST(samples_do_not_depend_on_how_many_decode_at_once)
+TEST_BITS(samples_do_not_depend_on_how_many_decode_at_once)
 {
     for (int n = 1; n <= 64; n = n < 4 ? n + 1 : n * 2) {
         setting s = usual;
@@ -146,7 +148,7 @@ TEST(samples_do_not_depend_on_how_many_decode_at_once)
     }
 }
 
-TEST(samples_do_not_depend_on_the_row_budget_of_a_forward)
+TEST_BITS(samples_do_not_depend_on_the_row_budget_of_a_forward)
 {
     static const int budgets[] = { 64, 65, 100, 1024 };
     for (int i = 0; i < ARES_COUNT(budgets); i++) {
@@ -160,7 +162,7 @@ TEST(samples_do_not_depend_on_the_row_budget_of_a_forward)
     check_same(s);
 }
 
-TEST(samples_survive_a_cache_that_is_too_small)
+TEST_BITS(samples_survive_a_cache_that_is_too_small)
 {
     static const int64_t tokens[] = { 160, 192, 256, 384, 512 };
     int64_t preemptions = 0;
@@ -175,7 +177,7 @@ TEST(samples_survive_a_cache_that_is_too_small)
     CHECK(preemptions > 0); /* else nothing was tested */
 }
 
-TEST(samples_do_not_depend_on_threads)
+TEST_BITS(samples_do_not_depend_on_threads)
 {
     setting s = usual;
     s.threads = 1;
@@ -184,7 +186,7 @@ TEST(samples_do_not_depend_on_threads)
     check_same(s);
 }
 
-TEST(samples_do_not_depend_on_their_neighbours)
+TEST_BITS(samples_do_not_depend_on_their_neighbours)
 {
     for (int p = 0; p < PROMPTS; p++) {
         setting s = usual;
@@ -194,7 +196,7 @@ TEST(samples_do_not_depend_on_their_neighbours)
     }
 }
 
-TEST(samples_do_not_depend_on_the_instruction_set)
+TEST_BITS(samples_do_not_depend_on_the_instruction_set)
 {
     static const char *const sets[] = { "plain", "avx2", "avx512" };
     for (int i = 0; i < ARES_COUNT(sets); i++) {
@@ -227,7 +229,7 @@ static void fill(const result *x, int32_t vocab, ares_batch *b, int32_t (*prompt
     }
 }
 
-TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
+TEST_BITS(rollout_log_probs_are_scored_log_probs_bit_for_bit)
 {
     const result *x = reference_result();
     static const int64_t micro[] = { 1, 100, 300, 1 << 20 };
@@ -272,7 +274,7 @@ TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
 /*
  * Seen to fail at 62 temperatures, with (float)(1 / T) in scoring and 1.0f / (float)T in sampling.
  */
-TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
+TEST_BITS(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
 {
     enum { TEMPERATURES = 300, TOKENS = 4 };
     static float sampled[TEMPERATURES][TOKENS];
@@ -432,7 +434,7 @@ static void update_samples(const result *x, int threads, int64_t micro, bool rec
     ares_device_close(&d);
 }
 
-TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
+TEST_BITS(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
 {
     const result *x = reference_result();
     uint8_t *want, *have;

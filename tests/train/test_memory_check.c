@@ -53,7 +53,7 @@ TEST(what_a_process_holds_is_weights_gradients_states_reference_and_critic)
 {
     ares_str words = { 0 }, told = { 0 };
     const char *kl = "algorithm.kl_coef=0.1", *bf16 = "worker.actor.fsdp.torch_dtype=bf16",
-               *ref_bf16 = "worker.ref.fsdp.torch_dtype=null", *off = "algorithm.disable_kl=true";
+               *ref_bf16 = "worker.ref.fsdp.torch_dtype=bf16", *off = "algorithm.disable_kl=true";
     CHECK_EQ(faults("1e7", WITH(off), 1, true, &words, &told), 0);
     /* 16 bytes each */
     CHECK_STR(words.data, "a process holds at least 0.2 GB (weights, gradients and optimizer "
@@ -68,6 +68,11 @@ TEST(what_a_process_holds_is_weights_gradients_states_reference_and_critic)
     faults("1e12", WITH(bf16, kl, ref_bf16), 1, true, &words, &told);
     CHECK_CONTAINS(words.data, "at least 20000.0 GB (weights, gradients and optimizer states of "
                                "1000.00 billion parameters: 18000.0; the reference: 2000.0)");
+    faults("1e12", WITH(kl, "worker.actor.arithmetic=bf16", "algorithm.adv_estimator=gae"), 1, true,
+           &words, &told); /* stores all of them so */
+    CHECK_CONTAINS(words.data, "at least 38000.0 GB (weights, gradients and optimizer states of "
+                               "1000.00 billion parameters: 18000.0; the reference: 2000.0; the "
+                               "critic: 18000.0)");
     faults("1e12", WITH(kl, "algorithm.adv_estimator=gae"), 1, true, &words, &told);
     CHECK_CONTAINS(words.data, "at least 36000.0 GB");
     CHECK_CONTAINS(words.data, "the reference: 4000.0; the critic: 16000.0");

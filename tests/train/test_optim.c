@@ -15,16 +15,19 @@ typedef struct setting {
     const char *variant, *strategy;
     ares_dtype storage;
     bool value_head;
+    ares_dtype arithmetic;
 } setting;
 static const setting settings[] = {
-    { "qwen2_tied", "adamw", ARES_F32, false },
-    { "qwen2_untied", "adamw", ARES_F32, false },
-    { "qwen3_untied", "adamw", ARES_BF16, false },
-    { "qwen3_tied_bias", "adamw_bf16", ARES_BF16, false },
-    { "llama_biases", "adamw_bf16", ARES_BF16, false },
-    { "llama_gqa_9_3", "adamw", ARES_F32, true },
-    { "qwen2_5_vl_flat", "adamw", ARES_F32, false },
-    { "qwen2_vl_nested", "adamw_bf16", ARES_BF16, false },
+    { "qwen2_tied", "adamw", ARES_F32, false, ARES_F32 },
+    { "qwen2_untied", "adamw", ARES_F32, false, ARES_F32 },
+    { "qwen3_untied", "adamw", ARES_BF16, false, ARES_F32 },
+    { "qwen3_tied_bias", "adamw_bf16", ARES_BF16, false, ARES_F32 },
+    { "llama_biases", "adamw_bf16", ARES_BF16, false, ARES_F32 },
+    { "llama_gqa_9_3", "adamw", ARES_F32, true, ARES_F32 },
+    { "qwen2_5_vl_flat", "adamw", ARES_F32, false, ARES_F32 },
+    { "qwen2_vl_nested", "adamw_bf16", ARES_BF16, false, ARES_F32 },
+    { "llama_gqa_9_3", "adamw", ARES_BF16, true, ARES_BF16 },
+    { "qwen2_5_vl_flat", "adamw_bf16", ARES_BF16, false, ARES_BF16 },
 };
 
 typedef struct trained {
@@ -53,6 +56,7 @@ static void options_open(const setting *s, trained *t)
 static bool trained_open_on(const setting *s, const ares_kernels *table, trained *t)
 {
     ares_model_options opt = { .storage = s->storage,
+                               .arithmetic = s->arithmetic,
                                .trainable = true,
                                .value_head = s->value_head };
     char path[300];
@@ -199,7 +203,7 @@ TEST(norms_and_biases_in_the_type_of_activations_follow_their_weights)
 {
     static const char *const strategies[] = { "adamw", "adamw_bf16" };
     for (int c = 0; c < ARES_COUNT(strategies); c++) {
-        setting s = { "llama_biases", strategies[c], ARES_BF16, false };
+        setting s = { "llama_biases", strategies[c], ARES_BF16, false, ARES_F32 };
         trained t, plain;
         ares_model *other;
         double norm;
@@ -295,7 +299,7 @@ static bool large_open(const char *device, const char *strategy, bool on_host, t
 {
     const ares_model_share share = { .weights_on_host = on_host, .states_on_host = on_host };
     const ares_model_options opt = { .storage = ARES_BF16, .trainable = true, .share = &share };
-    const setting s = { NULL, strategy, ARES_BF16, false };
+    const setting s = { NULL, strategy, ARES_BF16, false, ARES_F32 };
     ares_model_config c;
     options_open(&s, t);
     if (!CHECK_OK(ares_device_open(device, 2, &t->d)) ||
@@ -507,9 +511,11 @@ static bool wide_open(const setting *s, ares_world *w, ares_sharing how, trained
     c.vision.intermediate = 4000;
     if (!CHECK_OK(ares_group_open(w, &t->d, ares_world_size(w), 1, &t->g))) return false;
     const ares_model_share share = { .group = t->g, .how = how };
-    const ares_model_options opt = {
-        .storage = s->storage, .trainable = true, .value_head = s->value_head, .share = &share
-    };
+    const ares_model_options opt = { .storage = s->storage,
+                                     .arithmetic = s->arithmetic,
+                                     .trainable = true,
+                                     .value_head = s->value_head,
+                                     .share = &share };
     return CHECK_OK(ares_model_new(&c, &t->d, &opt, 1, &t->m)) &&
            CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
            CHECK_OK(optim_alloc_states(&t->o, &t->m->params));

@@ -264,7 +264,8 @@ TEST(the_published_file_is_good_without_data_and_model)
     CHECK_NEAR(c.algorithm.kl_coef, 0.01, 0);
     CHECK_STR(c.algorithm.kl_penalty, "low_var_kl");
     CHECK_STR(c.actor.dtype, "bf16");
-    CHECK(!c.ref.dtype);
+    CHECK_STR(c.actor.arithmetic, "bf16"); /* fsdp.mp_param_dtype */
+    CHECK_STR(c.ref.dtype, "bf16");        /* null there, and here as its arithmetic is */
     CHECK_STR(c.reward.reward_function, "./examples/reward_function/aepo.py:compute_score");
     CHECK_EQ(c.trainer.save_limit, 3);
     /* the files of the repository that it names exist */

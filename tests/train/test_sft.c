@@ -41,8 +41,8 @@ static int sft(ares_str *out, const char *name, const char *rows, const char *mo
     return test_shell(
         out,
         "'%s' sft worker.actor.model.model_path='%s' 'data.train_files=%s' sft.batch_size=8 "
-        "worker.actor.optim.lr=3e-3 trainer.run_dir='%s' trainer.max_steps=3 %s 2>&1",
-        test_program(), model_dir(), rows, test_file(name), more);
+        "worker.actor.optim.lr=3e-3 trainer.run_dir='%s' trainer.max_steps=3 %s %s 2>&1",
+        test_program(), model_dir(), rows, test_file(name), test_arithmetic_word(), more);
 }
 
 /* The metric of the row of a step; NaN when there is none. */
@@ -546,7 +546,7 @@ TEST(loss_falls_and_with_lr_0_it_does_not)
 }
 
 /* Seen to fail with the token count of the micro-batch in place of the step's. */
-TEST(micro_batches_threads_and_recomputation_change_no_bit)
+TEST_BITS(micro_batches_threads_and_recomputation_change_no_bit)
 {
     static const char *const others[] = {
         "worker.actor.max_token_len_per_device=1",

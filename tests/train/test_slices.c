@@ -15,16 +15,23 @@
 static const struct shape {
     const char *name;
     ares_model_config cfg;
-    ares_dtype storage;
+    ares_dtype storage, arithmetic;
 } shapes[] = {
     { "tied, biases",
       { COMMON, .model_type = "qwen2", .hidden = 64, .heads = 8, .kv_heads = 4, .head_dim = 8,
         .intermediate = 96, .tied = true, .qkv_bias = true },
+      ARES_F32,
       ARES_F32 },
+    { "tied, bf16",
+      { COMMON, .model_type = "qwen2", .hidden = 64, .heads = 8, .kv_heads = 4, .head_dim = 8,
+        .intermediate = 96, .tied = true, .qkv_bias = true },
+      ARES_BF16,
+      ARES_BF16 },
     { "untied, norms of heads",
       { COMMON, .model_type = "qwen3", .hidden = 128, .heads = 4, .kv_heads = 4, .head_dim = 32,
         .intermediate = 256, .qk_norm = true },
-      ARES_BF16 },
+      ARES_BF16,
+      ARES_F32 },
 };
 
 /* Rows in passes of few tokens, and in passes of groups that share their prompt. */
@@ -87,7 +94,7 @@ static void check_fault(ares_model *whole, ares_model *slice, ares_group *g, con
 
 static void compare(const struct shape *s, ares_world *w, ares_device *d, int parts)
 {
-    const ares_model_options opt = { .storage = s->storage };
+    const ares_model_options opt = { .storage = s->storage, .arithmetic = s->arithmetic };
     ares_model *whole, *slice;
     ares_group *g;
     ares_batch b;

@@ -35,7 +35,7 @@ static const char *base(void)
 static bool open_on(const char *name, int threads, int64_t max_token_len)
 {
     if (!CHECK_OK(ares_device_open(name, threads, &device)) ||
-        !CHECK_OK(ares_model_load(base(), &device, &(ares_model_options){ 0 }, &model)) ||
+        !CHECK_OK(ares_model_load(base(), &device, &(ares_model_options){ TEST_TYPES }, &model)) ||
         !CHECK_OK(ares_train_tinker_open(model, base(), max_token_len, &learn)))
         return false;
     ares_rng_key key = ares_rng_root(21, ARES_RNG_TEST);
@@ -109,7 +109,7 @@ static void train(void *m, int steps)
     }
 }
 
-TEST(log_probs_of_a_datum_are_those_of_score_and_of_the_rollout)
+TEST_BITS(log_probs_of_a_datum_are_those_of_score_and_of_the_rollout)
 {
     /* seen to fail: with the targets of a position at the row before it */
     enum { NEW = 40, PROMPT = 5 };
@@ -168,7 +168,7 @@ TEST(log_probs_of_a_datum_are_those_of_score_and_of_the_rollout)
     close_all();
 }
 
-TEST(gradients_are_the_trainers_however_data_are_cut_into_passes_and_calls)
+TEST_BITS(gradients_are_the_trainers_however_data_are_cut_into_passes_and_calls)
 {
     /* seen to fail: with the gradients cleared before each call */
     static const int64_t cuts[] = { 1024, 30, 1 };

@@ -165,9 +165,7 @@ static bool run_open(run *r, const char *name, const ares_train_config *cfg, con
     char path[500];
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), name);
     *r = (run){ .cfg = *cfg, .metrics = ares_metrics_new() };
-    ares_model_options opt = { .storage = ARES_F32,
-                               .trainable = !what->targets,
-                               .trained = what->trained };
+    ares_model_options opt = { TEST_TYPES, .trainable = !what->targets, .trained = what->trained };
     if (!CHECK_OK(ares_device_open("cpu", what->threads ? what->threads : 2, &r->device)) ||
         !CHECK_OK(ares_model_load(path, &r->device, &opt, &r->model)) ||
         !CHECK_OK(ares_media_rules_load(&r->model->cfg, path, &r->rules)) ||
@@ -301,7 +299,7 @@ static float *gradients(const run *r, int64_t *n)
     return out;
 }
 
-TEST(cuts_threads_and_recomputation_change_no_bit_of_a_towers_gradient)
+TEST_BITS(cuts_threads_and_recomputation_change_no_bit_of_a_towers_gradient)
 {
     for (int kind = 0; kind < 4; kind++) {
         float *first = NULL;
@@ -323,7 +321,7 @@ TEST(cuts_threads_and_recomputation_change_no_bit_of_a_towers_gradient)
 }
 
 /* Seen to fail: with the features of a prompt taken from where its rows were before they moved. */
-TEST(pictures_without_a_derivative_are_left_out_without_changing_a_bit)
+TEST_BITS(pictures_without_a_derivative_are_left_out_without_changing_a_bit)
 {
     for (int kind = 0; kind < 8; kind++) {
         float *g[2];
@@ -432,7 +430,7 @@ TEST(an_adapter_of_a_part_of_the_tower_has_the_gradients_of_one_of_all_whose_oth
     }
 }
 
-TEST(an_adapter_of_the_tower_whose_b_is_zero_gives_the_models_bits)
+TEST_BITS(an_adapter_of_the_tower_whose_b_is_zero_gives_the_models_bits)
 {
     /* seen to fail: with features that were stored before the adapter moved */
     const ares_train_config cfg = config(true, 40, false);

@@ -127,7 +127,7 @@ static outcome update_of(const way *w, const char *loss, pattern which, bool ter
  * Seen to fail: with micro-batches left out where advantages were 0, though the loss has another
  * term.
  */
-TEST(an_update_that_leaves_zero_gradients_out_has_the_bits_of_one_that_computes_them)
+TEST_BITS(an_update_that_leaves_zero_gradients_out_has_the_bits_of_one_that_computes_them)
 {
     static const char *const losses[] = { "default", "gspo",    "cispo", "gmpo",     "sapo",
                                           "gpg",     "dppo_tv", "dro",   "clip_cov", "kl_cov" };
@@ -227,14 +227,15 @@ TEST(what_is_no_number_ends_an_update_though_its_derivatives_are_0)
 
 static outcome steps_of(const char *const *words, int n, const char *skip)
 {
-    enum { STEPS = 2, MOST = 5 };
+    enum { STEPS = 2, MOST = 6 };
     const char *all[MOST];
     outcome out = { .visited = NAN, .active = NAN };
     opened o;
-    ARES_ASSERT(n + 2 <= MOST);
+    ARES_ASSERT(n + 3 <= MOST);
     memcpy(all, words, (size_t)n * sizeof *all);
     all[n++] = "worker.reward.rewards=[{name: random}]";
     all[n++] = skip;
+    all[n++] = test_arithmetic_word();
     if (CHECK_OK(open_trainer_of(&o, all, n))) {
         for (int s = 0; s < STEPS; s++) {
             ares_metrics_clear(o.m);
@@ -250,7 +251,7 @@ static outcome steps_of(const char *const *words, int n, const char *skip)
     return out;
 }
 
-TEST(steps_that_leave_zero_gradients_out_have_the_bits_of_those_that_compute_them)
+TEST_BITS(steps_that_leave_zero_gradients_out_have_the_bits_of_those_that_compute_them)
 {
     static const char *const cases[][3] = {
         { "algorithm.adv_estimator=grpo" },

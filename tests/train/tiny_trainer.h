@@ -35,7 +35,7 @@ static inline int open_trainer_of(opened *o, const char *const *more, int n)
     snprintf(text[1], sizeof *text, "data.train_files=%s",
              test_source("examples/data/sums/train.jsonl"));
     snprintf(text[2], sizeof *text, "trainer.run_dir=%s", test_file("run"));
-    const char *argv[16] = { text[0],
+    const char *argv[20] = { text[0],
                              text[1],
                              text[2],
                              "data.rollout_batch_size=4",

@@ -56,6 +56,11 @@ void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n);
  * come in panels of 32: step k of panel p is 32 numbers at w + p * w_panel + k * w_k, and all 32
  * must be readable; of y, from, bias and residual nothing beyond cols is touched. x is read at x[r
  * * x_row + k * x_k]; one of the two strides must be 1.
+ *
+ * With pairs, in bf16 arithmetic: k counts pairs of inputs, w has a 32-bit word for each, and its
+ * strides are in words. x is packed, in words: of row r and pair k at x[r * x_row + k *
+ * V16_DOT_STEPS] (pack_rows), or, with x_row 1, two words at x[2 r + k * V16_DOT_STEPS * x_k] for
+ * the even columns and the odd ones (pack_tokens). All that reads or writes y flushes.
  */
 
 typedef struct product_args {
@@ -65,6 +70,7 @@ typedef struct product_args {
     const void *w;
     int64_t w_k, w_panel;
     bool bf16;         /* type of w, whose strides are in elements; needs x_k = 1 */
+    bool pairs;        /* w: words of two bf16 numbers */
     const float *from; /* NULL: start at 0; may be y */
     int64_t from_row, from_panel;
     /* panel p of row r: y + r * y_row + p * y_panel */
@@ -78,6 +84,18 @@ typedef struct product_args {
 } product_args;
 
 void ARES_K(product)(const product_args *a);
+
+/* Words of a packed row of k numbers: no power of two, which would meet in few sets of the cache.
+ */
+static inline int64_t packed_words(int64_t k)
+{
+    return (k + 31) / 32 * 16 * V16_DOT_STEPS + 16;
+}
+/*
+ * Rows of x as the product with pairs reads them, packed_words(k) apart. The last partner of an odd
+ * k is -0: times the weight's +0 it changes no sum, not even -0.
+ */
+void ARES_K(pack_rows)(const float *x, int64_t ldx, int64_t rows, int64_t k, float *to);
 
 /*
  * Inputs [k0, k0 + 32) of outputs [n0, n1) of a weight as f32, one row per output:

@@ -19,7 +19,17 @@ enum { TILE_ROWS = 4, TILE_WIDE_ROWS = 4 };
 #endif
 enum { TILE_MAX_PANELS = 4, PREFETCH_BYTES = 2048, NEXT_LINE = 64 };
 
-typedef enum { TILE_F32, TILE_BF16, TILE_F32_BY_K, TILE_KINDS } tile_kind; /* BY_K: x_row = 1 */
+/* BY_K: x_row = 1 */
+typedef enum {
+    TILE_F32,
+    TILE_BF16,
+    TILE_F32_BY_K,
+    TILE_PAIRS,
+    TILE_PAIRS_BY_K,
+    TILE_KINDS
+} tile_kind;
+#define TILE_IS_BY_K(kind) ((kind) == TILE_F32_BY_K || (kind) == TILE_PAIRS_BY_K)
+#define TILE_IS_PAIRS(kind) ((kind) == TILE_PAIRS || (kind) == TILE_PAIRS_BY_K)
 
 /*
  * A tile's rows of x against its panels of w; the parameters are named as in product_args. next:
@@ -37,43 +47,52 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
                           const char *next, int64_t next_step, const float *from, int64_t from_row,
                           int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)
 {
+    const bool by_k = TILE_IS_BY_K(kind), pairs = TILE_IS_PAIRS(kind);
+    const int steps = pairs ? V16_DOT_STEPS : 1;
     v16 sum[TILE_ROWS][2 * TILE_MAX_PANELS];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
-        for (int v = 0; v < nv; v++)
+        for (int v = 0; v < nv; v++) {
             sum[r][v] =
                 from ? v16_load(from + r * from_row + v / 2 * from_panel + v % 2 * 16) : v16_zero();
+            if (pairs) sum[r][v] = v16_flush(sum[r][v]);
+        }
     /* one of both is used: the kind is a constant here */
     const float *wf = w;
     const uint16_t *wh = w;
     for (int64_t i = 0; i < k; i++) {
         v16 b[2 * TILE_MAX_PANELS];
         /* tall tiles leave the memory idle while they compute; small ones read it all the time */
-        if (rows > 4 && kind != TILE_F32_BY_K) {
+        if (rows > 4 && !by_k) {
             __builtin_prefetch(next, 0, 2);
             next += next_step;
         }
+#pragma GCC unroll 2
+        for (int step = 0; step < steps; step++) {
 #pragma GCC unroll 8
-        for (int v = 0; v < nv; v++) {
-            if (kind == TILE_BF16) {
-                b[v] = v16_load_bf16(wh + v / 2 * w_panel + v % 2 * 16);
-                if (rows <= 4 && v % 2 == 0)
-                    __builtin_prefetch((const char *)(wh + v / 2 * w_panel) + PREFETCH_BYTES);
-            } else {
-                b[v] = v16_load(wf + v / 2 * w_panel + v % 2 * 16);
-                if (rows <= 4)
-                    __builtin_prefetch((const char *)(wf + v / 2 * w_panel + v % 2 * 16) +
-                                       PREFETCH_BYTES);
+            for (int v = 0; v < nv; v++) {
+                if (kind == TILE_BF16) {
+                    b[v] = v16_load_bf16(wh + v / 2 * w_panel + v % 2 * 16);
+                    if (rows <= 4 && v % 2 == 0)
+                        __builtin_prefetch((const char *)(wh + v / 2 * w_panel) + PREFETCH_BYTES);
+                } else {
+                    const float *word = wf + v / 2 * w_panel + v % 2 * 16;
+                    b[v] = pairs ? v16_pairs(word, step) : v16_load(word);
+                    if (rows <= 4 && step == 0)
+                        __builtin_prefetch((const char *)word + PREFETCH_BYTES);
+                }
             }
-        }
 #pragma GCC unroll 16
-        for (int r = 0; r < rows; r++) {
-            v16 a = v16_set1(kind == TILE_F32_BY_K ? x[r] : x[r * xs]);
+            for (int r = 0; r < rows; r++) {
+                v16 a = kind == TILE_PAIRS_BY_K ? v16_set1_two(x + 2 * r)
+                                                : v16_set1(by_k ? x[r] : x[r * xs]);
 #pragma GCC unroll 8
-            for (int v = 0; v < nv; v++) sum[r][v] = v16_fma(a, b[v], sum[r][v]);
+                for (int v = 0; v < nv; v++)
+                    sum[r][v] = pairs ? v16_dot(a, b[v], sum[r][v]) : v16_fma(a, b[v], sum[r][v]);
+            }
+            x += by_k ? xs : 1;
         }
-        x += kind == TILE_F32_BY_K ? xs : 1;
         wf += w_k;
         wh += w_k;
     }
@@ -91,8 +110,9 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
         int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)                            \
     {                                                                                            \
         const int64_t bytes = TILE_##kind == TILE_BF16 ? 2 : 4;                                  \
-        const bool by_k = TILE_##kind == TILE_F32_BY_K;                                          \
-        watch(false, x, by_k ? k : rows, xs, by_k ? rows : k, 4);                                \
+        const bool by_k = TILE_IS_BY_K(TILE_##kind), pairs = TILE_IS_PAIRS(TILE_##kind);         \
+        const int64_t words = pairs ? k * V16_DOT_STEPS : k, across = pairs ? 2 * rows : rows;   \
+        watch(false, x, by_k ? words : rows, xs, by_k ? across : words, 4);                      \
         for (int p = 0; p < panels; p++) {                                                       \
             watch(false, (const char *)w + p * w_panel * bytes, k, w_k, 32, bytes);              \
             if (from) watch(false, from + p * from_panel, rows, from_row, 32, 4);                \
@@ -130,34 +150,50 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
 TILE_LIST(TILE, F32)
 TILE_LIST(TILE, BF16)
 TILE_LIST(TILE, F32_BY_K)
+TILE_LIST(TILE, PAIRS)
+TILE_LIST(TILE, PAIRS_BY_K)
 
 #define TILE_ENTRY(kind, rows, panels) \
     [TILE_##kind][rows][panels] = tile_##kind##_##rows##x##panels,
-static tile_fn *const tiles[TILE_KINDS][TILE_ROWS + 1][TILE_MAX_PANELS + 1] = { TILE_LIST(
-    TILE_ENTRY, F32) TILE_LIST(TILE_ENTRY, BF16) TILE_LIST(TILE_ENTRY, F32_BY_K) };
+static tile_fn *const tiles[TILE_KINDS][TILE_ROWS + 1][TILE_MAX_PANELS + 1] = {
+    TILE_LIST(TILE_ENTRY, F32) TILE_LIST(TILE_ENTRY, BF16) TILE_LIST(TILE_ENTRY, F32_BY_K)
+        TILE_LIST(TILE_ENTRY, PAIRS) TILE_LIST(TILE_ENTRY, PAIRS_BY_K)
+};
 
-/* out[r][c] = scale tile[r][c] + bias[c] + residual[r][c], each step rounded */
+/* out[r][c] = scale tile[r][c] + bias[c] + residual[r][c], each step rounded, and flushed with
+ * pairs */
 static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col, int cols,
                    const float *tile, float *y)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int c = 0; c < cols; c += 16) {
             int n = ARES_MIN(16, cols - c);
-            v16 v = v16_load(tile + r * 32 + c);
-            if (a->scale != 0) v = v16_mul(v, v16_set1(a->scale));
-            if (a->bias) v = v16_add(v, v16_load_first(a->bias + col + c, n));
-            if (a->residual)
-                v = v16_add(v,
-                            v16_load_first(a->residual + (row + r) * a->residual_row + col + c, n));
+            v16 v = v16_load(tile + r * 32 + c), scale = v16_set1(a->scale);
+            if (a->scale != 0)
+                v = a->pairs ? v16_fma_flush(v, scale, v16_set1(-0.0f)) : v16_mul(v, scale);
+            for (int i = 0; i < 2; i++) {
+                const float *more = i == 0 ? a->bias ? a->bias + col + c : NULL
+                                    : a->residual
+                                        ? a->residual + (row + r) * a->residual_row + col + c
+                                        : NULL;
+                if (!more) continue;
+                v16 m = v16_load_first(more, n);
+                v = a->pairs ? v16_flush(v16_add(v, v16_flush(m))) : v16_add(v, m);
+            }
             v16_store_first(y + r * a->y_row + c, v, n);
         }
 }
 
-void ARES_K(product)(const product_args *a)
+/* Not inlined: the mode in which x86 flushes begins before it and ends after it. */
+static __attribute__((noinline)) void product(const product_args *a)
 {
-    tile_kind kind = a->bf16 ? TILE_BF16 : a->x_k == 1 ? TILE_F32 : TILE_F32_BY_K;
-    int64_t xs = kind == TILE_F32_BY_K ? a->x_k : a->x_row, w_bytes = a->bf16 ? 2 : 4;
-    ARES_ASSERT(kind == TILE_F32_BY_K ? a->x_row == 1 : a->x_k == 1);
+    bool by_k = a->x_k != 1;
+    tile_kind kind = a->bf16    ? TILE_BF16
+                     : a->pairs ? by_k ? TILE_PAIRS_BY_K : TILE_PAIRS
+                     : by_k     ? TILE_F32_BY_K
+                                : TILE_F32;
+    int64_t xs = by_k ? a->x_k : a->x_row, w_bytes = a->bf16 ? 2 : 4;
+    ARES_ASSERT(by_k ? a->x_row == 1 && !a->bf16 : a->x_k == 1);
     int64_t n_tiles = (a->rows + TILE_ROWS - 1) / TILE_ROWS, panels = (a->cols + 31) / 32;
     /* few rows wait for memory: two tiles prefetch both lines of the next panel's rows */
     if (n_tiles == 1 && a->rows > TILE_WIDE_ROWS) n_tiles = 2;
@@ -176,7 +212,7 @@ void ARES_K(product)(const product_args *a)
         /* tiles of nearly equal height: 16 rows are 8 + 8, not 14 + 2 */
         for (int64_t t = 0; t < n_tiles; t++) {
             int64_t row = t * a->rows / n_tiles, rows = (t + 1) * a->rows / n_tiles - row;
-            const float *x = a->x + row * a->x_row;
+            const float *x = a->x + row * (kind == TILE_PAIRS_BY_K ? 2 : a->x_row);
             const float *from = a->from ? a->from + row * a->from_row + p * a->from_panel : NULL;
             float *y = a->y + row * a->y_row + p * a->y_panel;
             tile_fn *f = tiles[kind][rows][np];
@@ -211,6 +247,17 @@ void ARES_K(product)(const product_args *a)
     }
 }
 
+void ARES_K(product)(const product_args *a)
+{
+    if (!a->pairs) {
+        product(a);
+        return;
+    }
+    uint32_t mode = v16_flush_begin();
+    product(a);
+    v16_flush_end(mode);
+}
+
 void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64_t k0, float *out)
 {
     float wide[32 * 32];
@@ -241,6 +288,119 @@ void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64
     }
 }
 
+/* ---------------- bf16 arithmetic: operands rounded and in pairs, as isa.h and kernels.h say */
+
+/* n numbers, `other` in the lanes beyond them. */
+static inline v16 load_or(const float *x, int64_t n, float other)
+{
+    if (n >= 16) return v16_load(x);
+    if (n <= 0) return v16_set1(other);
+    return v16_select(v16m_first((int)n), v16_load_first(x, (int)n), v16_set1(other));
+}
+/* A word per lane: a in the high half, b in the low one. */
+static inline v16 pair_of(v16 a, v16 b)
+{
+    v16i low = v16i_shr(v16_bits(v16_round_bf16(b)), 16);
+    return v16_from_bits(v16i_xor(v16_bits(v16_round_bf16(a)), low));
+}
+
+void ARES_K(pack_rows)(const float *x, int64_t ldx, int64_t rows, int64_t k, float *to)
+{
+    for (int64_t r = 0; r < rows; r++, x += ldx, to += packed_words(k))
+        for (int64_t i = 0; i < k; i += 32)
+            v16_store_dot(to + i / 2 * V16_DOT_STEPS, load_or(x + i, k - i, -0.0f),
+                          load_or(x + i + 16, k - i - 16, -0.0f));
+}
+
+/*
+ * Two rows of x, tokens t and t + 1, for the product that sums over tokens: the words of columns 1,
+ * 0, 3, 2 and so on, because that is the order of dw. The last of an odd number has a partner of
+ * -0, dy one of +0; columns beyond k are 0, which leaves the padding of dw at 0.
+ */
+static void pack_tokens(const float *x, int64_t ldx, int64_t tokens, int64_t k, float *to,
+                        int64_t ld)
+{
+    for (int64_t t = 0; t < tokens; t += 2, x += 2 * ldx, to += V16_DOT_STEPS * ld)
+        for (int64_t i = 0; i < k; i += 16) {
+            v16 a = v16_swap(load_or(x + i, k - i, 0.0f)),
+                b = v16_swap(t + 1 < tokens ? load_or(x + ldx + i, k - i, 0.0f) : v16_set1(-0.0f));
+            v16_store(to + i, V16_DOT_STEPS == 1 ? pair_of(a, b) : v16_round_bf16(a));
+            if (V16_DOT_STEPS == 2) v16_store(to + ld + i, v16_round_bf16(b));
+        }
+}
+
+static inline int64_t packed_tokens_ld(int64_t k)
+{
+    return (k + 15) / 16 * 16 + 16;
+}
+typedef struct packing {
+    const float *x;
+    int64_t ldx, rows, k;
+    float *rows_to, *tokens_to; /* NULL: not wanted */
+} packing;
+
+enum { PACKED_AT_ONCE = 32 };
+static void pack_task(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    const packing *p = ctx;
+    for (int64_t first; p->rows; p++) {
+        int64_t tasks = (p->rows + PACKED_AT_ONCE - 1) / PACKED_AT_ONCE;
+        if (task >= tasks) {
+            task -= tasks;
+            continue;
+        }
+        first = task * PACKED_AT_ONCE;
+        int64_t rows = ARES_MIN(PACKED_AT_ONCE, p->rows - first);
+        const float *x = p->x + first * p->ldx;
+        if (p->rows_to)
+            ARES_K(pack_rows)(x, p->ldx, rows, p->k, p->rows_to + first * packed_words(p->k));
+        if (p->tokens_to) {
+            int64_t ld = packed_tokens_ld(p->k);
+            pack_tokens(x, p->ldx, rows, p->k, p->tokens_to + first / 2 * V16_DOT_STEPS * ld, ld);
+        }
+        return;
+    }
+}
+/* The list ends with a packing of no rows. */
+static void pack_all(ares_device *d, const packing *list)
+{
+    int64_t tasks = 0, numbers = 0;
+    for (const packing *p = list; p->rows; p++) {
+        tasks += (p->rows + PACKED_AT_ONCE - 1) / PACKED_AT_ONCE;
+        numbers += p->rows * p->k;
+    }
+    kernels_run(d, (double)numbers / 5e3, tasks, pack_task, (void *)list);
+}
+
+/*
+ * As transpose_panel, of pairs: word j of pair p of outputs is W[n0 + 2 p][k0 + j] in the high half
+ * and W[n0 + 2 p + 1][k0 + j] in the low one. n0 and k0 are multiples of 32.
+ */
+static void turn_panel(const ares_matrix *w, int64_t n0, int64_t n1, int64_t k0, float *out)
+{
+    const v16i high = v16i_set1(0xffff0000u), low = v16i_set1(0xffffu);
+    int64_t pairs = (w->k + 1) / 2, have = ARES_MIN(16, pairs - k0 / 2);
+    float whole[16 * 32], by_output[32 * 16];
+    for (int64_t first = n0; first < n1; first += 32) {
+        const float *src = (const float *)w->data + first * pairs + k0 / 2 * 32;
+        if (have < 16) { /* so that the blocks are whole */
+            memset(whole, 0, sizeof whole);
+            src = memcpy(whole, src, (size_t)have * 32 * sizeof *src);
+        }
+        for (int j = 0; j < 32; j += 16) v16_transpose(src + j, 32, by_output + j * 16, 16);
+        for (int64_t n = 0; n < ARES_MIN(32, n1 - first); n += 2) {
+            /* inputs 2 i and 2 i + 1 of an output are one word; the last output may lack a partner
+             */
+            v16i a = v16i_load(by_output + n * 16),
+                 b = first + n + 1 < n1 ? v16i_load(by_output + n * 16 + 16) : v16i_set1(0);
+            v16i even = v16i_xor(v16i_and(a, high), v16i_shr(b, 16)),
+                 odd = v16i_xor(v16i_shl(a, 16), v16i_and(b, low));
+            v16_store_zip(out + (first + n - n0) / 2 * 32, v16_from_bits(even), v16_from_bits(odd));
+        }
+    }
+}
+
 /* ------------------------------------------------------------------ y = x Wt + bias + residual */
 
 enum {
@@ -251,9 +411,24 @@ enum {
 /* Rough speeds of a thread, to decide whether waking the others pays and how finely to divide. */
 static const double FLOPS_PER_US = 2e5, BYTES_PER_US = 3e4;
 
+/* How a weight is read by steps of k: one input, or in bf16 arithmetic a pair of them. */
+typedef struct stepping {
+    int64_t steps, step_bytes; /* of a panel: 32 numbers or words */
+    int64_t x;                 /* words of x for a step */
+    bool pairs;
+} stepping;
+static stepping stepping_of(const ares_matrix *w)
+{
+    bool pairs = w->layout == ARES_PANEL32_PAIRS;
+    ARES_ASSERT(pairs ? w->dtype == ARES_BF16 : w->layout == ARES_PANEL32 && w->dtype != ARES_F16);
+    if (pairs) return (stepping){ ((int64_t)w->k + 1) / 2, 128, V16_DOT_STEPS, true };
+    return (stepping){ w->k, w->dtype == ARES_BF16 ? 64 : 128, 1, false };
+}
+
 typedef struct forward_plan {
     ares_device *d;
     const ares_linear_args *a;
+    const float *packed; /* x, of a weight in pairs */
     int64_t row_blocks, groups, panels_per_group, first_task;
 } forward_plan;
 typedef struct forward {
@@ -268,17 +443,17 @@ typedef struct forward {
 static void long_product(const forward_plan *p, const product_args *g, int64_t col, int worker)
 {
     const ares_matrix *w = p->a->w;
-    int64_t bytes = w->dtype == ARES_BF16 ? 2 : 4;
+    stepping s = stepping_of(w);
     float *sum = kernels_scratch(p->d, worker, (size_t)g->rows * 32 * sizeof(float));
     for (int64_t c = 0; c < g->cols; c += 32)
-        for (int64_t k = 0; k < w->k; k += BLOCK_K) {
-            bool last = k + BLOCK_K >= w->k;
+        for (int64_t k = 0; k < s.steps; k += BLOCK_K) {
+            bool last = k + BLOCK_K >= s.steps;
             product_args part = *g;
-            part.k = ARES_MIN(BLOCK_K, w->k - k);
+            part.k = ARES_MIN(BLOCK_K, s.steps - k);
             part.cols = last ? ARES_MIN(32, g->cols - c) : 32;
             /* the first piece begins at 0, the last one adds bias and residual and writes y */
-            part.x = g->x + k;
-            part.w = (const char *)w->data + ((col + c) * w->k + k * 32) * bytes;
+            part.x = g->x + k * s.x;
+            part.w = (const char *)w->data + ((col + c) / 32 * s.steps + k) * s.step_bytes;
             part.from = k ? sum : NULL;
             part.from_row = 32;
             if (last) {
@@ -310,18 +485,20 @@ static void forward_task(void *ctx, int64_t task, int worker)
     int64_t row = block * a->m / p->row_blocks, rows = (block + 1) * a->m / p->row_blocks - row;
     int64_t panel = group * p->panels_per_group,
             end = ARES_MIN((int64_t)w->n, (panel + p->panels_per_group) * 32);
-    int64_t col = panel * 32, bytes = w->dtype == ARES_BF16 ? 2 : 4;
+    int64_t col = panel * 32;
+    stepping s = stepping_of(w);
     product_args g = {
         .rows = rows,
-        .k = w->k,
+        .k = s.steps,
         .cols = end - col,
-        .x = (const float *)a->x + row * a->ldx,
-        .x_row = a->ldx,
+        .x = s.pairs ? p->packed + row * packed_words(w->k) : (const float *)a->x + row * a->ldx,
+        .x_row = s.pairs ? packed_words(w->k) : a->ldx,
         .x_k = 1,
-        .w = (const char *)w->data + col * w->k * bytes,
+        .w = (const char *)w->data + panel * s.steps * s.step_bytes,
         .w_k = 32,
-        .w_panel = (int64_t)w->k * 32,
-        .bf16 = w->dtype == ARES_BF16,
+        .w_panel = s.steps * 32,
+        .bf16 = w->dtype == ARES_BF16 && !s.pairs,
+        .pairs = s.pairs,
         .y = (float *)a->y + row * a->ldy + col,
         .y_row = a->ldy,
         .y_panel = 32,
@@ -333,19 +510,63 @@ static void forward_task(void *ctx, int64_t task, int worker)
     /* the task that this thread most likely takes next */
     int64_t then = group + ares_pool_threads(p->d->pool);
     if (then < p->groups)
-        g.after = (const char *)w->data + then * p->panels_per_group * 32 * w->k * bytes;
-    if (rows <= TILE_ROWS || w->k <= BLOCK_K + BLOCK_K / 2) ARES_K(product)(&g);
+        g.after = (const char *)w->data + then * p->panels_per_group * s.steps * s.step_bytes;
+    if (rows <= TILE_ROWS || s.steps <= BLOCK_K + BLOCK_K / 2) ARES_K(product)(&g);
     else long_product(p, &g, col, worker);
+}
+
+/* Packs the inputs of weights in pairs, one that several of the products read once. */
+static void pack_inputs(ares_device *d, forward *f)
+{
+    packing list[MAX_PRODUCTS + 1] = { 0 };
+    float *to[MAX_PRODUCTS];
+    int64_t words = 0, n = 0;
+    for (int pass = 0; pass < 2; pass++) { /* first how much memory they need */
+        float *memory =
+            pass && n ? kernels_scratch(d, KERNELS_PACKED, (size_t)words * sizeof(float)) : NULL;
+        words = n = 0;
+        for (int i = 0; i < f->n; i++) {
+            const ares_linear_args *a = f->plan[i].a;
+            if (a->w->layout != ARES_PANEL32_PAIRS || a->m <= 0) continue;
+            int64_t at = 0;
+            while (at < n && !(list[at].x == a->x && list[at].ldx == a->ldx &&
+                               list[at].rows == a->m && list[at].k == a->w->k))
+                at++;
+            if (at == n) {
+                to[n] = memory ? memory + words : NULL;
+                list[n] = (packing){ a->x, a->ldx, a->m, a->w->k, to[n], NULL };
+                words += (a->m * packed_words(a->w->k) + 15) / 16 * 16;
+                n++;
+            }
+            f->plan[i].packed = to[at];
+        }
+        list[n].rows = 0;
+    }
+    if (n) pack_all(d, list);
 }
 
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
 {
+    /* products in bf16 arithmetic of very many rows go by parts, so that what is packed is bounded
+     */
+    for (int i = 0; i < n; i++) {
+        if (a[i].w->layout != ARES_PANEL32_PAIRS || a[i].m <= PACKED_ROWS) continue;
+        for (int each = 0; each < n; each++)
+            for (int32_t row = 0; row < a[each].m; row += PACKED_ROWS) {
+                ares_linear_args part = a[each];
+                part.m = ARES_MIN((int32_t)PACKED_ROWS, a[each].m - row);
+                part.x = (const float *)part.x + row * part.ldx;
+                part.y = (float *)part.y + row * part.ldy;
+                if (part.residual) part.residual = (const float *)part.residual + row * part.ldr;
+                ARES_K(linear)(d, &part, 1);
+            }
+        return;
+    }
     for (; n > 0; a += MAX_PRODUCTS, n -= MAX_PRODUCTS) {
         forward f = { .n = ARES_MIN(n, (int)MAX_PRODUCTS) };
         double us[MAX_PRODUCTS], all_us = 0;
         for (int i = 0; i < f.n; i++) {
             const ares_matrix *w = a[i].w;
-            ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16);
             double flops = 2.0 * a[i].m * w->k * w->n,
                    bytes = (double)ares_dtype_bytes(w->dtype) * w->k * w->n;
             us[i] = ARES_MAX(flops / FLOPS_PER_US, bytes / BYTES_PER_US);
@@ -373,6 +594,7 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
             p->groups = (panels + p->panels_per_group - 1) / p->panels_per_group;
             tasks += p->row_blocks * p->groups;
         }
+        pack_inputs(d, &f);
         kernels_run(d, all_us, tasks, forward_task, &f);
     }
 }
@@ -394,6 +616,8 @@ typedef struct backward {
     ares_device *d;
     const ares_linear_backward_args *a;
     int64_t n, k, row_blocks, dx_tasks, dw_panels, dw_parts;
+    bool pairs;
+    const float *dy, *x; /* with pairs: packed by rows for dx, by tokens for dw */
 } backward;
 
 /* dx of some rows and 32 inputs: the panel of W is transposed into scratch, piece by piece of n. */
@@ -406,17 +630,21 @@ static void dx_task(const backward *b, int64_t task, int worker)
     float *dx = (float *)a->dx + row * a->lddx + k0;
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);
-        ARES_K(transpose_panel)(a->w, n, end, k0, transposed);
+        int64_t ld = packed_words(b->n);
+        if (b->pairs) turn_panel(a->w, n, end, k0, transposed);
+        else ARES_K(transpose_panel)(a->w, n, end, k0, transposed);
         ARES_K(product)
         (&(product_args){
             .rows = rows,
-            .k = end - n,
+            .k = b->pairs ? (end - n + 1) / 2 : end - n,
             .cols = ARES_MIN(32, b->k - k0),
-            .x = (const float *)a->dy + row * a->lddy + n,
-            .x_row = a->lddy,
+            .x = b->pairs ? b->dy + row * ld + n / 2 * V16_DOT_STEPS
+                          : (const float *)a->dy + row * a->lddy + n,
+            .x_row = b->pairs ? ld : a->lddy,
             .x_k = 1,
             .w = transposed,
             .w_k = 32,
+            .pairs = b->pairs,
             .from = n || a->accumulate ? dx : NULL,
             .from_row = a->lddx,
             .y = dx,
@@ -432,7 +660,10 @@ static void dw_task(const backward *b, int64_t task, int worker)
     const ares_linear_backward_args *a = b->a;
     int64_t part = task % b->dw_parts, first = task / b->dw_parts * b->dw_panels * 32;
     int64_t end = ARES_MIN(b->n, first + b->dw_panels * 32);
-    int64_t k0 = part * b->k / b->dw_parts, k1 = (part + 1) * b->k / b->dw_parts;
+    /* in rows of dw's panels: of an input, or with pairs of two, whose 64 numbers take turns */
+    int64_t wide = b->pairs ? 2 : 1, all = (b->k + wide - 1) / wide, k0 = part * all / b->dw_parts,
+            k1 = (part + 1) * all / b->dw_parts;
+    /* with pairs, the word of two tokens and a column comes twice, for the two inputs */
     float *dy = kernels_scratch(b->d, worker, DW_TOKENS * 32 * sizeof(float));
     for (int64_t m = 0; m < a->m; m += DW_TOKENS) {
         int64_t tokens = ARES_MIN(DW_TOKENS, a->m - m);
@@ -444,36 +675,49 @@ static void dw_task(const backward *b, int64_t task, int worker)
                 int n = (int)ARES_MIN(16, cols - half);
                 v16 sum = v16_zero();
                 if (n <= 0) {
-                    for (int64_t t = 0; t < tokens; t++) v16_store(dy + t * 32 + half, sum);
+                    for (int64_t t = 0; t < (tokens + wide - 1) / wide; t++)
+                        for (int i = 0; i < wide; i++)
+                            v16_store(dy + (t * 32 + half) * wide + 16 * i, sum);
                     continue;
                 }
                 if (bias) sum = v16_load_first(a->dbias + col + half, n);
+                v16 first_of_two = v16_zero();
                 for (int64_t t = 0; t < tokens; t++) {
                     v16 v =
                         v16_load_first((const float *)a->dy + (m + t) * a->lddy + col + half, n);
-                    v16_store(dy + t * 32 + half, v);
                     sum = v16_add(sum, v);
+                    if (!b->pairs) v16_store(dy + t * 32 + half, v);
+                    else if (t % 2 == 0) first_of_two = v;
+                    if (!b->pairs || (t % 2 == 0 && t + 1 < tokens)) continue;
+                    v16 word = pair_of(first_of_two, t % 2 ? v : v16_zero());
+                    v16_store_zip(dy + t / 2 * 64 + half * 2, word, word);
                 }
                 if (bias) v16_store_first(a->dbias + col + half, sum, n);
             }
             /* frozen weights with a bias that trains: dy is read for its sum alone */
             if (!a->dw) continue;
-            float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
+            float *dw = (float *)a->dw->data + (col * all + k0 * 32) * wide;
+            int64_t ld = packed_tokens_ld(b->k);
             ARES_K(product)
             (&(product_args){
                 .rows = k1 - k0,
-                .k = tokens,
-                .cols = cols,
-                .x = (const float *)a->x + m * a->ldx + k0,
+                .k = (tokens + wide - 1) / wide,
+                .cols = cols * wide,
+                .x = b->pairs ? b->x + m / 2 * V16_DOT_STEPS * ld + 2 * k0
+                              : (const float *)a->x + m * a->ldx + k0,
                 /* x by columns: the product sums over tokens */
                 .x_row = 1,
-                .x_k = a->ldx,
+                .x_k = b->pairs ? ld : a->ldx,
                 .w = dy,
-                .w_k = 32,
+                .w_k = 32 * wide,
+                .w_panel = 32,
+                .pairs = b->pairs,
                 .from = dw,
-                .from_row = 32,
+                .from_row = 32 * wide,
+                .from_panel = 32,
                 .y = dw,
-                .y_row = 32,
+                .y_row = 32 * wide,
+                .y_panel = 32,
             });
         }
     }
@@ -490,10 +734,32 @@ static void backward_task(void *ctx, int64_t task, int worker)
 void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
 {
     const ares_matrix *w = a->dx ? a->w : a->dw ? a->dw : a->w;
-    ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16 &&
-                (!a->dw || a->dw->dtype == ARES_F32));
-    backward b = { .d = d, .a = a, .n = w->n, .k = w->k };
+    backward b = { .d = d, .a = a, .n = w->n, .k = w->k, .pairs = w->layout == ARES_PANEL32_PAIRS };
+    ARES_ASSERT(w->layout != ARES_ROWS && w->dtype != ARES_F16 &&
+                (!a->dw || (a->dw->dtype == ARES_F32 && a->dw->layout == w->layout)));
     if (a->m <= 0) return;
+    if (b.pairs && a->m > PACKED_ROWS) { /* as in linear; PACKED_ROWS is even */
+        for (int32_t row = 0; row < a->m; row += PACKED_ROWS) {
+            ares_linear_backward_args part = *a;
+            part.m = ARES_MIN((int32_t)PACKED_ROWS, a->m - row);
+            part.dy = (const float *)a->dy + row * a->lddy;
+            if (a->x) part.x = (const float *)a->x + row * a->ldx;
+            if (a->dx) part.dx = (float *)a->dx + row * a->lddx;
+            ARES_K(linear_backward)(d, &part);
+        }
+        return;
+    }
+    if (b.pairs) {
+        packing list[3] = { 0 }, *next = list;
+        int64_t words = a->dx ? (a->m * packed_words(b.n) + 15) / 16 * 16 : 0,
+                more = a->dw ? (a->m + 1) / 2 * V16_DOT_STEPS * packed_tokens_ld(b.k) : 0;
+        float *packed = kernels_scratch(d, KERNELS_PACKED, (size_t)(words + more) * sizeof(float));
+        b.dy = packed;
+        b.x = packed + words;
+        if (a->dx) *next++ = (packing){ a->dy, a->lddy, a->m, b.n, packed, NULL };
+        if (a->dw) *next++ = (packing){ a->x, a->ldx, a->m, b.k, NULL, packed + words };
+        pack_all(d, list);
+    }
     int64_t dw_tasks = 0, wanted = 4 * ares_pool_threads(d->pool);
     double us = 0, product_us = 2.0 * a->m * w->k * w->n / FLOPS_PER_US;
     if (a->dx) {
@@ -512,8 +778,8 @@ void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
         b.dw_panels = ARES_MAX(1, ARES_MIN(DW_PANELS, panels * b.dw_parts / wanted));
         int64_t groups = (panels + b.dw_panels - 1) / b.dw_panels;
         if (a->dw && groups * b.dw_parts < wanted)
-            b.dw_parts = ARES_MAX(b.dw_parts,
-                                  ARES_MIN((wanted + groups - 1) / groups, b.k / (4 * TILE_ROWS)));
+            b.dw_parts = ARES_MAX(b.dw_parts, ARES_MIN((wanted + groups - 1) / groups,
+                                                       b.k / (b.pairs ? 2 : 1) / (4 * TILE_ROWS)));
         dw_tasks = groups * b.dw_parts;
         us += a->dw ? product_us + (double)w->k * w->n * 8 / BYTES_PER_US
                     : (double)a->m * w->n * 4 / BYTES_PER_US;

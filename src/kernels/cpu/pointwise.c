@@ -299,8 +299,8 @@ void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim,
 
 /*
  * Rows of the embedding by token id. Those of a tied model lie in the head's panels, where the
- * numbers of a row are 32 apart. The gradient is divided by columns, so that each task adds all
- * tokens in row order, also where ids repeat.
+ * numbers of a row are 32 apart, or pairs of them 64, each before its predecessor. The gradient is
+ * divided by columns, so that each task adds all tokens in row order, also where ids repeat.
  */
 
 enum { EMBEDDING_ROWS = 16 };
@@ -314,24 +314,38 @@ typedef struct embedding_job {
     int64_t ld, columns;
 } embedding_job;
 
+/* The first number of a row, and the distances of an even number of it and of the odd one after. */
+typedef struct embedding_row {
+    int64_t at, step, odd;
+} embedding_row;
+static embedding_row row_of(const ares_matrix *e, int64_t id)
+{
+    ARES_ASSERT(id >= 0 && id < e->n);
+    int64_t step = e->layout == ARES_ROWS ? 1 : 32;
+    return (embedding_row){ ares_matrix_at(e->layout, e->k, id, 0), step,
+                            e->layout == ARES_PANEL32_PAIRS ? -1 : step };
+}
+static inline int64_t place(embedding_row q, int64_t i)
+{
+    return i / 2 * 2 * q.step + (i % 2 ? q.odd : 0);
+}
+
 static void embedding_task(void *ctx, int64_t task, int worker)
 {
     const embedding_job *j = ctx;
     const ares_matrix *e = j->e;
-    int64_t step = e->layout == ARES_PANEL32 ? 32 : 1;
     (void)worker;
     int64_t end = ARES_MIN((int64_t)j->n, (task + 1) * EMBEDDING_ROWS);
     for (int64_t r = task * EMBEDDING_ROWS; r < end; r++) {
-        int64_t id = j->ids[r], at = step == 32 ? id / 32 * 32 * e->k + id % 32 : id * e->k;
+        embedding_row q = row_of(e, j->ids[r]);
         float *y = j->y + r * j->ld;
-        ARES_ASSERT(id >= 0 && id < e->n);
         if (e->dtype == ARES_F32) {
-            const float *from = (const float *)e->data + at;
-            for (int64_t i = 0; i < e->k; i++) y[i] = from[i * step];
+            const float *from = (const float *)e->data + q.at;
+            for (int64_t i = 0; i < e->k; i++) y[i] = from[place(q, i)];
         } else {
-            const uint16_t *from = (const uint16_t *)e->data + at;
+            const uint16_t *from = (const uint16_t *)e->data + q.at;
             for (int64_t i = 0; i < e->k; i++) {
-                uint32_t bits = (uint32_t)from[i * step] << 16;
+                uint32_t bits = (uint32_t)from[place(q, i)] << 16;
                 memcpy(&y[i], &bits, 4);
             }
         }
@@ -351,15 +365,13 @@ static void embedding_backward_task(void *ctx, int64_t task, int worker)
 {
     const embedding_job *j = ctx;
     const ares_matrix *e = j->e;
-    int64_t step = e->layout == ARES_PANEL32 ? 32 : 1;
     int64_t from = task * j->columns, to = ARES_MIN((int64_t)e->k, from + j->columns);
     (void)worker;
     for (int64_t r = 0; r < j->n; r++) {
-        int64_t id = j->ids[r];
-        float *row = (float *)e->data + (step == 32 ? id / 32 * 32 * e->k + id % 32 : id * e->k);
+        embedding_row q = row_of(e, j->ids[r]);
+        float *row = (float *)e->data + q.at;
         const float *dy = j->dy + r * j->ld;
-        ARES_ASSERT(id >= 0 && id < e->n);
-        for (int64_t i = from; i < to; i++) row[i * step] += dy[i];
+        for (int64_t i = from; i < to; i++) row[place(q, i)] += dy[i];
     }
 }
 

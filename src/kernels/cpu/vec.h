@@ -36,6 +36,25 @@
  *   v16_sum(v)         (((0+8)+(4+12))+((2+10)+(6+14))) + (((1+9)+(5+13))+((3+11)+(7+15)))
  *   v16_max_lane(v)    the same tree with v16_max
  *   v16_transpose(src, ld_src, dst, ld_dst)    16 by 16 floats, apart
+ *   v16_store_zip(p, a, b)    a0 b0 a1 b1 ...    v16_swap(v)    lanes 1 0 3 2 ...
+ *   v16_set1_two(p)           p[0] p[1] p[0] p[1] ...
+ *
+ * bf16 arithmetic (docs/exactness.md#bf16-arithmetic): a sum is a chain of FMAs on operands rounded
+ * to bf16, denormals are zero before and after each. x86 has a mode for it, between v16_flush_begin
+ * and v16_flush_end(what it returned); Arm's flushes what rounding would lift to 2^-126, so NEON
+ * and plain C flush by themselves and need no mode.
+ *
+ *   v16_flush(v)               denormals are zeros of their sign
+ *   v16_fma_flush(a, b, c)     flush(a b + c), operands without denormals
+ *   v16_round_bf16(v)          as vcvtneps2bf16: denormals to zero, NaN quiet; in f32
+ *
+ * The product of a pair of inputs x and 16 pairs of weights, 32-bit words with the first in the
+ * high half, takes V16_DOT_STEPS steps: two FMAs, or one vdpbf16ps. The packed x of a pair is as
+ * many words.
+ *
+ *   v16_pairs(p, step)         the weights of a step from 16 words, denormals zero where no mode is
+ *   v16_dot(x, w, sum)         x: v16_set1 of the step's word, or v16_set1_two of two inputs' words
+ *   v16_store_dot(p, a, b)     32 numbers as packed x: 16 V16_DOT_STEPS words
  */
 
 #if defined __SANITIZE_ADDRESS__ && defined ARES_ISA_PLAIN
@@ -59,6 +78,90 @@
 #include "vec_neon.h"
 #else
 #include "vec_plain.h"
+#endif
+
+#if defined ARES_ISA_AVX512 || defined ARES_ISA_AVX2
+/* MXCSR: denormals are zero (DAZ), flush to zero (FTZ) */
+V16_INLINE uint32_t v16_flush_begin(void)
+{
+    uint32_t mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040);
+    return mode;
+}
+V16_INLINE void v16_flush_end(uint32_t mode)
+{
+    _mm_setcsr(mode);
+}
+V16_OP(v16, v16_flush, (v16 v), v)
+V16_OP(v16, v16_fma_flush, (v16 a, v16 b, v16 c), v16_fma(a, b, c))
+#else
+V16_OP(uint32_t, v16_flush_begin, (void), 0)
+V16_INLINE void v16_flush_end(uint32_t mode)
+{
+    (void)mode;
+}
+V16_INLINE v16 v16_flush(v16 v)
+{
+    v16 size = v16_from_bits(v16i_and(v16_bits(v), v16i_set1(0x7fffffffu))),
+        zero = v16_from_bits(v16i_and(v16_bits(v), v16i_set1(0x80000000u)));
+    return v16_select(v16_lt(size, v16_set1(0x1p-126f)), zero, v);
+}
+/*
+ * What a denormal's rounding has lifted to 2^-126 was tiny where 24 bits and any exponent would
+ * not have: the sum times 2^64 says so. No sum of operands that this overflows is tiny.
+ */
+V16_INLINE v16 v16_flush_sum(v16 a, v16 b, v16 c, v16 sum)
+{
+    const v16 up = v16_set1(0x1p64f);
+    v16i large = v16_bits(v16_fma(v16_mul(a, up), b, v16_mul(c, up)));
+    v16 size = v16_from_bits(v16i_and(large, v16i_set1(0x7fffffffu))),
+        zero = v16_from_bits(v16i_and(large, v16i_set1(0x80000000u)));
+    return v16_select(v16_lt(size, v16_set1(0x1p-62f)), zero, sum);
+}
+V16_INLINE v16 v16_fma_flush(v16 a, v16 b, v16 c)
+{
+    v16 sum = v16_fma(a, b, c);
+    return v16_any_tiny(sum) ? v16_flush_sum(a, b, c, sum) : sum;
+}
+#endif
+
+V16_INLINE v16 v16_round_bf16(v16 v)
+{
+    v16i u = v16_bits(v), high = v16i_set1(0xffff0000u), odd = v16i_set1(1);
+    v16i nearest = v16i_add(v16i_add(u, v16i_set1(0x7fff)), v16i_and(v16i_shr(u, 16), odd));
+    v16i quiet = v16i_xor(v16i_and(u, v16i_set1(0xffbf0000u)), v16i_set1(0x400000u));
+    v16 size = v16_from_bits(v16i_and(u, v16i_set1(0x7fffffffu))),
+        zero = v16_from_bits(v16i_and(u, v16i_set1(0x80000000u)));
+    v16 r = v16_select(v16_eq(v, v), v16_from_bits(v16i_and(nearest, high)), v16_from_bits(quiet));
+    return v16_select(v16_lt(size, v16_set1(0x1p-126f)), zero, r);
+}
+
+#if defined ARES_ISA_AVX512BF16
+enum { V16_DOT_STEPS = 1 };
+V16_INLINE v16 v16_pairs(const float *p, int step)
+{
+    (void)step;
+    return v16_load(p);
+}
+V16_OP(v16, v16_dot, (v16 x, v16 w, v16 sum), _mm512_dpbf16_ps(sum, (__m512bh)(x), (__m512bh)(w)))
+/* the instruction packs the first of two in the low half */
+V16_INLINE void v16_store_dot(float *p, v16 a, v16 b)
+{
+    _mm512_storeu_si512(p, _mm512_rol_epi32((__m512i)_mm512_cvtne2ps_pbh(b, a), 16));
+}
+#elif !defined V16_LANES || V16_LANES == 16
+enum { V16_DOT_STEPS = 2 };
+V16_INLINE v16 v16_pairs(const float *p, int step)
+{
+    v16i w = v16i_load(p);
+    return v16_flush(v16_from_bits(step ? v16i_shl(w, 16) : v16i_and(w, v16i_set1(0xffff0000u))));
+}
+V16_OP(v16, v16_dot, (v16 x, v16 w, v16 sum), v16_fma_flush(x, w, sum))
+V16_INLINE void v16_store_dot(float *p, v16 a, v16 b)
+{
+    v16_store(p, v16_round_bf16(a));
+    v16_store(p + 16, v16_round_bf16(b));
+}
 #endif
 
 #ifndef ARES_ISA_AVX512

@@ -258,3 +258,22 @@ V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int6
         for (int j = 0; j < 16; j += 8)
             v16_transpose_8x8(src + i * ld_src + j, ld_src, dst + j * ld_dst + i, ld_dst);
 }
+
+V16_INLINE void v16_store_zip(float *p, v16 a, v16 b)
+{
+    __m256 x = _mm256_unpacklo_ps(a.lo, b.lo), y = _mm256_unpackhi_ps(a.lo, b.lo),
+           z = _mm256_unpacklo_ps(a.hi, b.hi), w = _mm256_unpackhi_ps(a.hi, b.hi);
+    _mm256_storeu_ps(p, _mm256_permute2f128_ps(x, y, 0x20));
+    _mm256_storeu_ps(p + 8, _mm256_permute2f128_ps(x, y, 0x31));
+    _mm256_storeu_ps(p + 16, _mm256_permute2f128_ps(z, w, 0x20));
+    _mm256_storeu_ps(p + 24, _mm256_permute2f128_ps(z, w, 0x31));
+}
+V16_OP(v16, v16_swap, (v16 v),
+       (v16){ _mm256_permute_ps(v.lo, 0xb1), _mm256_permute_ps(v.hi, 0xb1) })
+V16_INLINE v16 v16_set1_two(const float *p)
+{
+    int64_t two;
+    memcpy(&two, p, sizeof two);
+    __m256 v = _mm256_castsi256_ps(_mm256_set1_epi64x(two));
+    return (v16){ v, v };
+}

@@ -146,3 +146,18 @@ V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int6
         _mm512_storeu_ps(dst + (c + 12) * ld_dst, _mm512_shuffle_f32x4(lo13, hi13, 0xdd));
     }
 }
+
+V16_INLINE void v16_store_zip(float *p, v16 a, v16 b)
+{
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+                  eight = _mm512_set1_epi32(8);
+    _mm512_storeu_ps(p, _mm512_permutex2var_ps(a, low, b));
+    _mm512_storeu_ps(p + 16, _mm512_permutex2var_ps(a, _mm512_add_epi32(low, eight), b));
+}
+V16_OP(v16, v16_swap, (v16 v), _mm512_permute_ps(v, 0xb1))
+V16_INLINE v16 v16_set1_two(const float *p)
+{
+    int64_t two;
+    memcpy(&two, p, sizeof two);
+    return _mm512_castsi512_ps(_mm512_set1_epi64(two));
+}

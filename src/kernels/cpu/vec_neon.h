@@ -195,3 +195,28 @@ V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int6
             vst1q_f32(to + 3 * ld_dst, vreinterpretq_f32_f64(vzip2q_f64(odd01, odd23)));
         }
 }
+
+V16_INLINE void v16_store_zip(float *p, v16 a, v16 b)
+{
+    for (int i = 0; i < 4; i++) {
+        vst1q_f32(p + 8 * i, vzip1q_f32(a.q[i], b.q[i]));
+        vst1q_f32(p + 8 * i + 4, vzip2q_f32(a.q[i], b.q[i]));
+    }
+}
+V16_OF(v16, v16_swap, (v16 v), vrev64q_f32(v.q[i]))
+V16_INLINE v16 v16_set1_two(const float *p)
+{
+    float32x2_t two = vld1_f32(p);
+    float32x4_t v = vcombine_f32(two, two);
+    return (v16){ { v, v, v, v } };
+}
+/* Whether a lane is at most 2^-126 in size, but not 0. */
+V16_INLINE bool v16_any_tiny(v16 v)
+{
+    uint32x4_t any = vdupq_n_u32(0), one = vdupq_n_u32(1), end = vdupq_n_u32(0x1000000);
+    for (int i = 0; i < 4; i++) {
+        uint32x4_t size = vshlq_n_u32(vreinterpretq_u32_f32(v.q[i]), 1);
+        any = vorrq_u32(any, vcltq_u32(vsubq_u32(size, one), end));
+    }
+    return vmaxvq_u32(any) != 0;
+}

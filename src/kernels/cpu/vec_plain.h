@@ -192,6 +192,15 @@ V16_INLINE void v16_store_bf16(uint16_t *p, v16 v)
     v16_store_bf16_first(p, v, V16_LANES);
 }
 
+/* Whether a lane is at most 2^-126 in size, but not 0. */
+V16_INLINE bool v16_any_tiny(v16 v)
+{
+    uint32_t any = 0;
+    v16i u = v16_bits(v);
+    V16_EACH any |= (u.l[i] << 1) - 1 < 0x1000000u;
+    return any;
+}
+
 #if V16_LANES == 16
 V16_INLINE float v16_sum(v16 v)
 {
@@ -210,5 +219,24 @@ V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int6
 {
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 16; j++) dst[j * ld_dst + i] = src[i * ld_src + j];
+}
+V16_INLINE void v16_store_zip(float *p, v16 a, v16 b)
+{
+    for (int i = 0; i < 16; i++) {
+        p[2 * i] = a.l[i];
+        p[2 * i + 1] = b.l[i];
+    }
+}
+V16_INLINE v16 v16_swap(v16 v)
+{
+    v16 r;
+    V16_EACH r.l[i] = v.l[i ^ 1];
+    return r;
+}
+V16_INLINE v16 v16_set1_two(const float *p)
+{
+    v16 r;
+    V16_EACH r.l[i] = p[i & 1];
+    return r;
 }
 #endif

@@ -14,9 +14,6 @@
 
 #define RANK "worker.actor.model.lora.rank"
 #define ADAPTER "worker.actor.model.lora.adapter_path"
-#define ACTOR_TYPE "worker.actor.fsdp.torch_dtype"
-#define REF_TYPE "worker.ref.fsdp.torch_dtype"
-#define CRITIC_TYPE "worker.critic.fsdp.torch_dtype"
 
 /*
  * Flags by which other trainers ask for adapters, with their words for rank and path, which say
@@ -129,9 +126,7 @@ void adapters_translate(ares_config *cfg)
                           "leave one of both out, or merge that one first (ares-train merge "
                           "--model '%s' --adapter '%s' --out DIR)",
                           model, model, model);
-    const char *type = ares_config_given(cfg, ACTOR_TYPE), *dropout = "x-lora.actor.lora_dropout",
-               *actor = ares_config_given(cfg, "worker.actor.model.model_path"),
-               *critic = ares_config_given(cfg, "worker.critic.model.model_path");
+    const char *dropout = "x-lora.actor.lora_dropout";
     take_megatrons(cfg, "actor");
     take_megatrons(cfg, "critic");
     for (int i = 0; i < ARES_COUNT(flags); i++) {
@@ -152,12 +147,15 @@ void adapters_translate(ares_config *cfg)
                                 "over: the sampler has no dropout)");
     /* a mixture of two adapters is no adapter of their rank */
     (void)ares_config_preset(cfg, "vapor.sync_ref_model", "false", "worker.actor.model.lora");
-    /* models that are the actor's base, with adapters of their own or none, are stored as it is */
-    if (!ares_config_given(cfg, "worker.ref.model.model_path") && !ares_config_given(cfg, REF_TYPE))
-        ares_config_follow(cfg, REF_TYPE, type ? type : "fp32", REF_TYPE);
-    if (asks_adapters(cfg, "critic") && is_same_model(critic, actor) &&
-        !ares_config_given(cfg, CRITIC_TYPE))
-        ares_config_follow(cfg, CRITIC_TYPE, type ? type : "fp32", CRITIC_TYPE);
+}
+
+bool adapters_on_actors_base(ares_config *cfg, const char *name)
+{
+    if (!asks_adapters(cfg, "actor")) return false;
+    if (strcmp(name, "ref") == 0) return !ares_config_given(cfg, "worker.ref.model.model_path");
+    return asks_adapters(cfg, "critic") &&
+           is_same_model(ares_config_given(cfg, "worker.critic.model.model_path"),
+                         ares_config_given(cfg, "worker.actor.model.model_path"));
 }
 
 /* ---- rules */
@@ -365,18 +363,6 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                  s->name, s->lr);
 }
 
-/* The actor's base is in memory once, in one type. */
-static void check_type(ares_config *cfg, const ares_train_config *c, const char *option,
-                       const char *type, const char *what)
-{
-    bool bf16 = training_storage(c) == ARES_BF16;
-    if ((type && strcmp(type, "bf16") == 0) == bf16) return;
-    ares_config_fault(cfg, option,
-                      "%s is the actor's own model with its adapters left out, and that is stored "
-                      "in %s (" ACTOR_TYPE "); leave it out",
-                      what, bf16 ? "bf16" : "fp32");
-}
-
 void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforcement)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
@@ -412,10 +398,6 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
                  "model without the adapter of " ADAPTER "; a merged model "
                  "(ares-train merge) has it");
     if (!reinforcement) return;
-    if (trainer_needs_reference(c) && !c->ref.model_path)
-        check_type(cfg, c, REF_TYPE, c->ref.dtype, "the reference");
-    if (valued && ares_lora_wanted(critic.lora) && is_same_model(own, base))
-        check_type(cfg, c, CRITIC_TYPE, c->critic.dtype, "the critic's");
     if (vapor_wanted(c) && !ares_config_is_set(cfg, "vapor.sync_ref_model"))
         ares_log(ARES_LOG_INFO, "config: vapor.sync_ref_model -> false: a mixture of two adapters "
                                 "is no adapter; the reference is the model that the run starts "

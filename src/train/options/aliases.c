@@ -52,6 +52,10 @@
 #define BY_TOKENS \
     "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
 #define ENGINE "a detail of another engine"
+/* of a section: the type in which mixed precision computes */
+#define COMPUTES(word, worker)                                  \
+    { word, worker "arithmetic=bf16", "=bf16|bfloat16", NULL }, \
+        { word, "", NULL, "products are in fp32, or bf16 where worker.*.arithmetic says so" }
 #define SHARDS \
     "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share"
 #define RANKS "ranks come from --ranks or mpirun"
@@ -193,6 +197,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.ref.strategy", "", NULL, SHARDS },
     { "worker.rollout.name", "", NULL, "the rollout engine is this program's own" },
     { "worker.actor.fsdp.*", "", NULL, SHARDS },
+    COMPUTES("worker.actor.fsdp.mp_param_dtype", "worker.actor."),
     { "algorithm.filter_key", "algorithm.filter_key=accuracy", "=accuracy_normalized", NULL },
     /* features that are not built: refused, so that no similar option is proposed instead */
     { "algorithm.name", NULL, OF_PAIRS, PAIRS },
@@ -205,6 +210,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.critic.model.freeze_vision_tower", "", NULL, "a critic reads text alone" },
     { "worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type", NULL, NULL },
     { "worker.critic.fsdp.*", "", NULL, SHARDS },
+    COMPUTES("worker.critic.fsdp.mp_param_dtype", "worker.critic."),
     { "worker.actor.fsdp.enable_cpu_offload", "", NULL, OFFLOADED },
     { "worker.critic.fsdp.enable_cpu_offload", "", NULL, OFFLOADED },
     { "worker.ref.fsdp.enable_cpu_offload", "", NULL, OFFLOADED },
@@ -212,6 +218,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.ref.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.ref.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },
     { "worker.ref.fsdp.*", "", NULL, SHARDS },
+    COMPUTES("worker.ref.fsdp.mp_param_dtype", "worker.ref."),
     { "worker.ref.offload.*", "", NULL, "a reference has no optimizer states" },
     { "worker.rollout.dtype", "", NULL,
       "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype" },
@@ -297,6 +304,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.fsdp_config.*", "", NULL, ENGINE },
     { VERL "actor.fsdp_config.param_offload", ACTOR "offload.offload_params", NULL, NULL },
     { VERL "actor.fsdp_config.optimizer_offload", ACTOR "offload.offload_optimizer", NULL, NULL },
+    COMPUTES(VERL "actor.fsdp_config.mixed_precision.param_dtype", ACTOR),
     { VERL "actor.fsdp_config.model_dtype", ACTOR "fsdp.torch_dtype", NULL, NULL },
     { VERL "actor.megatron.*", "", NULL, SHARDS },
     { VERL "actor.megatron.param_offload", ACTOR "offload.offload_params", NULL, NULL },
@@ -312,6 +320,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "ref.log_prob_max_token_len_per_gpu", "", NULL, BY_TOKENS },
     { VERL "ref.fsdp_config.*", "", NULL, ENGINE },
     { VERL "ref.fsdp_config.param_offload", "worker.ref.offload.offload_params", NULL, NULL },
+    COMPUTES(VERL "ref.fsdp_config.mixed_precision.param_dtype", "worker.ref."),
     { VERL "ref.fsdp_config.model_dtype", "worker.ref.fsdp.torch_dtype", NULL, NULL },
     { VERL "ref.megatron.*", "", NULL, SHARDS },
     { VERL "ref.megatron.param_offload", "worker.ref.offload.offload_params", NULL, NULL },
@@ -415,6 +424,7 @@ const ares_config_alias train_aliases[] = {
     { "critic.model.fsdp_config.param_offload", CRITIC "offload.offload_params", NULL, NULL },
     { "critic.model.fsdp_config.optimizer_offload", CRITIC "offload.offload_optimizer", NULL,
       NULL },
+    COMPUTES("critic.model.fsdp_config.mixed_precision.param_dtype", CRITIC),
     { "critic.model.fsdp_config.model_dtype", CRITIC "fsdp.torch_dtype", NULL, NULL },
     { "critic.fsdp_config.*", "", NULL, ENGINE },
     { "critic.fsdp_config.param_offload", CRITIC "offload.offload_params", NULL, NULL },
@@ -1209,9 +1219,9 @@ const ares_config_alias train_aliases[] = {
     { "deepspeed", "", NULL, SHARDS },
     { "per_device_eval_batch_size", "", NULL, "data.val_batch_size prompts are validated at once" },
     { "seed", "worker.rollout.seed&data.seed", NULL, NULL },
-    { "bf16", ACTOR "fsdp.torch_dtype=bf16", "=true", NULL },
-    { "bf16", ACTOR "fsdp.torch_dtype=fp32", "=false", NULL },
-    { "bf16", NULL, NULL, "set worker.actor.fsdp.torch_dtype: bf16" },
+    { "bf16", ACTOR "arithmetic=bf16", "=true", NULL },
+    { "bf16", ACTOR "arithmetic=fp32", "=false", NULL },
+    { "bf16", NULL, NULL, "set worker.actor.arithmetic: bf16" },
     { "fp16", "", "=false", UNSAID },
     { "fp16", NULL, NULL, NO_FP16 },
     /* batches of samples: translate_batches */
@@ -1689,6 +1699,7 @@ static void translate(ares_config *cfg)
     char path[64], lower[64], higher[64];
     translate_batches(cfg);
     adapters_translate(cfg);
+    types_translate(cfg); /* of models that adapters share */
     translate_loggers(cfg);
     if (ares_config_given(cfg, scale))
         ares_config_fault(cfg, scale, "not built: losses of a critic divided by a fixed length");

@@ -990,13 +990,10 @@ static void check_step(ares_config *cfg, const ares_train_config *c, int world)
 /* Where models compute, how ranks share them, and what of them is trained. */
 static void check_models(ares_config *cfg, const ares_train_config *c, int world)
 {
-    static const char tp[] = "worker.rollout.tensor_parallel_size",
-                      text[] = "worker.actor.fsdp.torch_dtype=bf16 makes this device compute in "
-                               "bf16, and its products take one type; set bf16 here too";
+    static const char tp[] = "worker.rollout.tensor_parallel_size";
     bool cpu = strncmp(c->trainer.device, "cpu", 3) == 0,
          aten = strcmp(c->trainer.kernels, "aten") == 0;
     int64_t parts = c->rollout.tensor_parallel_size;
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     device_check(cfg, &c->trainer);
     /* so many ranks divide the model among them to decode */
     if (parts != ARES_NULL_I64 && parts != 1 && world % parts)
@@ -1013,13 +1010,7 @@ static void check_models(ares_config *cfg, const ares_train_config *c, int world
     adapters_check(cfg, c, true);
     sharing_check(cfg, c, world);
     trainable_check(cfg, c);
-    /* where the device computes in bf16, every model must be stored so */
-    if (training_storage(c) != ARES_BF16 || (cpu && !aten)) return;
-    if (trainer_needs_reference(c) && c->ref.dtype && strcmp(c->ref.dtype, "bf16") != 0)
-        ares_config_fault(cfg, "worker.ref.fsdp.torch_dtype", "%s", text);
-    if (adv && (adv->needs & ARES_NEEDS_VALUES) &&
-        (!c->critic.dtype || strcmp(c->critic.dtype, "bf16") != 0))
-        ares_config_fault(cfg, "worker.critic.fsdp.torch_dtype", "%s", text);
+    types_check(cfg, c, true);
 }
 
 /* What is sampled besides the step's answers, and whether all of it fits. */

@@ -47,6 +47,16 @@ void adapters_translate(ares_config *cfg);
  */
 void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforcement);
 
+/*
+ * Whether a model beside the actor ("ref", "critic") is the actor's own, with other adapters or
+ * none. (adapters.c)
+ */
+bool adapters_on_actors_base(ares_config *cfg, const char *name);
+
+/* Types of products and weights that follow from others, and their faults. (types.c) */
+void types_translate(ares_config *cfg);
+void types_check(ares_config *cfg, const ares_train_config *c, bool reinforcement);
+
 /* Declares the names that other trainers have for options. (aliases.c) */
 void train_add_aliases(ares_config *cfg);
 

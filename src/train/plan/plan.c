@@ -283,13 +283,6 @@ static bool in_bf16(const char *dtype)
 {
     return dtype && strcmp(dtype, "bf16") == 0;
 }
-static bool to_bf16(const char **dtype, const char *option, char *word)
-{
-    if (in_bf16(*dtype)) return false;
-    *dtype = "bf16";
-    say(word, "%s.fsdp.torch_dtype=bf16", option);
-    return true;
-}
 /*
  * Whether the device computes in the type that the actor is stored in; all models must then be
  * stored so, because products take one type.
@@ -298,17 +291,37 @@ static bool computes_as_stored(const ares_train_config *c, const plan *p)
 {
     return p->card || strcmp(c->trainer.kernels, "aten") == 0;
 }
+/* name: the option's, of which arithmetic and dtype are values */
+static bool to_bf16(const char **dtype, const char **arithmetic, bool computes, const char *name,
+                    char *word)
+{
+    if (in_bf16(*dtype)) return false;
+    *dtype = "bf16";
+    if (computes) *arithmetic = "bf16"; /* as the type of the weights is */
+    say(word, "worker.%s.fsdp.torch_dtype=bf16", name);
+    return true;
+}
+static bool actor_to_bf16(ares_train_config *c, const plan *p, char *word)
+{
+    return to_bf16(&c->actor.dtype, &c->actor.arithmetic, computes_as_stored(c, p), "actor", word);
+}
+static bool critic_to_bf16(ares_train_config *c, const plan *p, char *word)
+{
+    return to_bf16(&c->critic.dtype, &c->critic.arithmetic, computes_as_stored(c, p), "critic",
+                   word);
+}
 static bool reference_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
-    return has_reference(p) && c->ref.dtype && to_bf16(&c->ref.dtype, "worker.ref", word);
+    return has_reference(p) &&
+           to_bf16(&c->ref.dtype, &c->ref.arithmetic, computes_as_stored(c, p), "ref", word);
 }
 /* All models; the optimizer's master weights stay f32. */
 static bool all_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
-    if (!to_bf16(&c->actor.dtype, "worker.actor", word)) return false;
+    if (!actor_to_bf16(c, p, word)) return false;
     if (!computes_as_stored(c, p)) return true;
-    if (has_critic(p)) (void)to_bf16(&c->critic.dtype, "worker.critic", word);
-    if (has_reference(p) && c->ref.dtype) (void)to_bf16(&c->ref.dtype, "worker.ref", word);
+    if (has_critic(p)) (void)critic_to_bf16(c, p, word);
+    (void)reference_in_bf16(c, p, word);
     return true;
 }
 /* Where arithmetic stays f32, as with the CPU's kernels, bf16 would add masters and save nothing.
@@ -329,7 +342,7 @@ static bool critic_states_in_bf16(ares_train_config *c, const plan *p, char *wor
 {
     if (!has_critic(p) || strcmp(c->critic_optim.strategy, "adamw_bf16") == 0) return false;
     if (computes_as_stored(c, p) && !in_bf16(c->critic.dtype)) return false;
-    (void)to_bf16(&c->critic.dtype, "worker.critic", word);
+    (void)critic_to_bf16(c, p, word);
     c->critic_optim.strategy = "adamw_bf16";
     say(word, "worker.critic.optim.strategy=adamw_bf16");
     return true;
@@ -714,7 +727,7 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
                            card && c->actor.offload_optimizer });
     if (roles && trainer_needs_reference(c) && (!adapted || c->ref.model_path))
         n.reference = bytes_of(
-            actor, c->ref.dtype ? c->ref.dtype : "bf16", NULL, ranks,
+            actor, c->ref.dtype, NULL, ranks,
             (places){ c->ref.full_shard, c->ref.fsdp_size, card && c->ref.offload_params, false });
     if (roles && adv && (adv->needs & ARES_NEEDS_VALUES) &&
         !(adapted && critic_adapted && !critic_elsewhere))

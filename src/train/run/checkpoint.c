@@ -150,6 +150,12 @@ typedef struct state_sums {
     model_sums model, critic;
 } state_sums;
 
+/* As options name it. */
+static const char *name_of(ares_dtype type)
+{
+    return type == ARES_BF16 ? "bf16" : "fp32";
+}
+
 /* The version of state.json that this program writes and reads. */
 enum { STATE_VERSION = 3 };
 
@@ -172,9 +178,14 @@ static int write_state(const training *t, const step_begin *at, const state_sums
     origin_describe_model(&t->model->cfg, &model);
     ares_json_write_string(ares_json_key(&o, "model"), ares_str_view(&model));
     ares_json_write_string(ares_json_key(&o, "optimizer"), ares_view_of(t->cfg->optim.strategy));
-    if (t->critic)
+    ares_json_write_string(ares_json_key(&o, "storage"),
+                           ares_view_of(name_of(training_storage(t->cfg))));
+    if (t->critic) {
         ares_json_write_string(ares_json_key(&o, "critic_optimizer"),
                                ares_view_of(t->cfg->critic_optim.strategy));
+        ares_json_write_string(ares_json_key(&o, "critic_storage"),
+                               ares_view_of(name_of(training_type(t->cfg->critic.dtype))));
+    }
     ares_json_write_i64(ares_json_key(&o, "data_seed"), t->cfg->data.seed);
     ares_json_write_i64(ares_json_key(&o, "sampling_seed"), t->cfg->rollout.seed);
     ares_json_write_double(ares_json_key(&o, "best_score"), t->best_score);
@@ -532,6 +543,23 @@ static int check_strategy(const ares_json *o, const char *path, const char *key,
                      path, role, ares_json_get(o, key)->text.data, cfg->strategy);
 }
 
+/*
+ * Weights in fp32 have no copy of their own for the optimizer, and the files of those in bf16 are
+ * rounded, so neither is read as the other. Older states do not say it.
+ */
+static int check_storage(const ares_json *o, const char *path, const char *key, const char *role,
+                         ares_dtype own)
+{
+    if (!differs(o, key, name_of(own))) return ARES_OK;
+    const char *saved = ares_json_get(o, key)->text.data;
+    return ares_fail(ARES_ESTATE,
+                     "train: %s: the states are those of worker.%s.fsdp.torch_dtype = '%s', not of "
+                     "'%s'; set it back (where it is not set, worker.%s.arithmetic), or begin a "
+                     "new run (trainer.experiment_name) from its weights "
+                     "(worker.actor.model.model_path)",
+                     path, role, saved, name_of(own), role);
+}
+
 /* 0: an older program wrote the state, without sums. */
 static uint64_t sum_of(const ares_json *o, const char *key)
 {
@@ -576,8 +604,13 @@ static int check_origin(training *t, const ares_json *o, const char *path)
                          path, force);
     if (other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
     ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
-    if (t->critic)
+    if (!t->adapter) ARES_TRY(check_storage(o, path, "storage", "actor", training_storage(t->cfg)));
+    if (t->critic) {
+        ares_dtype type = training_type(t->cfg->critic.dtype);
         ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
+        if (!ares_lora_wanted(&t->cfg->critic_lora))
+            ARES_TRY(check_storage(o, path, "critic_storage", "critic", type));
+    }
     if (t->adapter) ARES_TRY(check_first_adapter(t, o, path, own.adapter, force));
     return check_model(t, o, path, own.model, force);
 }
@@ -762,7 +795,7 @@ int state_resume(training *t, const char *checkpoint)
      * optimizer's file has all their bits.
      */
     bool bf16 = training_storage(t->cfg) == ARES_BF16 && !t->adapter,
-         of_critic = t->critic && t->cfg->critic.dtype && strcmp(t->cfg->critic.dtype, "bf16") == 0,
+         of_critic = t->critic && training_type(t->cfg->critic.dtype) == ARES_BF16,
          states = !t->replays || bf16 || of_critic;
     int rc = states ? load_states(t, checkpoint) : ARES_OK;
     if (rc == ARES_OK && t->controls)
@@ -786,8 +819,11 @@ static int apply_fit(training *t, const ares_json *o, const char *checkpoint, co
 {
     (void)checkpoint, (void)unused;
     ARES_TRY(check_version(o, path));
-    if (!t->cfg->trainer.val_only)
+    if (!t->cfg->trainer.val_only) {
         ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
+        if (!ares_lora_wanted(&t->cfg->actor_lora))
+            ARES_TRY(check_storage(o, path, "storage", "actor", training_storage(t->cfg)));
+    }
     return check_model(t, o, path, NULL, force_of(t));
 }
 

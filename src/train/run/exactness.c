@@ -174,7 +174,8 @@ static void write_machine(const ares_trainer *t, ares_str *o)
     ares_json_write_i64(ares_json_key(o, "threads"), ares_pool_threads(r->device.pool));
     ares_json_write_i64(ares_json_key(o, "ranks"), ares_world_size(r->world));
     ares_str_clear(&text);
-    ares_str_addf(&text, "weights %s, activations %s",
+    ares_str_addf(&text, "products %s, weights %s, activations %s",
+                  training_type(c->actor.arithmetic) == ARES_BF16 ? "bf16" : "f32",
                   training_storage(c) == ARES_BF16 ? "bf16" : "f32",
                   r->device.k->act == ARES_BF16 ? "bf16" : "f32");
     ares_json_write_string(ares_json_key(o, "arithmetic"), ares_str_view(&text));

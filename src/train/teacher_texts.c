@@ -86,13 +86,18 @@ int teacher_check_tokens(const ares_tokenizer *student, int64_t student_vocab, c
     return rc;
 }
 
-/* Whether two towers look at pictures alike: the teacher reads the student's places for them. */
-static bool same_vision(const ares_model_config *a, const ares_model_config *b)
+/* Whether a teacher sees pictures where and as the student does; a student of text sees none. */
+static bool same_vision(const ares_model_config *student, const ares_model_config *teacher)
 {
-    const ares_vision_config *x = &a->vision, *y = &b->vision;
-    return x->depth == y->depth && x->patch == y->patch && x->merge == y->merge &&
-           x->temporal == y->temporal && x->channels == y->channels &&
-           (!x->depth || strcmp(a->arch, b->arch) == 0);
+    const ares_vision_config *x = &student->vision, *y = &teacher->vision;
+    return !x->depth ||
+           (strcmp(student->model_type, teacher->model_type) == 0 && x->depth == y->depth &&
+            x->width == y->width && x->heads == y->heads && x->intermediate == y->intermediate &&
+            x->channels == y->channels && x->patch == y->patch && x->merge == y->merge &&
+            x->temporal == y->temporal && x->window == y->window &&
+            x->full_blocks == y->full_blocks && x->image_token == y->image_token &&
+            x->video_token == y->video_token && x->vision_start == y->vision_start &&
+            x->vision_end == y->vision_end && x->tokens_per_second - y->tokens_per_second == 0);
 }
 
 int teacher_check(const ares_distillation_config *c, const ares_tokenizer *tokenizer,

@@ -37,8 +37,7 @@ typedef struct teacher_limits {
 } teacher_limits;
 /*
  * Checks the teacher that the options name against the student, by its config.json and tokenizer
- * alone; a teacher of the policy's own weights has the student's limits. Says at the start of a run
- * what teaches.
+ * alone; a teacher of the policy's own weights has the student's limits.
  */
 int teacher_check(const ares_distillation_config *c, const ares_tokenizer *tokenizer,
                   const ares_model_config *student, teacher_limits *out);

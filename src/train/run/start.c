@@ -5,8 +5,8 @@
  */
 #include "agents/agents.h"
 #include "run.h"
-#include "trainer.h"
 #include "teacher_texts.h"
+#include "trainer.h"
 #include "vapor.h"
 
 #include <stdio.h>

@@ -261,8 +261,9 @@ TEST(a_teacher_with_other_tokens_or_too_small_a_head_is_refused_by_id)
                       "done && sed -i 's/\"!\"/\"?!?\"/' other/tokenizer.json && sed -i "
                       "'s/<|im_end|>/<|im_bye|>/g' added/tokenizer.json added/*.json && rm -f "
                       "none/tokenizer* none/vocab* none/special* && sed -i "
-                      "'s/\"vocab_size\": *[0-9]*/\"vocab_size\": 258/; s/258,/1,/; s/_id\": "
-                      "*258/_id\": 1/' small/*config.json",
+                      "'s/eos_token_id\": *258/eos_token_id\": 1/; s/vocab_size\": "
+                      "*[0-9]*/vocab_size\": 258/' "
+                      "small/config.json small/generation_config.json",
                       test_dir(), model);
         CHECK_EQ(test_shell(NULL, "%s", cmd.data), 0);
         check_teacher(&o, NULL, NULL);

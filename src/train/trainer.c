@@ -11,6 +11,7 @@
 #include "options/options.h"
 #include "plan/plan.h"
 #include "run/run.h"
+#include "teacher_texts.h"
 #include "vapor.h"
 
 #include <stdio.h>
@@ -757,6 +758,13 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
         t->val_n = c->agents_val.group_size;
         ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t),
                              ares_group_size(t->run.groups.all)));
+    }
+    if (c->distillation.enabled && !c->trainer.val_only) {
+        teacher_limits limits;
+        ARES_TRY(teacher_check(&c->distillation, t->run.tokenizer, &t->run.model->cfg, &limits));
+        ARES_TRY(teacher_texts_check_rows(&c->distillation, &c->data, &t->run.source, true));
+        return ares_fail(ARES_EUNSUPPORTED, "train: distillation.enabled: no update compares the "
+                                            "policy with a teacher yet; set false");
     }
     ARES_TRY(open_roles(t, weights));
     ARES_TRY(trainer_open_rollout(t, ares_group_size(t->run.groups.all)));

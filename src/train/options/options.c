@@ -532,6 +532,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "curriculum", oversampling_options, &out->oversampling);
     ares_config_add_options(cfg, "vapor", ares_vapor_options, &out->vapor);
     ares_config_translate_with(cfg, translate_vapor);
+    ares_config_add_options(cfg, "distillation", ares_distillation_options, &out->distillation);
     controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);
@@ -896,7 +897,10 @@ static void check_learning(ares_config *cfg, const ares_train_config *c)
             "validation is asked for and has no rows; name a JSONL file, data sets in "
             "eval.datasets, environments in env.val.tags%s",
             c->trainer.val_only ? "" : ", or set trainer.val_freq=-1");
-    if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
+    /* where a teacher alone teaches, no estimator compares the answers to a prompt */
+    bool taught = c->distillation.enabled && !c->distillation.use_task_rewards;
+    if (!c->trainer.val_only)
+        ares_adv_check(cfg, &c->algorithm, taught ? ARES_MAX(c->rollout.n, 2) : c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature",
                           "greedy samples of a prompt are all the same; set a temperature above 0 "
@@ -1045,6 +1049,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     agents_check(cfg, c);
     oversampling_check(cfg, c);
     vapor_check(cfg, c);
+    distillation_check(cfg, c);
     check_rewards(cfg, c);
     return ares_config_finish(cfg);
 }

@@ -308,12 +308,19 @@ typedef struct ares_sample {
     const ares_row_media
         *row_media; /* of prompt and response together; NULL: they are text alone */
     /* of its ares_trajectory */
-    ares_view response, turns, details;
+    ares_view response, turns, details, feedback;
     const float *reward_parts; /* one per configured reward, unweighted */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
     /* high-window-entropy tokens, and how many there should be (docs/aepo.md#hwe-tokens) */
     int32_t hwe_count;
     float hwe_target, entropy_alpha; /* entropy_alpha: weight of the entropy score */
+    /* distillation, set by stage teacher: whether the row has a teacher, and what that reads before
+     * the response (docs/distillation.md). teacher_prompt NULL: the student's prompt */
+    uint8_t distilled;
+    int32_t teacher_prompt_len;
+    const int32_t *teacher_prompt;           /* [teacher_prompt_len] */
+    const ares_row_media *teacher_row_media; /* of teacher_prompt and response together */
+    ares_view teacher_text;                  /* of teacher_prompt */
 } ares_sample;
 typedef enum {
     ARES_DIFFICULTY_NONE,
@@ -362,6 +369,7 @@ enum { ARES_NOT_SAMPLED = -1 };
     X(f32, sum_pi_squared, "sum_pi_squared",                                                     \
       "sum over the vocabulary of the squared probabilities behind old_log_probs")               \
     X(f32, ref_log_probs, "ref", "under the reference model, at the loss temperature")           \
+    X(f32, teacher_log_probs, "teacher", "under the teacher, at the loss temperature")           \
     X(f32, values, "values", "of the critic: the state before the token")                        \
     X(f32, token_level_rewards, "shape", "scores, less the KL where it is part of the reward")   \
     X(f32, rollout_is_weights, "correct", "factors of the loss by rollout_is; absent: 1")        \
@@ -370,6 +378,7 @@ enum { ARES_NOT_SAMPLED = -1 };
       "the two have changed places")                                                             \
     X(f32, advantages, "adv", "0 where the mask is 0")                                           \
     X(f32, returns, "adv", "0 where the mask is 0")                                              \
+    X(u8, distilled, "distill", "1 where the teacher teaches (docs/distillation.md)")            \
     X(f32, kl, "update_actor",                                                                   \
       "to the reference as kl_penalty estimates it, unweighted, of the update's last pass over " \
       "the token; where KL is part of the reward, stage shape writes it instead")                \
@@ -612,6 +621,7 @@ typedef struct ares_trajectory {
     ares_view response;        /* decoded: what is judged and shown */
     ares_view turns;           /* JSON list of what each turn was; empty: there is one turn */
     ares_view details;         /* JSON object of what its rewards told; empty: nothing */
+    ares_view feedback;        /* what a reward or an environment said of it in words; or empty */
     ares_view vote;            /* the answer as majorities count it; NULL: nothing tells it */
     /* [n_thoughts] of the turns, for measurements; never sent. NULL: row 0 is the only turn, and
      * all of it a thought */

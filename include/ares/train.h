@@ -3,6 +3,7 @@
 #define ARES_TRAIN_H
 
 #include "ares/algo.h"
+#include "ares/algo_distill.h"
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"
 #include "ares/config.h"
@@ -613,6 +614,7 @@ typedef struct ares_train_config {
     ares_published_config published;
     ares_dapo_config dapo;
     ares_vapor_config vapor;
+    ares_distillation_config distillation;
     ares_sft_config sft; /* of supervised runs only */
     void *controls[8];   /* options of each entry of ares_control_list, in its order */
 } ares_train_config;

@@ -243,6 +243,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
                                .response = y->response,
                                .turns = y->turns,
                                .details = y->details,
+                               .feedback = y->feedback,
                                .reward_parts = y->parts };
 #define OF_GROUP(type, name, text) sample.name = g->name;
 #define OF_ANSWER(type, name, text) sample.name = y->name;
@@ -318,7 +319,7 @@ static uint64_t layout(void)
 #define FIELD_NAME(type, name, text) #type " " #name ","
 #define COLUMN_NAME(type, name, stage, doc) #type " " #name ","
     static const char names[] = ARES_GROUP_FIELDS(FIELD_NAME) ARES_TRAJECTORY_FIELDS(FIELD_NAME)
-        ARES_BATCH_SAMPLED(COLUMN_NAME);
+        ARES_BATCH_SAMPLED(COLUMN_NAME) "response, turns, details, feedback";
 #undef FIELD_NAME
 #undef COLUMN_NAME
     return ares_fnv1a(ARES_FNV1A, names, sizeof names);
@@ -333,14 +334,19 @@ static void put(ares_str *out, const void *data, size_t bytes)
 static void write_trajectory(const ares_trajectory *x, const ares_row *data_row, ares_str *out)
 {
     /* lengths first, so that a reader can check them before it takes memory */
-    int64_t head[5] = { x->n_rows, x->n_parts, (int64_t)x->response.len, (int64_t)x->turns.len,
-                        (int64_t)x->details.len };
+    int64_t head[] = { x->n_rows,
+                       x->n_parts,
+                       (int64_t)x->response.len,
+                       (int64_t)x->turns.len,
+                       (int64_t)x->details.len,
+                       (int64_t)x->feedback.len };
     ARES_TRAJECTORY_FIELDS(PUT_FIELD)
     put(out, head, sizeof head);
     put(out, x->parts, (size_t)x->n_parts * sizeof *x->parts);
     put(out, x->response.data, x->response.len);
     put(out, x->turns.data, x->turns.len);
     put(out, x->details.data, x->details.len);
+    put(out, x->feedback.data, x->feedback.len);
     for (int32_t r = 0; r < x->n_rows; r++) {
         const ares_trajectory_row *y = &x->rows[r];
         /* the data row's prompt is known to the reader by its id and is not written again */
@@ -406,7 +412,7 @@ static void *room_for(reader *r, int64_t n, size_t size)
 #define TAKE_FIELD(type, name, text) take(r, &x->name, sizeof x->name);
 static void read_trajectory(reader *r, ares_trajectory *x)
 {
-    int64_t head[5];
+    int64_t head[6];
     ARES_TRAJECTORY_FIELDS(TAKE_FIELD)
     take(r, head, sizeof head);
     x->rows = room_for(r, head[0], sizeof *x->rows);
@@ -414,6 +420,7 @@ static void read_trajectory(reader *r, ares_trajectory *x)
     x->response = (ares_view){ take_array(r, head[2], 1), (size_t)head[2] };
     x->turns = (ares_view){ take_array(r, head[3], 1), (size_t)head[3] };
     x->details = (ares_view){ take_array(r, head[4], 1), (size_t)head[4] };
+    x->feedback = (ares_view){ take_array(r, head[5], 1), (size_t)head[5] };
     if (r->bad) return;
     /* room_for and take_array have checked these numbers against the bytes that are left */
     x->n_rows = (int32_t)head[0];

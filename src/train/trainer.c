@@ -65,6 +65,9 @@ void sharing_check(ares_config *cfg, const ares_train_config *c, int world)
           world);
     check(cfg, "worker.critic.fsdp", c->critic.full_shard, NULL, c->critic.fsdp_size, world);
     check(cfg, "worker.ref.fsdp", c->ref.full_shard, NULL, c->ref.fsdp_size, world);
+    if (c->distillation.enabled)
+        check(cfg, "distillation.teacher_model.fsdp", c->distillation.full_shard, NULL,
+              c->distillation.fsdp_size, world);
 }
 
 /* The groups of a size between 1 and all ranks; NULL: none are open. */
@@ -78,7 +81,8 @@ static const sharing_cut *cut_of(const sharing_groups *g, int size)
 int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,
                  int ranks)
 {
-    const int64_t asked[] = { c->actor.fsdp_size, c->critic.fsdp_size, c->ref.fsdp_size };
+    const int64_t asked[] = { c->actor.fsdp_size, c->critic.fsdp_size, c->ref.fsdp_size,
+                              c->distillation.enabled ? c->distillation.fsdp_size : 1 };
     *g = (sharing_groups){ 0 };
     ARES_TRY(ares_group_open(world, d, ranks, 1, &g->all));
     for (int i = 0; i < ARES_COUNT(asked); i++) {
@@ -154,6 +158,14 @@ ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_
 {
     ares_model_share share = share_of(c->ref.full_shard, NULL, c->ref.fsdp_size, g);
     share.weights_on_host = c->ref.offload_params;
+    return sharing_of_base(share);
+}
+
+ares_model_share sharing_of_teacher(const ares_train_config *c, const sharing_groups *g)
+{
+    const ares_distillation_config *d = &c->distillation;
+    ares_model_share share = share_of(d->full_shard, NULL, d->fsdp_size, g);
+    share.weights_on_host = d->offload_params;
     return sharing_of_base(share);
 }
 
@@ -699,7 +711,29 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     return rc;
 }
 
-/* Opens policy, controls, critic and reference. */
+/* weights: the policy's in a checkpoint; an average's lie beside them. */
+int trainer_open_teacher(ares_trainer *t, const char *weights)
+{
+    const ares_distillation_config *c = &t->run.cfg->distillation;
+    ares_str path = { 0 };
+    bool moves = !c->teacher_path && strcmp(c->kind, "ema") == 0;
+    if (weights && moves && !ares_dir_exists(beside(&path, weights, "teacher"))) {
+        int rc = ares_fail(ARES_ESTATE,
+                           "run: %s: no such directory: in the run of this checkpoint no average "
+                           "was the teacher; set distillation.teacher_model.kind=base, or give "
+                           "the run another trainer.experiment_name",
+                           path.data);
+        ares_str_fini(&path);
+        return rc;
+    }
+    t->teacher = ares_calloc(1, sizeof *t->teacher);
+    t->actor.teacher = t->teacher;
+    int rc = teacher_open(t->teacher, &t->run, t->ref, moves ? path.data : NULL);
+    ares_str_fini(&path);
+    return rc;
+}
+
+/* Opens policy, controls, critic, reference and teacher. */
 static int open_roles(ares_trainer *t, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
@@ -718,7 +752,8 @@ static int open_roles(ares_trainer *t, const char *weights)
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
     t->run.vapor = t->vapor;
-    return trainer_needs_reference(c) ? trainer_open_reference(t, weights) : ARES_OK;
+    if (trainer_needs_reference(c)) ARES_TRY(trainer_open_reference(t, weights));
+    return teacher_wanted(c) ? trainer_open_teacher(t, weights) : ARES_OK;
 }
 
 /*
@@ -820,6 +855,8 @@ void trainer_close(ares_trainer *t)
     controls_close(t->run.controls);
     if (t->critic) critic_close(t->critic);
     ares_free(t->critic);
+    if (t->teacher) teacher_close(t->teacher);
+    ares_free(t->teacher);
     if (t->ref) reference_close(t->ref);
     ares_free(t->ref);
     vapor_close(t->vapor);

@@ -50,6 +50,7 @@ typedef struct training {
     learner *critic;            /* NULL: none */
     controls *controls;         /* NULL: none; their state is part of a checkpoint */
     const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
+    const ares_model *moved_teacher;   /* likewise */
     struct vapor *vapor; /* NULL: none; what its reference has said is part of a checkpoint */
     /* validations are compared by accuracy: a shaper would change what the score means */
     bool best_by_accuracy;
@@ -136,6 +137,7 @@ typedef struct ares_trainer {
     training run; /* first: a run's training is its trainer */
     actor actor;
     reference *ref;                    /* NULL where no KL asks for it */
+    teacher *teacher;                  /* NULL where nothing is distilled */
     critic *critic;                    /* NULL where the estimator needs no values */
     const struct generator *generator; /* who answers prompts (collect/collect.h) */
     ares_rollout *rollout;
@@ -194,6 +196,7 @@ bool trainer_needs_reference(const ares_train_config *c);
  */
 int trainer_open_critic(ares_trainer *t, const char *weights);
 int trainer_open_reference(ares_trainer *t, const char *weights);
+int trainer_open_teacher(ares_trainer *t, const char *weights); /* after the reference */
 int trainer_open_rollout(ares_trainer *t, int ranks);
 /* worker.rollout.max_num_batched_tokens where it is null. */
 enum { BATCHED_TOKENS = 2048 };

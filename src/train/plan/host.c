@@ -49,7 +49,7 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
                                 .trained = !c->trainer.val_only };
         if (i && !m->tokens) continue;
         if (a.trained) {
-            bool exact = where->reinforcement && actor_exact_kl_reference(&t->actor);
+            bool exact = where->reinforcement && actor_beside(&t->actor);
             bool share = where->reinforcement && c->actor.share_prompts;
             a.rows = m->out;
             a.blocks = blocks(m, share ? (i ? 2 : c->rollout.n) : 1);
@@ -100,7 +100,7 @@ static double rows_of_a_step(const ares_trainer *t, const plan *p)
     double tokens = (double)(p->answered * p->micro.response);
     /* bytes of a token of the batch */
     size_t f = sizeof(float), bytes = RECORDED + (t->agents ? MARKED : 0);
-    bool exact = actor_exact_kl_reference(&t->actor) != NULL;
+    bool exact = actor_beside(&t->actor) != NULL;
     bytes += 5 * f;                      /* scores, rewards, old, advantages, returns */
     bytes += (t->ref ? 2 : 0) * f;       /* log-probs, kl */
     bytes += 2 * sizeof(double) + 6 * f; /* of the estimator; of the update */

@@ -148,7 +148,7 @@ static peak_pass scored(const learner *l, const learner *with, const peak_micro 
 /* Whether rewards have an exact KL, for which policy and reference go over a batch together. */
 static bool compares_batch(const ares_trainer *t)
 {
-    return t->ref && !t->actor.kl->value && !actor_exact_kl_reference(&t->actor);
+    return t->ref && !t->actor.kl->value && !actor_beside(&t->actor);
 }
 
 void peak_of_actor(const ares_trainer *t, const peak_micro *m, peak_passes *out)
@@ -157,7 +157,7 @@ void peak_of_actor(const ares_trainer *t, const peak_micro *m, peak_passes *out)
     const learner *l = &t->actor.learner;
     *out = (peak_passes){ 0 };
     out->trained = trained(m, c->actor.round_tokens);
-    together(l, t->ref ? actor_exact_kl_reference(&t->actor) : NULL, &out->trained);
+    together(l, t->ref ? actor_beside(&t->actor) : NULL, &out->trained);
     out->scored = scored(l, compares_batch(t) ? &t->ref->learner : NULL, m, in_batch(c, m));
     if (!compares_batch(t) && !c->actor.recompute_log_probs) out->scored.rounds = 0;
 }
@@ -199,7 +199,7 @@ void peak_of_reference(const ares_trainer *t, const peak_micro *m, const peak_mi
     *own = scored(l, compares_batch(t) ? policy : NULL, m, in_batch(c, m));
     *of_pairs = (peak_pass){ 0 };
     if (pairs->tokens) *of_pairs = scored(l, NULL, pairs, in_batch(c, pairs));
-    if (!actor_exact_kl_reference(&t->actor)) return;
+    if (!actor_beside(&t->actor)) return;
     const peak_pass beside = trained(m, c->actor.round_tokens); /* the policy's, in its update */
     own->n = ARES_MAX(own->n, learner_micro_batches_per_round(l, policy, beside.n));
 }

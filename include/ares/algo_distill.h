@@ -74,7 +74,7 @@
       "answers under response_key")                                                                \
     X(text, response_key, "response_key", "response", "nonempty",                                  \
       "lmbda: key of a row's stored answer")                                                       \
-    X(choice, context, "context", "none", "none|row|group",                                        \
+    X(choice, context, "context", "none", "none|row=sdft=opsd|group=sdpo",                         \
       "what the teacher reads and the student does not: none: nothing; row: the row's "            \
       "privileged_context_key; group: a right answer of the group, or feedback")                   \
     X(text, context_key, "privileged_context_key", "privileged_context", "nonempty",               \

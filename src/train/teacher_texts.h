@@ -10,16 +10,13 @@
 #include "ares/train.h"
 
 /* ---------------- tokens */
-/* What ids mean: their texts by id. text of an id that is not defined has data NULL. */
+/* The texts of ids [0, n); data NULL: the id is not defined. */
 typedef struct token_table {
-    int64_t n; /* ids are below */
-    ares_view (*text)(const void *ctx, int32_t id);
-    const void *ctx;
+    const ares_view *text;
+    int64_t n;
 } token_table;
-token_table token_table_of(const ares_tokenizer *t);
 typedef struct same_tokens {
-    int64_t
-        readable; /* ids below which both heads have a logit: the smaller of both vocabularies */
+    int64_t readable;    /* ids below which both heads have a logit: the smaller head's rows */
     int64_t only_one;    /* ids that only one of the two tables defines */
     const char *refused; /* NULL: the teacher fits; "token" or "vocabulary" */
     int32_t id;          /* of the refusal: the first id of two texts; the student's largest id */
@@ -28,52 +25,91 @@ typedef struct same_tokens {
 void same_tokens_compare(const token_table *student, const token_table *teacher,
                          int64_t student_vocab, int64_t teacher_vocab, same_tokens *out);
 /*
- * Of the teacher in directory `dir`, with `vocab` rows of its head: fails, naming
- * distillation.teacher_model.model_path, where ids differ; warns of ids that only one has, and of a
+ * Whether the teacher at `path` (a model, checkpoint or run directory), with `vocab` rows of its
+ * head, reads the student's ids as the student means them. Warns of ids that only one has, and of a
  * directory without a tokenizer. *readable: as in same_tokens.
  */
-int teacher_check_tokens(const ares_tokenizer *student, int64_t student_vocab, const char *dir,
+int teacher_check_tokens(const ares_tokenizer *student, int64_t student_vocab, const char *path,
                          int64_t vocab, int64_t *readable);
 
 /* ---------------- texts */
+/* The names of each template, in the order of its values. */
+enum { TEACHER_NAMES = 3 };
+typedef struct teacher_template {
+    const char *option, *names[TEACHER_NAMES];
+} teacher_template;
+typedef enum {
+    TEACHER_ROW,      /* prompt, privileged_context */
+    TEACHER_REPROMPT, /* prompt, solution, feedback */
+    TEACHER_SOLUTION, /* successful_previous_attempt */
+    TEACHER_FEEDBACK, /* feedback_raw */
+    TEACHER_TEMPLATES
+} teacher_template_kind;
+extern const teacher_template teacher_templates[TEACHER_TEMPLATES];
+/* The text of a template, from the options. */
+const char *teacher_template_text(const ares_distillation_config *c, teacher_template_kind k);
 /*
- * Appends a template with its {names} replaced in one pass; {{ and }} are braces. values [n] belong
- * to names [n]. ARES_ECONFIG with the names where the template has another {word}. values NULL:
- * only checks the template, out may be NULL.
+ * Appends the template with its {names} replaced in one pass; {{ and }} are braces. false: it has
+ * another {word}, *unknown. values NULL: looks only.
  */
-int teacher_fill(const char *option, const char *text, const char *const *names,
-                 const ares_view *values, int n, ares_str *out);
+bool teacher_fill(const char *text, teacher_template_kind k, const ares_view *values, ares_str *out,
+                  ares_view *unknown);
 /*
- * The privileged context of a row; *there: false where it is absent, null or white space alone.
+ * The privileged context of a row, appended to out; false: it is absent, null or white space alone.
  */
-void teacher_context(const ares_json *row, const char *key, ares_str *out, bool *there);
+bool teacher_context(const ares_json *row, const char *key, ares_str *out);
+/*
+ * The text of the user's message that a prompt ends with; of a string, the string. Fails where the
+ * last message is not the user's.
+ */
+int teacher_prompt_text(const ares_json *prompt, ares_str *out);
+/* The prompt with this text in place of that one; parts that are no text stay before it. */
+const ares_json *teacher_prompt_with(const ares_json *prompt, ares_view text, ares_arena *arena);
 
+/* An answer of a group, as SDPO looks at it. */
+typedef struct teacher_answer {
+    float score;
+    bool usable;        /* it is trained on; over-long and failed answers are not */
+    ares_view feedback; /* of its judge; or empty */
+    /* written by teacher_choose */
+    int32_t solution_from;            /* the answer of the group that is shown; -1: none */
+    bool successful, available, told; /* available, told: feedback is there; is shown */
+} teacher_answer;
+void teacher_choose(const ares_distillation_config *c, teacher_answer *answers, int64_t n);
+/* The text of a demonstration, appended: without its thoughts where the options say so. */
+void teacher_demonstration(const ares_distillation_config *c, ares_view response, ares_str *out);
+/* The teacher's last message, appended, from a text or NULL of both. */
+void teacher_reprompt(const ares_distillation_config *c, ares_view prompt,
+                      const ares_view *demonstration, const ares_view *feedback, ares_str *out);
+
+/* ---------------- of a run */
 typedef struct teacher_texts teacher_texts;
 typedef struct teacher_texts_options {
     const ares_train_config *cfg; /* these four are borrowed */
     const ares_tokenizer *tokenizer;
     const ares_prompt_encoder *encoder;
     ares_pool *pool;
-    int64_t readable;  /* ids of prompt and answer must be below; of teacher_check_tokens */
+    int64_t readable;  /* ids of prompt and answer must be below: of teacher_check_tokens */
     int64_t positions; /* of the teacher: tokens of prompt and answer at most */
 } teacher_texts_options;
-int teacher_texts_open(const teacher_texts_options *o, teacher_texts **out);
-void teacher_texts_close(teacher_texts *t); /* NULL is fine */
+teacher_texts *teacher_texts_new(const teacher_texts_options *o);
+void teacher_texts_free(teacher_texts *t); /* NULL is fine */
 /*
- * Fails where the options ask for the context of rows and no row of the data has one:
- * "no row has 'solution'".
+ * At the start of a run: fails where the options ask for the context of rows and no row has one, or
+ * where a prompt has no last message of the user, naming the row.
  */
-int teacher_texts_check_rows(const ares_train_config *c, const ares_source *rows);
+int teacher_texts_check_rows(const ares_distillation_config *c, const ares_data_config *data,
+                             const ares_source *rows);
 /*
- * Sets in each ares_sample, once scores are known (column token_level_scores is put) and before the
- * pass of the teacher:
+ * Sets in each ares_sample, before stage score, which may add to the scores, and before the pass of
+ * the teacher:
  *   distilled           1: the row has a teacher
  *   teacher_prompt      [teacher_prompt_len] ids that the teacher reads before the row's response,
  *                       with teacher_row_media; NULL: the student's prompt
  *   teacher_text        the text of it, for rollouts/; empty without a context
- * and distillation/overlong_frac, unreadable_frac, reprompt_sample_fraction, and with context group
- * success_group_fraction, success_sample_fraction, feedback_available_fraction and
- * feedback_used_fraction. Rows of stored answers (lmbda) are rows like others. A collective.
+ * They live until the next call. Metrics: distillation/overlong_frac, unreadable_frac,
+ * reprompt_sample_fraction, and with context group success_group_fraction, success_sample_fraction,
+ * feedback_available_fraction, feedback_used_fraction. A collective.
  */
 int teacher_texts_fill(teacher_texts *t, ares_world *world, ares_batch *b, ares_metrics *m);
 #endif

@@ -763,6 +763,9 @@ static int open_roles(ares_trainer *t, const char *weights)
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
+    if (c->distillation.enabled && !c->trainer.val_only)
+        return ares_fail(ARES_EUNSUPPORTED, "train: distillation.enabled: no update compares the "
+                                            "policy with a teacher yet; set false");
     if (agents_wanted(c)) {
         t->generator = &generate_episodes;
         t->reward = ares_reward_open_none();

@@ -532,6 +532,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "curriculum", oversampling_options, &out->oversampling);
     ares_config_add_options(cfg, "vapor", ares_vapor_options, &out->vapor);
     ares_config_translate_with(cfg, translate_vapor);
+    ares_config_add_options(cfg, "distillation", ares_distillation_options, &out->distillation);
     controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);
@@ -1054,6 +1055,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     agents_check(cfg, c);
     oversampling_check(cfg, c);
     vapor_check(cfg, c);
+    distillation_check(cfg, c);
     check_rewards(cfg, c);
     return ares_config_finish(cfg);
 }

@@ -50,6 +50,14 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
 /* Declares the names that other trainers have for options. (aliases.c) */
 void train_add_aliases(ares_config *cfg);
 
+/*
+ * Faults of distillation.*, and of options that do not go with it. Nothing is checked of a run that
+ * only validates. (distill.c)
+ */
+void distillation_check(ares_config *cfg, const ares_train_config *c);
+/* Whether two values are equal; 1 and 1.0 are. (unread.c) */
+bool options_same(const ares_json *a, const ares_json *b);
+
 /* Checks trainer.device, and the kernels and transport that go with it. (options.c) */
 void device_check(ares_config *cfg, const ares_trainer_config *c);
 

@@ -54,6 +54,16 @@ static const struct {
     { "curriculum.recycle_surplus", "true", "curriculum.partial.old_log_probs" },
     { "algorithm.over_length_action", "drop", "trainer.max_try_make_batch" },
     { "data.bootstrap", "true", "data.bootstrap_batch_size" },
+    { "distillation.context", "row", "distillation.teacher_prompt_template" },
+    { "distillation.context", "row|group",
+      "distillation.privileged_context_key distillation.max_reprompt_len" },
+    { "distillation.context", "group",
+      "distillation.reprompt_template distillation.solution_template "
+      "distillation.feedback_template distillation.success_reward_threshold "
+      "distillation.use_successful_as_teacher distillation.dont_reprompt_on_self_success "
+      "distillation.include_environment_feedback "
+      "distillation.environment_feedback_only_without_solution "
+      "distillation.remove_thinking_from_demonstration" },
     { "trainer.rollout_log", "text|tokens", "trainer.rollout_log_freq" },
     { "trainer.rollout_log", "tokens", "trainer.rollout_log_tokens" },
     { "worker.actor.optim.lr_scheduler_type", "linear|cosine", "worker.actor.optim.min_lr_ratio" },
@@ -132,8 +142,7 @@ static void add_readers(const readers *r, const char *path, const char **last, a
     }
 }
 
-/* Whether two values are equal; 1 and 1.0 are. */
-static bool same(const ares_json *a, const ares_json *b)
+bool options_same(const ares_json *a, const ares_json *b)
 {
     if (!a || !b) return a == b;
     bool numbers = (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT) &&
@@ -176,7 +185,7 @@ static void check_path(readers *r, ares_map *done, const char *path)
         check_path(r, done, inside);
         return;
     }
-    if (!ares_config_is_set(r->cfg, path) || same(ares_config_get(r->cfg, path), usual) ||
+    if (!ares_config_is_set(r->cfg, path) || options_same(ares_config_get(r->cfg, path), usual) ||
         is_read(r, path))
         return;
     ares_str who = { 0 };
@@ -223,6 +232,12 @@ static void add_facts(readers *r, const ares_train_config *c, const ares_reward 
     add(r, (reader){ "curriculum.over_sampling_batch_size", NULL,
                      "curriculum.max_fetches_per_rollout curriculum.recycle_surplus",
                      oversampling_wanted(c), false });
+    add(r, (reader){ "distillation.lmbda", NULL, "distillation.response_key",
+                     c->distillation.lmbda < 1, false });
+    add(r, (reader){ "distillation.teacher_model.kind", "base|ema",
+                     "distillation.teacher_model.fsdp.* distillation.teacher_model.offload.*",
+                     c->distillation.teacher_path || strcmp(c->distillation.kind, "live") != 0,
+                     false });
     add(r, (reader){ "env.train.tags", NULL,
                      "env.max_turns env.max_actions_per_turn env.action_separator env.enable_think "
                      "env.format_penalty env.on_failure env.max_failed_frac env.token_exact "

@@ -276,6 +276,8 @@ bool teacher_wanted(const ares_train_config *c);
  */
 int teacher_open(teacher *x, training *t, reference *ref, const char *weights);
 void teacher_close(teacher *x);
+/* Fails where no row has the context, or a row lacks the stored answer, that the options ask for. */
+int teacher_check_rows(const ares_train_config *c, const ares_source *rows);
 /*
  * The batch that the teacher goes over: b's groups and responses after the teacher's prompts. out:
  * initialised; its row_start is b's.

@@ -88,6 +88,22 @@ static int open_features(teacher *x, training *t)
     return ARES_OK;
 }
 
+int teacher_check_rows(const ares_train_config *c, const ares_source *rows)
+{
+    const ares_distillation_config *d = &c->distillation;
+    ARES_TRY(teacher_texts_check_rows(d, &c->data, rows));
+    for (int64_t i = 0; d->lmbda < 1 && i < ares_source_count(rows); i++) {
+        const ares_row *row = ares_source_row(rows, i);
+        const ares_json *answer = ares_row_at(row->json, d->response_key);
+        if (answer && answer->type != ARES_JSON_NULL) continue;
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s:%lld: row has no '%s', and distillation.lmbda = %g learns from "
+                         "stored answers; set distillation.response_key, or lmbda to 1",
+                         row->file, (long long)row->line, d->response_key, d->lmbda);
+    }
+    return ARES_OK;
+}
+
 /* What it is, by the options; weights: an average's in a checkpoint. */
 static int open_weights(teacher *x, training *t, reference *ref, const char *weights)
 {
@@ -121,31 +137,23 @@ int teacher_open(teacher *x, training *t, reference *ref, const char *weights)
     const ares_model_config *m = x->learner && x->learner->model ? &x->learner->model->cfg : NULL;
     x->readable = t->model->cfg.vocab;
     if (rc == ARES_OK && d->teacher_path) rc = check_vision(t, m);
-    if (rc == ARES_OK && d->teacher_path) {
-        ares_str dir = { 0 };
-        rc = ares_model_find_tokenizer(d->teacher_path, &dir);
-        if (rc == ARES_OK)
-            rc = teacher_check_tokens(t->tokenizer, t->model->cfg.vocab, dir.data, m->vocab,
-                                      &x->readable);
-        ares_str_fini(&dir);
-    }
+    if (rc == ARES_OK && d->teacher_path)
+        rc = teacher_check_tokens(t->tokenizer, t->model->cfg.vocab, d->teacher_path, m->vocab,
+                                  &x->readable);
     if (rc == ARES_OK && x->learner == &x->own) rc = open_features(x, t);
-    if (rc == ARES_OK)
-        rc = teacher_texts_open(&(teacher_texts_options){ .cfg = c,
-                                                          .tokenizer = t->tokenizer,
-                                                          .encoder = t->encoder,
-                                                          .pool = t->device.pool,
-                                                          .readable = x->readable,
-                                                          .positions = m->max_position },
-                                &x->texts);
-    if (rc == ARES_OK && ares_source_count(&t->source))
-        rc = teacher_texts_check_rows(c, &t->source);
-    return rc;
+    if (rc != ARES_OK) return rc;
+    x->texts = teacher_texts_new(&(teacher_texts_options){ .cfg = c,
+                                                           .tokenizer = t->tokenizer,
+                                                           .encoder = t->encoder,
+                                                           .pool = t->device.pool,
+                                                           .readable = x->readable,
+                                                           .positions = m->max_position });
+    return ares_source_count(&t->source) ? teacher_check_rows(c, &t->source) : ARES_OK;
 }
 
 void teacher_close(teacher *x)
 {
-    teacher_texts_close(x->texts);
+    teacher_texts_free(x->texts);
     learner_close(&x->own);
     ares_adapter_free(x->adapter);
     ares_features_free(x->features);

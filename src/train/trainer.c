@@ -6,6 +6,7 @@
  */
 #include "trainer.h"
 #include "agents/agents.h"
+#include "ares/algo_control.h"
 #include "collect/collect.h"
 #include "learner.h"
 #include "options/options.h"
@@ -399,6 +400,17 @@ void training_close(training *t)
 
 /* Wiring: from a checked configuration to everything a step needs, and back. */
 
+bool trainer_judges(const ares_train_config *c)
+{
+    const ares_distillation_config *d = &c->distillation;
+    int n;
+    bool reads = !teacher_wanted(c) || d->use_task_rewards || strcmp(d->context, "group") == 0 ||
+                 ares_filter_needs(&c->filter);
+    (void)ares_control_list(&n);
+    for (int i = 0; i < n && !reads; i++) reads = controls_wants(c, NULL, i);
+    return reads;
+}
+
 int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_encoder *encoder,
                       bool trained)
 {
@@ -406,7 +418,8 @@ int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_
     int64_t dropped;
     bool filtered =
         trained && !c->trainer.val_only && (ares_filter_needs(&c->filter) & ARES_FILTER_ACCURACY);
-    ARES_TRY(ares_reward_check_rows(t->reward, d, filtered));
+    if (!trained || c->trainer.val_only || trainer_judges(c))
+        ARES_TRY(ares_reward_check_rows(t->reward, d, filtered));
     return encoder ? ares_dataset_encode(d, encoder, t->run.device.pool, &dropped) : ARES_OK;
 }
 
@@ -418,8 +431,9 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
     ares_row_file *list = ares_calloc((size_t)files->count + 1, sizeof *list);
     for (int64_t i = 0; i < files->count; i++)
         list[i] = (ares_row_file){ .path = files->items[i], .source = names ? names[i] : NULL };
+    bool judged = files != &t->run.cfg->data.train_files || trainer_judges(t->run.cfg);
     int rc = ares_dataset_load_files(list, files->count, &t->run.cfg->data,
-                                     ares_reward_reads_truth(t->reward), &d);
+                                     judged && ares_reward_reads_truth(t->reward), &d);
     ares_free(list);
     if (rc == ARES_OK)
         rc = trainer_take_rows(t, d, t->run.encoder, files == &t->run.cfg->data.train_files);
@@ -749,7 +763,8 @@ static int open_roles(ares_trainer *t, const char *weights)
     ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.adapter, t->run.features, t->run.world,
                         t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
-    if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
+    bool task = !teacher_wanted(c) || c->distillation.use_task_rewards;
+    if (task && t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
     t->run.vapor = t->vapor;
     if (trainer_needs_reference(c)) ARES_TRY(trainer_open_reference(t, weights));
@@ -763,9 +778,6 @@ static int open_roles(ares_trainer *t, const char *weights)
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
-    if (c->distillation.enabled && !c->trainer.val_only)
-        return ares_fail(ARES_EUNSUPPORTED, "train: distillation.enabled: no update compares the "
-                                            "policy with a teacher yet; set false");
     if (agents_wanted(c)) {
         t->generator = &generate_episodes;
         t->reward = ares_reward_open_none();

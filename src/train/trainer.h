@@ -187,6 +187,11 @@ int trainer_check_media(const ares_trainer *t);
 const ares_adapter *trainer_adapter(const ares_trainer *t);
 /* Empties the engine; its next samples are of the policy as it is now. */
 int trainer_renew_rollout(ares_trainer *t);
+/*
+ * Whether answers of training are judged: not where a teacher alone teaches, and nothing else reads
+ * scores (docs/distillation.md).
+ */
+bool trainer_judges(const ares_train_config *c);
 /* Whether training compares with the model it began from. */
 bool trainer_needs_reference(const ares_train_config *c);
 /*

@@ -440,7 +440,8 @@ static int check_file(ares_trainer *t, const ares_row_file *file, const ares_dat
     ares_prompt_encoder *e = NULL;
     ares_dataset *d;
     ares_source *into = trained ? &t->run.source : &t->run.val;
-    ARES_TRY(check_open_rows(file, data, ares_reward_reads_truth(t->reward), &d));
+    bool judged = !trained || trainer_judges(t->run.cfg);
+    ARES_TRY(check_open_rows(file, data, judged && ares_reward_reads_truth(t->reward), &d));
     if (!d) return ARES_OK;
     int rc = t->run.model ? training_open_encoder(&t->run, data, &e) : ARES_OK;
     if (rc == ARES_OK) rc = trainer_take_rows(t, d, e, trained);
@@ -448,6 +449,8 @@ static int check_file(ares_trainer *t, const ares_row_file *file, const ares_dat
     if (rc != ARES_OK || !e) ares_dataset_free(d);
     t->run.encoder = e;
     if (rc == ARES_OK && e) rc = trainer_check_media(t);
+    if (rc == ARES_OK && e && trained && teacher_wanted(t->run.cfg))
+        rc = teacher_check_rows(t->run.cfg, into);
     if (rc == ARES_OK && e && trained && vapor_wanted(t->run.cfg)) {
         rc = vapor_open(t, &t->vapor); /* encodes stored answers as the run does */
         vapor_close(t->vapor);

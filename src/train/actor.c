@@ -150,6 +150,10 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     ARES_TRY(learner_report_backward(&a->learner, m));
     if (a->teacher) {
         ARES_TRY(ares_distill_metrics(&u->seen, b, world, m));
+        double rows[2] = { (double)b->rows, 0 }; /* and those of stored answers */
+        for (int64_t r = 0; r < b->rows; r++) rows[1] += b->samples[r].stored;
+        ARES_TRY(ares_world_sum_f64(world, rows, 2));
+        if (rows[0] > 0) ares_metrics_set(m, "distillation/stored_frac", rows[1] / rows[0]);
         ares_metrics_set(m, "distillation/coef",
                          a->cfg->distillation.use_task_rewards ? a->cfg->distillation.coef : 1);
     }

@@ -276,7 +276,8 @@ bool teacher_wanted(const ares_train_config *c);
  */
 int teacher_open(teacher *x, training *t, reference *ref, const char *weights);
 void teacher_close(teacher *x);
-/* Fails where no row has the context, or a row lacks the stored answer, that the options ask for. */
+/* Fails where no row has the context, or a row lacks the stored answer, that the options ask for.
+ */
 int teacher_check_rows(const ares_train_config *c, const ares_source *rows);
 /*
  * The batch that the teacher goes over: b's groups and responses after the teacher's prompts. out:
@@ -285,9 +286,12 @@ int teacher_check_rows(const ares_train_config *c, const ares_source *rows);
 void teacher_batch(const ares_batch *b, ares_batch *out);
 /* Puts column teacher_log_probs, 0 where the row has no teacher. */
 int teacher_log_probs(teacher *x, ares_batch *b);
-/* Its hidden states beside a round of the policy; own: of teacher_batch. pass [n]: written */
-int teacher_forward(teacher *x, const ares_batch *own, const ares_micro_set *sets, int64_t n,
-                    learner_pass *pass);
+/*
+ * Its hidden states over the rows of n micro-batches of the policy; own: of teacher_batch. pass
+ * [n]: written, with their hidden; the rest lives in the arena
+ */
+int teacher_forward(teacher *x, const ares_batch *own, const ares_micro_batch *m, int64_t n,
+                    ares_arena *arena, learner_pass *pass);
 /* After training step `step`, from 1 on: moves an average towards the policy. */
 int teacher_sync(teacher *x, int64_t step);
 

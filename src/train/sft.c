@@ -336,8 +336,7 @@ int sft_row_encode(const sft_encoder *e, const ares_row *row, ares_arena *arena,
     ares_ids_fini(&s.ids);
     ares_free(s.trained);
     ares_arena_fini(&scratch);
-    return rc == ARES_OK ? rc
-                         : ares_fail_in(rc, "data: %s:%lld", row->file, (long long)row->line);
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "data: %s:%lld", row->file, (long long)row->line);
 }
 
 /* Whether part of an image or video lies behind so many tokens. */

@@ -117,7 +117,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     ARES_TRY(LOCAL(ares_signal_poll()));   /* answers that a signal has cut short are no answers */
     STAGE("observe", controls_observe(t->run.controls, b, m));
     if (controls_stop(t->run.controls)) return ARES_OK; /* the run ends without this update */
-    if (t->teacher) /* by the scores as they were judged */
+    if (t->teacher)                                     /* by the scores as they were judged */
         STAGE("teacher_texts", teacher_texts_fill(t->teacher->texts, t->run.world, b, m));
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */

@@ -210,11 +210,18 @@ int teacher_log_probs(teacher *x, ares_batch *b)
     return rc;
 }
 
-int teacher_forward(teacher *x, const ares_batch *own, const ares_micro_set *sets, int64_t n,
-                    learner_pass *pass)
+int teacher_forward(teacher *x, const ares_batch *own, const ares_micro_batch *m, int64_t n,
+                    ares_arena *arena, learner_pass *pass)
 {
+    bool share = x->cfg->actor.share_prompts;
+    ares_micro_batch *cut = ares_arena_calloc(arena, (size_t)n + 1, sizeof *cut);
+    for (int64_t i = 0; i < n; i++) { /* the same rows, whose prompts have other lengths */
+        cut[i] = (ares_micro_batch){ .row = m[i].row, .end = m[i].end };
+        (void)ares_pack_plan(own, m[i].row, m[i].end, INT64_MAX, share, &cut[i]);
+    }
+    const ares_micro_set *sets = learner_sets_of(cut, n, arena);
     follow(x);
-    return learner_forward_beside(x->learner, own, sets, n, x->cfg->actor.share_prompts, pass);
+    return learner_forward_beside(x->learner, own, sets, n, share, pass);
 }
 
 int teacher_sync(teacher *x, int64_t step)

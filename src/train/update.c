@@ -431,8 +431,7 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, r
     void **hidden = ares_arena_alloc(arena, count * sizeof *hidden);
     if (u->row) { /* the teacher's rows have prompts of their own */
         learner_pass *own = ares_arena_alloc(arena, count * sizeof *own);
-        ARES_TRY(
-            teacher_forward(u->actor->teacher, &u->beside, learner_sets_of(m, n, arena), n, own));
+        ARES_TRY(teacher_forward(u->actor->teacher, &u->beside, m, n, arena, own));
         for (int64_t i = 0; i < n; i++) hidden[i] = own[i].hidden;
     } else ARES_TRY(learner_forward_same_rows(ref, p->rows, n, hidden));
     for (int64_t i = 0; i < n; i++) learner_head_beside(ref, &p->rows[i], hidden[i], &p->head[i]);

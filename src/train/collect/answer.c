@@ -484,18 +484,19 @@ static int take_stored(const ares_trainer *t, const answer_prompt *p, ares_arena
         x->weight_versions[i] = ARES_NOT_SAMPLED;
     }
     ares_str text = { 0 };
-    int rc = ares_tokenizer_decode(t->run.tokenizer, x->responses, n,
-                                   c.reward.skip_special_tokens, &text);
+    int rc = ares_tokenizer_decode(t->run.tokenizer, x->responses, n, c.reward.skip_special_tokens,
+                                   &text);
     int32_t parts = ares_reward_count(t->reward);
-    *y = (ares_trajectory){ .stopped = n == row.n - row.prompt,
-                            .accuracy = NAN,
-                            .n_rows = 1,
-                            .rows = x,
-                            .n_parts = parts,
-                            .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof *y->parts),
-                            .response = { ares_arena_copy(arena, text.data ? text.data : "",
-                                                          text.len),
-                                          text.len } };
+    *y = (ares_trajectory){
+        .stored = 1,
+        .stopped = n == row.n - row.prompt,
+        .accuracy = NAN,
+        .n_rows = 1,
+        .rows = x,
+        .n_parts = parts,
+        .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof *y->parts),
+        .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len }
+    };
     ares_str_fini(&text);
     *g = (ares_group){ .draw = p->draw,
                        .local = p->local,

@@ -17,6 +17,9 @@ Forms are told apart by parameters:
              one dict in, one out, where the module's REWARD_TYPE is "sequential"
     trl      f(prompts, completions, completion_ids, **columns) -> a list of numbers or None
 
+A text that a verl or EasyR1 function returns as "feedback", or a TRL function logs with
+log_extra("feedback", texts), is what a teacher reads of the answer (docs/distillation.md).
+
 Each may be `async def`.
 """
 

@@ -126,6 +126,8 @@ typedef struct ares_reward_item {
      * What users' processes answered, and failures, as a JSON object by entry; empty: nothing
      */
     ares_view details;
+    /* what the first user's process that says so has as its "feedback", in the arena; or empty */
+    ares_view feedback;
     /*
      * asks_answer is set by the caller, for methods that count the answers of a group. answer is
      * what the verifier has found in the response, or `pred` of a user's process, in the arena;

@@ -172,6 +172,37 @@ static const char *option_of(char text[128], const char *path, const char *name)
 }
 
 /* The page docs/ has of all methods: written from the entries, so that it cannot fall behind. */
+/* p: student, q: teacher, x = log p - log q of the sampled token. */
+static const note distillation[] = {
+    { "forward KL", "mass-covering: the student covers what the teacher may write",
+      "sum over the vocabulary of q (log q - log p)", "GKD, arXiv 2306.13649", "a teacher's logits",
+      "distillation.distillation_loss.beta=0" },
+    { "reverse KL", "mode-seeking: the student leaves what the teacher would not write",
+      "sum over the vocabulary of p (log p - log q)", "GKD; On-Policy Distillation, 2025",
+      "a teacher's logits", "distillation.distillation_loss.beta=1" },
+    { "generalised JSD", "between the two; beta is the teacher's share of the mixture",
+      "beta KL(q || m) + (1 - beta) KL(p || m), m = (1 - beta) p + beta q", "GKD, arXiv 2306.13649",
+      "a teacher's logits", "distillation.distillation_loss.beta=0.5" },
+    { "k2, k3, k1+ ...", "the estimators of algorithm.kl_penalty, to the teacher", "as of the KL",
+      "verl", "a teacher", "distillation.distillation_loss.loss_mode=k3" },
+    { "policy gradient", "the log-ratio of the sampled token is an advantage",
+      "A - distillation_loss_coef r_t, r_t = x_t + kl_discount_factor r_{t+1}",
+      "tinker-cookbook; slime", "a teacher",
+      "distillation.distillation_loss.loss_mode=k1 "
+      "distillation.distillation_loss.use_policy_gradient=true" },
+    { "stored answers", "a share of prompts is learnt from answers in the data", "1 - lmbda",
+      "GKD, arXiv 2306.13649", "stored answers", "distillation.lmbda=0.5" },
+    { "self-teacher with a hint", "the policy that has read the row's solution teaches it",
+      "q: the policy after teacher_prompt_template", "SDFT, arXiv 2601.19897; OPSD, 2601.18734",
+      "the context in the row", "distillation.context=row" },
+    { "self-teacher of a group", "the policy that has read a right answer, or feedback, teaches it",
+      "q: the policy after reprompt_template", "SDPO, arXiv 2601.20802", "groups, or feedback",
+      "distillation.context=group" },
+    { "moving teacher", "an average of the policies so far",
+      "teacher <- (1 - update_rate) teacher + update_rate policy", "SDPO, arXiv 2601.20802",
+      "one copy of the weights", "distillation.teacher_model.kind=ema" },
+};
+
 void ares_algo_tables(ares_str *out)
 {
     char option[128];
@@ -224,6 +255,9 @@ void ares_algo_tables(ares_str *out)
                      kl->value ? "a reference" : "the logits of both models",
                      option_of(option, "algorithm.kl_penalty", kl->name) });
     }
+
+    head(out, "Distillation", "value of a token");
+    notes(out, distillation, ARES_COUNT(distillation));
 
     head(out, "Entropy", "formula");
     notes(out, entropies, ARES_COUNT(entropies));

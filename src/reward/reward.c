@@ -45,6 +45,22 @@ static char *reward_answer_of(ares_view members)
     return out;
 }
 
+/* The text that a process's answer has as its "feedback", in the arena; empty: none. */
+static ares_view feedback_of(const char *said, ares_arena *arena)
+{
+    ares_arena parsed = { 0 };
+    const ares_json *all, *text = NULL;
+    ares_view out = { 0 };
+    if (ares_json_parse(&parsed, ares_view_of(said), "answer", &all) == ARES_OK)
+        text = ares_json_get(all, "feedback");
+    else ares_error_clear();
+    if (text && text->type == ARES_JSON_STRING)
+        out =
+            (ares_view){ ares_arena_copy(arena, text->text.data, text->text.len), text->text.len };
+    ares_arena_fini(&parsed);
+    return out;
+}
+
 /* name: what metrics call the judge, unless it hands the response on to another one (auto). */
 static void judge_response(const ares_judge *judge, const char *name, const ares_reward_item *item,
                            reward_verdict *v)
@@ -425,7 +441,11 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
     item->score = (float)score;
     item->unshaped = (float)unshaped;
     write_details(r, j);
-    item->answer = (ares_view){ 0 };
+    item->answer = item->feedback = (ares_view){ 0 };
+    for (int i = 0; i < r->n && item->arena && !item->feedback.len; i++) {
+        const reward_verdict *v = &j->verdicts[i];
+        if (v->said && !v->failure) item->feedback = feedback_of(v->said, item->arena);
+    }
     if (answer && item->arena)
         item->answer =
             (ares_view){ ares_arena_copy(item->arena, answer, strlen(answer)), strlen(answer) };

@@ -56,25 +56,6 @@ static int load(teacher *x, training *t, const char *path)
     return rc == ARES_OK ? open_learner(x, t, x->model, x->adapter) : rc;
 }
 
-/* Another model reads pictures as they are cut for the policy. */
-static int check_vision(const training *t, const ares_model_config *m)
-{
-    const ares_model_config *own = &t->model->cfg;
-    const ares_vision_config *a = &own->vision, *b = &m->vision;
-    if (!a->depth) return ARES_OK;
-    if (strcmp(own->model_type, m->model_type) == 0 && a->depth == b->depth &&
-        a->width == b->width && a->heads == b->heads && a->intermediate == b->intermediate &&
-        a->channels == b->channels && a->patch == b->patch && a->merge == b->merge &&
-        a->temporal == b->temporal && a->window == b->window && a->full_blocks == b->full_blocks &&
-        a->image_token == b->image_token && a->video_token == b->video_token)
-        return ARES_OK;
-    return ares_fail(ARES_ECONFIG,
-                     "config: distillation.teacher_model.model_path = '%s': a %s with another "
-                     "vision tower than the policy's %s, which sees pictures otherwise; name a "
-                     "teacher of the same model_type and vision_config",
-                     t->cfg->distillation.teacher_path, m->model_type, own->model_type);
-}
-
 /* The tower that it sees with: the policy's where that is frozen and the same. */
 static int open_features(teacher *x, training *t)
 {
@@ -88,10 +69,10 @@ static int open_features(teacher *x, training *t)
     return ARES_OK;
 }
 
-int teacher_check_rows(const ares_train_config *c, const ares_source *rows)
+int teacher_check_rows(const ares_train_config *c, const ares_source *rows, bool all)
 {
     const ares_distillation_config *d = &c->distillation;
-    ARES_TRY(teacher_texts_check_rows(d, &c->data, rows));
+    ARES_TRY(teacher_texts_check_rows(d, &c->data, rows, all));
     for (int64_t i = 0; d->lmbda < 1 && i < ares_source_count(rows); i++) {
         const ares_row *row = ares_source_row(rows, i);
         const ares_json *answer = ares_row_at(row->json, d->response_key);
@@ -133,22 +114,17 @@ int teacher_open(teacher *x, training *t, reference *ref, const char *weights)
     *x = (teacher){ .cfg = c, .policy = t->policy };
     x->temperature = ares_is_null_f64(d->temperature) ? c->rollout.temperature : d->temperature;
     if (x->temperature <= 0) x->temperature = 1;
-    int rc = open_weights(x, t, ref, weights);
-    const ares_model_config *m = x->learner && x->learner->model ? &x->learner->model->cfg : NULL;
-    x->readable = t->model->cfg.vocab;
-    if (rc == ARES_OK && d->teacher_path) rc = check_vision(t, m);
-    if (rc == ARES_OK && d->teacher_path)
-        rc = teacher_check_tokens(t->tokenizer, t->model->cfg.vocab, d->teacher_path, m->vocab,
-                                  &x->readable);
-    if (rc == ARES_OK && x->learner == &x->own) rc = open_features(x, t);
-    if (rc != ARES_OK) return rc;
+    teacher_limits limits;
+    ARES_TRY(teacher_check(d, t->tokenizer, &t->model->cfg, &limits));
+    x->readable = limits.readable;
+    if (ares_source_count(&t->source)) ARES_TRY(teacher_check_rows(c, &t->source, true));
     x->texts = teacher_texts_new(&(teacher_texts_options){ .cfg = c,
                                                            .tokenizer = t->tokenizer,
                                                            .encoder = t->encoder,
                                                            .pool = t->device.pool,
-                                                           .readable = x->readable,
-                                                           .positions = m->max_position });
-    return ares_source_count(&t->source) ? teacher_check_rows(c, &t->source) : ARES_OK;
+                                                           .limits = limits });
+    ARES_TRY(open_weights(x, t, ref, weights));
+    return x->learner == &x->own ? open_features(x, t) : ARES_OK;
 }
 
 void teacher_close(teacher *x)

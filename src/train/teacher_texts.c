@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define D "distillation."
+
 /* ---------------- tokens */
 
 void same_tokens_compare(const token_table *student, const token_table *teacher,
@@ -42,7 +44,7 @@ static token_table table_of(const ares_tokenizer *t, ares_arena *arena)
 int teacher_check_tokens(const ares_tokenizer *student, int64_t student_vocab, const char *path,
                          int64_t vocab, int64_t *readable)
 {
-    static const char option[] = "distillation.teacher_model.model_path";
+    static const char option[] = D "teacher_model.model_path";
     ares_str dir = { 0 }, probe = { 0 };
     ares_arena arena = { 0 };
     ares_tokenizer *other = NULL;
@@ -84,9 +86,46 @@ int teacher_check_tokens(const ares_tokenizer *student, int64_t student_vocab, c
     return rc;
 }
 
+/* Whether a teacher sees pictures where and as the student does; a student of text sees none. */
+static bool same_vision(const ares_model_config *student, const ares_model_config *teacher)
+{
+    const ares_vision_config *x = &student->vision, *y = &teacher->vision;
+    return !x->depth ||
+           (strcmp(student->model_type, teacher->model_type) == 0 && x->depth == y->depth &&
+            x->width == y->width && x->heads == y->heads && x->intermediate == y->intermediate &&
+            x->channels == y->channels && x->patch == y->patch && x->merge == y->merge &&
+            x->temporal == y->temporal && x->window == y->window &&
+            x->full_blocks == y->full_blocks && x->image_token == y->image_token &&
+            x->video_token == y->video_token && x->vision_start == y->vision_start &&
+            x->vision_end == y->vision_end && x->tokens_per_second - y->tokens_per_second == 0);
+}
+
+int teacher_check(const ares_distillation_config *c, const ares_tokenizer *tokenizer,
+                  const ares_model_config *student, teacher_limits *out)
+{
+    ares_str dir = { 0 };
+    ares_model_config m;
+    *out = (teacher_limits){ student->vocab, student->max_position };
+    if (!c->teacher_path) return ARES_OK;
+    int rc = ares_model_find(c->teacher_path, &dir);
+    if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &m);
+    if (rc != ARES_OK) rc = ares_fail_in(rc, D "teacher_model.model_path");
+    else if (!same_vision(student, &m))
+        rc = ares_fail(ARES_ECONFIG,
+                       "train: " D "teacher_model.model_path = '%s': reads pictures in another way "
+                       "than the student; name a teacher with the same vision_config",
+                       c->teacher_path);
+    else {
+        out->positions = m.max_position;
+        rc = teacher_check_tokens(tokenizer, student->vocab, c->teacher_path, m.vocab,
+                                  &out->readable);
+    }
+    ares_str_fini(&dir);
+    return rc;
+}
+
 /* ---------------- templates */
 
-#define D "distillation."
 const teacher_template teacher_templates[TEACHER_TEMPLATES] = {
     [TEACHER_ROW] = { D "teacher_prompt_template", { "prompt", "privileged_context" } },
     [TEACHER_REPROMPT] = { D "reprompt_template", { "prompt", "solution", "feedback" } },
@@ -336,7 +375,7 @@ void teacher_texts_free(teacher_texts *t)
 }
 
 int teacher_texts_check_rows(const ares_distillation_config *c, const ares_data_config *data,
-                             const ares_source *rows)
+                             const ares_source *rows, bool all)
 {
     bool by_row = strcmp(c->context, "row") == 0;
     int64_t n = ares_source_count(rows), with = 0;
@@ -353,13 +392,13 @@ int teacher_texts_check_rows(const ares_distillation_config *c, const ares_data_
         if (rc != ARES_OK) rc = ares_fail_in(rc, "data: %s:%lld", row->file, (long long)row->line);
     }
     ares_str_fini(&text);
-    if (rc == ARES_OK && by_row && n && !with) {
+    if (rc == ARES_OK && all && by_row && n && !with) {
         const ares_row *first = ares_source_row(rows, 0);
         rc = ares_row_lacks(first->json, "no such key", D "privileged_context_key");
         return ares_fail_in(rc, "data: %s:%lld: no row has '%s'", first->file,
                             (long long)first->line, c->context_key);
     }
-    if (rc == ARES_OK && by_row && with < n)
+    if (rc == ARES_OK && all && by_row && with < n)
         ares_info("train: %lld of %lld rows have a '%s'; the others have no teacher",
                   (long long)with, (long long)n, c->context_key);
     return rc;
@@ -579,10 +618,10 @@ static void put_rows(const teacher_texts *t, ares_batch *b, const slot *slots, c
         }
         const int32_t *prompt = s->teacher_prompt ? s->teacher_prompt : s->prompt;
         int64_t length = s->teacher_prompt ? s->teacher_prompt_len : s->prompt_len;
-        overlong = s->distilled && (overlong || length + tokens > t->o.positions);
+        overlong = s->distilled && (overlong || length + tokens > t->o.limits.positions);
         bool unreadable = s->distilled && !overlong &&
-                          !(below(prompt, length, t->o.readable) &&
-                            below(b->responses + first, tokens, t->o.readable));
+                          !(below(prompt, length, t->o.limits.readable) &&
+                            below(b->responses + first, tokens, t->o.limits.readable));
         s->distilled = s->distilled && !overlong && !unreadable;
         n->overlong += overlong;
         n->unreadable += unreadable;

@@ -31,6 +31,16 @@ void same_tokens_compare(const token_table *student, const token_table *teacher,
  */
 int teacher_check_tokens(const ares_tokenizer *student, int64_t student_vocab, const char *path,
                          int64_t vocab, int64_t *readable);
+/* What a teacher can read: ids below `readable`, sequences of so many tokens. */
+typedef struct teacher_limits {
+    int64_t readable, positions;
+} teacher_limits;
+/*
+ * Checks the teacher that the options name against the student, by its config.json and tokenizer
+ * alone; a teacher of the policy's own weights has the student's limits.
+ */
+int teacher_check(const ares_distillation_config *c, const ares_tokenizer *tokenizer,
+                  const ares_model_config *student, teacher_limits *out);
 
 /* ---------------- texts */
 /* The names of each template, in the order of its values. */
@@ -89,17 +99,16 @@ typedef struct teacher_texts_options {
     const ares_tokenizer *tokenizer;
     const ares_prompt_encoder *encoder;
     ares_pool *pool;
-    int64_t readable;  /* ids of prompt and answer must be below: of teacher_check_tokens */
-    int64_t positions; /* of the teacher: tokens of prompt and answer at most */
+    teacher_limits limits; /* of teacher_check */
 } teacher_texts_options;
 teacher_texts *teacher_texts_new(const teacher_texts_options *o);
 void teacher_texts_free(teacher_texts *t); /* NULL is fine */
 /*
- * At the start of a run: fails where the options ask for the context of rows and no row has one, or
- * where a prompt has no last message of the user, naming the row.
+ * Fails where a prompt that gets a context has no last message of the user, naming the row; and,
+ * where these are all rows of a run, if none has the context that the options ask for.
  */
 int teacher_texts_check_rows(const ares_distillation_config *c, const ares_data_config *data,
-                             const ares_source *rows);
+                             const ares_source *rows, bool all);
 /*
  * Sets in each ares_sample, before stage score, which may add to the scores, and before the pass of
  * the teacher:

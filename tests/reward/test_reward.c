@@ -546,6 +546,34 @@ TEST(what_a_program_says_beside_its_score_is_kept)
     ares_arena_fini(&arena);
 }
 
+/* The first that has a text; a number or a list of that name is a field like others. */
+TEST(the_feedback_of_the_first_program_that_gives_one_is_kept)
+{
+    manager m;
+    ares_arena arena = { 0 };
+    ares_log_set(ARES_LOG_ERROR, 0);
+    REQUIRE_OK(open_manager(
+        &m,
+        "[{command: [sh, -c, 'read x; echo 1; read x; echo \"{\\\"score\\\": 0, "
+        "\\\"feedback\\\": 3}\"; read x; echo \"{\\\"score\\\": 0, \\\"feedback\\\": "
+        "\\\"no unit\\\"}\"; read x; exit 3'], name: first}, "
+        "{command: [sh, -c, 'while read x; do echo \"{\\\"score\\\": 0, \\\"feedback\\\": "
+        "\\\"too \\\\u0000 late\\\"}\"; done'], name: second}]",
+        NULL, 1));
+    for (int i = 0; i < 4; i++) {
+        submit(&m, i, "5", "5", true);
+        m.items[i].arena = &arena;
+    }
+    finish(&m);
+    CHECK_EQ(m.items[0].feedback.len, 10);
+    CHECK(ares_view_is(m.items[2].feedback, "no unit"));
+    CHECK(m.items[1].feedback.len == 10 &&
+          memcmp(m.items[1].feedback.data, "too \0 late", 10) == 0);
+    CHECK_EQ(m.items[3].feedback.len, 10); /* the one that failed says nothing */
+    close_manager(&m);
+    ares_arena_fini(&arena);
+}
+
 TEST(the_numbers_of_a_program_that_become_metrics_are_bounded)
 {
     manager m;

@@ -440,6 +440,7 @@ void scoring_wait(scoring *s, ares_metrics *m)
         x->trajectory->unshaped = x->item.unshaped;
         x->trajectory->accuracy = x->item.accuracy;
         x->trajectory->details = x->item.details;
+        x->trajectory->feedback = x->item.feedback;
         x->trajectory->vote = x->item.answer;
         x->trajectory->failed = x->item.failed;
     }

@@ -43,8 +43,37 @@
         { word, NULL, NULL, "no code is loaded; metrics are always written" }
 #define BETA                                                                                   \
     "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; for the KL term write " \
-    "algorithm.kl_coef, with algorithm.use_kl_loss: true"
-#define TEACHER "not built: learning from a teacher's log-probs"
+    "algorithm.kl_coef, with algorithm.use_kl_loss: true; for a teacher's divergence "         \
+    "distillation.distillation_loss.beta"
+#define DISTILL_LOSS "distillation.distillation_loss."
+#define TEACHER "distillation.teacher_model."
+#define VERL_TEACHER "distillation.teacher_models.teacher_model."
+#define NO_SERVER "the teacher is computed in this process, beside the student"
+#define TEACHER_HERE \
+    "not built: a teacher behind a server; name its directory in " TEACHER "model_path"
+#define ONE_TEACHER "not built: more than one teacher; name it in " TEACHER "model_path"
+#define TEACHER_ANSWERS \
+    "not built; let `generate` write the teacher's answers, and use distillation.lmbda: 0"
+/* An option of SDPO, as TRL names it alone and its own code in a section. */
+#define OF_SDPO(section, name) { section name, "distillation." name, NULL, NULL }
+#define SDPO(section)                                                                        \
+    OF_SDPO(section, "reprompt_template"), OF_SDPO(section, "solution_template"),            \
+        OF_SDPO(section, "feedback_template"), OF_SDPO(section, "success_reward_threshold"), \
+        OF_SDPO(section, "use_successful_as_teacher"),                                       \
+        OF_SDPO(section, "dont_reprompt_on_self_success"),                                   \
+        OF_SDPO(section, "include_environment_feedback"),                                    \
+        OF_SDPO(section, "environment_feedback_only_without_solution"),                      \
+        OF_SDPO(section, "remove_thinking_from_demonstration"),                              \
+        OF_SDPO(section, "max_reprompt_len"),                                                \
+        { section "teacher_update_rate", TEACHER "update_rate", NULL, NULL },                \
+        { section "distillation_alpha", DISTILL_LOSS "beta", NULL, NULL },                   \
+        { section "distillation_is_clip", DISTILL_LOSS "is_clip", NULL, NULL },              \
+        { section "distillation_topk", "", "=null", UNSAID },                                \
+        { section "distillation_topk", NULL, NULL,                                           \
+          "the whole vocabulary is compared; leave it out" },                                \
+        { section "distillation_add_tail", "", "=false", UNSAID },                           \
+        { section "distillation_add_tail", NULL, NULL,                                       \
+          "the whole vocabulary is compared; leave it out" }
 #define SEVERAL_TOKENS "not built: heads that predict several tokens"
 #define NO_FP16 "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16"
 #define MEGATRON "a model is what its config.json says"
@@ -576,9 +605,71 @@ const ares_config_alias train_aliases[] = {
     { "trainer.worker_env.*", "", NULL, ENGINE },
     { "global_profiler.*", "", NULL, PROFILED },
     { "transfer_queue.*", "", NULL, ENGINE },
-    { "distillation.enabled", "", "=false", UNSAID },
-    { "distillation.enabled", NULL, NULL, TEACHER },
-    { "distillation.*", "", NULL, "there is no teacher" },
+    /* teachers: verl, TRL, SDPO's code, tinker-cookbook, prime-rl; slime's are with its others */
+    { VERL_TEACHER "model_path", TEACHER "model_path", NULL, NULL },
+    { VERL_TEACHER "inference.*", "", NULL, NO_SERVER },
+    { VERL_TEACHER "num_replicas", "", NULL, NO_SERVER },
+    { VERL_TEACHER "key", "", NULL, "there is one teacher" },
+    { "distillation.teacher_models.*", NULL, NULL, ONE_TEACHER },
+    { "distillation.teacher_key", "", "=null|data_source", "there is one teacher" },
+    { "distillation.teacher_key", NULL, NULL, ONE_TEACHER },
+    { "distillation.n_gpus_per_node", "", NULL, NO_SERVER },
+    { "distillation.nnodes", "", NULL, NO_SERVER },
+    { "distillation.num_replicas", "", NULL, NO_SERVER },
+    { "distillation.num_workers", "", NULL, NO_SERVER },
+    { "distillation.enable_resource_pool", "", NULL, NO_SERVER },
+    { DISTILL_LOSS "loss_mode", NULL, "=forward_kl_topk|forward_kl_topk_tail|topk_logits",
+      "the whole vocabulary is compared; write loss_mode: jsd, beta: 0" },
+    { DISTILL_LOSS "jsd_beta", DISTILL_LOSS "beta", DISTILL_LOSS "loss_mode=jsd", NULL },
+    { DISTILL_LOSS "jsd_beta", "", NULL, "it is of loss_mode: jsd" },
+    { DISTILL_LOSS "kd_temperature", DISTILL_LOSS "temperature", NULL, NULL },
+    { DISTILL_LOSS "use_policy_loss", DISTILL_LOSS "use_task_rewards", NULL, NULL },
+    { DISTILL_LOSS "topk", "x-verl.distillation", NULL, NULL }, /* marks its file; no option */
+    { DISTILL_LOSS "log_prob_min_clamp", "", NULL, "the whole vocabulary is compared" },
+    { DISTILL_LOSS "policy_loss_mode", "", "=vanilla", "worker.actor.loss_type names the loss" },
+    { DISTILL_LOSS "policy_loss_mode", NULL, NULL, "set worker.actor.loss_type" },
+    { DISTILL_LOSS "clip_ratio_low", ACTOR "clip_ratio_low", NULL, NULL },
+    { DISTILL_LOSS "clip_ratio_high", ACTOR "clip_ratio_high", NULL, NULL },
+    { DISTILL_LOSS "clip_ratio", ACTOR "clip_ratio_low&" ACTOR "clip_ratio_high", NULL, NULL },
+    { "teacher_model_name_or_path", TEACHER "model_path", NULL, NULL },
+    { "teacher_model_init_kwargs.*", "", NULL, "distillation.teacher_model.* says how it opens" },
+    { "teacher_model_kind", TEACHER "kind", NULL, NULL },
+    { "teacher_sync_steps", TEACHER "sync_steps", NULL, NULL },
+    { "teacher_model_server_url", NULL, NULL, TEACHER_HERE },
+    { "distillation_mode", DISTILL_LOSS "loss_mode=jsd", "=full_logits", NULL },
+    { "distillation_mode", DISTILL_LOSS "loss_mode=k1", "=sampled_token", NULL },
+    { "distillation_mode", NULL, NULL,
+      "the whole vocabulary is compared; write full_logits or sampled_token" },
+    { "distillation_weight", "", "=1|1.0", UNSAID },
+    { "distillation_weight", NULL, NULL,
+      "of a weight w write distillation.distillation_loss.use_task_rewards: true, "
+      "distillation_loss_coef: w / (1 - w)" },
+    { "generate_from_teacher", "", "=false", UNSAID },
+    { "generate_from_teacher", NULL, NULL, TEACHER_ANSWERS },
+    { "seq_kd", "", "=false", UNSAID },
+    { "seq_kd", NULL, NULL, TEACHER_ANSWERS },
+    { "use_teacher_server", "", "=false", UNSAID },
+    { "use_teacher_server", NULL, NULL, TEACHER_HERE },
+    { "lmbda", "distillation.lmbda", NULL, NULL },
+    { "num_loss_tokens_to_skip", DISTILL_LOSS "num_loss_tokens_to_skip", NULL, NULL },
+    { "teacher_prompt_template", "distillation.teacher_prompt_template", NULL, NULL },
+    { "kl_penalty_coef", DISTILL_LOSS "distillation_loss_coef", NULL, NULL },
+    { "kl_discount_factor", DISTILL_LOSS "kl_discount_factor", NULL, NULL },
+    { "demo_key", "distillation.privileged_context_key", NULL, NULL },
+    { "beta_distill_positive_advantage_only", "distillation.positive_advantage_only", NULL, NULL },
+    SDPO(""),
+    SDPO(VERL "actor.self_distillation."),
+    { VERL "actor.self_distillation.alpha", DISTILL_LOSS "beta", NULL, NULL },
+    { VERL "actor.self_distillation.is_clip", DISTILL_LOSS "is_clip", NULL, NULL },
+    { VERL "actor.self_distillation.full_logit_distillation", DISTILL_LOSS "loss_mode=jsd", "=true",
+      NULL },
+    { VERL "actor.self_distillation.full_logit_distillation", DISTILL_LOSS "loss_mode=k1", "=false",
+      NULL },
+    { VERL "actor.self_distillation.teacher_regularization", TEACHER "kind=ema", "=ema", NULL },
+    { VERL "actor.self_distillation.teacher_regularization", TEACHER "kind=live", "=none", NULL },
+    { VERL "actor.self_distillation.teacher_regularization", NULL, NULL,
+      "not built: a teacher of a trust region; set ema" },
+    { VERL "actor.policy_loss.loss_mode", "distillation.enabled=true", "=sdpo", NULL },
     { "async_training.*", "", NULL, ONE_AFTER_ANOTHER },
     /* what else its whole configuration has (_generated_ppo_trainer.yaml) */
     { VERL "actor.optim.zero_indexed_step", "", "=true", "the warm-up begins at 0" },
@@ -1093,6 +1184,7 @@ const ares_config_alias train_aliases[] = {
     { "importance_sampling_level", ACTOR "loss_type=gspo", "=sequence", NULL },
     { "importance_sampling_level", ACTOR "loss_type=gspo_token", "=sequence_token", NULL },
     { "importance_sampling_level", NULL, NULL, "set token or sequence" },
+    { "beta", DISTILL_LOSS "beta", "distillation.enabled=true", BETA },
     { "beta", "algorithm.kl_coef=0", "=0", NULL },
     { "beta", "vapor.beta", "worker.actor.loss_type=vapor", BETA },
     { "beta", "vapor.beta", "algorithm.name=vapor", NULL },
@@ -1382,9 +1474,12 @@ const ares_config_alias train_aliases[] = {
       "no code is loaded; algorithm.adv_estimator says what becomes of rewards" },
     { "custom_tis_function_path", NULL, NULL, "no code is loaded; worker.actor.rollout_is weighs" },
     { "custom_config_path", NULL, NULL, "no code is loaded that would read it" },
-    { "use_opd", "", "=false", UNSAID },
-    { "use_opd", NULL, NULL, TEACHER },
-    { "opd_?", "", NULL, "there is no teacher" },
+    { "use_opd", "distillation.enabled", NULL, NULL },
+    { "opd_kl_coef", DISTILL_LOSS "distillation_loss_coef", NULL, NULL },
+    { "opd_teacher_load", TEACHER "model_path", NULL, NULL },
+    { "opd_teacher_ckpt_step", "", NULL, "a run directory is read at its latest checkpoint" },
+    { "opd_type", "", "=megatron", NO_SERVER },
+    { "opd_type", NULL, NULL, TEACHER_HERE },
     { "enable_mtp_training", "", "=false", UNSAID },
     { "enable_mtp_training", NULL, NULL, SEVERAL_TOKENS },
     { "mtp_?", "", NULL, "there are no heads that predict several tokens" },
@@ -1441,6 +1536,22 @@ const int train_alias_count = ARES_COUNT(train_aliases);
 #define TRL_ADAPTED "x-trl.use_peft=true&" LORA "adapter_path=null"
 #define RLINF_ADAPTED "x-rlinf.is_lora=true&" LORA "adapter_path=null"
 static const ares_config_default defaults[] = {
+    /* TRL's sampled_token and slime's teacher are advantages; slime's beside the task's */
+    { "TRL", "distillation_mode", DISTILL_LOSS "use_policy_gradient", "true",
+      DISTILL_LOSS "loss_mode=k1" },
+    { "SDPO", VERL "actor.self_distillation.full_logit_distillation",
+      DISTILL_LOSS "use_policy_gradient", "true", DISTILL_LOSS "loss_mode=k1" },
+    { "slime", "use_opd", DISTILL_LOSS "loss_mode", "k1", "distillation.enabled=true" },
+    { "slime", "use_opd", DISTILL_LOSS "use_policy_gradient", "true", "distillation.enabled=true" },
+    { "slime", "use_opd", DISTILL_LOSS "use_task_rewards", "true", "distillation.enabled=true" },
+    { "SDPO", VERL "actor.self_distillation.*", "distillation.context", "group",
+      "distillation.enabled=true" },
+    { "SDPO", VERL "actor.self_distillation.*", "distillation.success_reward_threshold", "0.5",
+      "distillation.enabled=true" },
+    { "SDPO", VERL "actor.self_distillation.*", "distillation.include_environment_feedback", "true",
+      "distillation.enabled=true" },
+    { "SDPO", VERL "actor.self_distillation.*", "distillation.remove_thinking_from_demonstration",
+      "true", "distillation.enabled=true" },
     /* RAGEN's mini-batches count episodes; the other values are fixed in its code */
     { "RAGEN", "ppo_mini_batch_size", ACTOR "mini_batch_unit", "rows", NULL },
     { "RAGEN", RAGEN_TAGS, ACTOR "mini_batch_unit", "rows", NULL },

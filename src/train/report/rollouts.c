@@ -260,6 +260,10 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
         ares_json_write_string(ares_json_key(out, "prompt"), s->row->prompt_text);
         ares_json_write_string(ares_json_key(out, "response"), s->response);
     }
+    if (s->teacher_text.len) /* what the student has not seen stays out of its prompt */
+        ares_json_write_string(ares_json_key(out, "teacher_prompt"), s->teacher_text);
+    if (t->run.cfg->distillation.enabled)
+        ares_json_write_bool(ares_json_key(out, "distilled"), s->distilled);
     ares_json_write_string(ares_json_key(out, "ground_truth"), s->row->ground_truth);
     ares_json_write_float(ares_json_key(out, "score"), unscored ? NAN : s->score);
     ares_json_begin(ares_json_key(out, "rewards"), '{');

@@ -5,6 +5,7 @@
  */
 #include "agents/agents.h"
 #include "run.h"
+#include "teacher_texts.h"
 #include "trainer.h"
 #include "vapor.h"
 
@@ -450,7 +451,9 @@ static int check_file(ares_trainer *t, const ares_row_file *file, const ares_dat
     t->run.encoder = e;
     if (rc == ARES_OK && e) rc = trainer_check_media(t);
     if (rc == ARES_OK && e && trained && teacher_wanted(t->run.cfg))
-        rc = teacher_check_rows(t->run.cfg, into);
+        rc = teacher_check_rows(t->run.cfg, into,
+                                t->run.cfg->data.train_files.count == 1 &&
+                                    ares_source_count(into) < FIRST_ROWS);
     if (rc == ARES_OK && e && trained && vapor_wanted(t->run.cfg)) {
         rc = vapor_open(t, &t->vapor); /* encodes stored answers as the run does */
         vapor_close(t->vapor);
@@ -489,6 +492,9 @@ int ares_train_check_files(ares_config *cfg, const ares_train_config *c)
     ares_trainer *t = ares_calloc(1, sizeof *t);
     trainer_init(t, c, NULL);
     int rc = check_open_model(&t->run);
+    teacher_limits limits;
+    if (rc == ARES_OK && t->run.model && c->distillation.enabled && !c->trainer.val_only)
+        rc = teacher_check(&c->distillation, t->run.tokenizer, &t->run.model->cfg, &limits);
     if (rc == ARES_OK && !agents_wanted(c)) rc = check_files(t, cfg);
     trainer_close(t);
     ares_free(t);

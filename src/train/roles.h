@@ -275,10 +275,14 @@ bool teacher_wanted(const ares_train_config *c);
  * teacher/, of an average that goes on; NULL: it begins
  */
 int teacher_open(teacher *x, training *t, reference *ref, const char *weights);
+/* The same without what it reads, for a plan. */
+int teacher_open_weights(teacher *x, training *t, reference *ref, const char *weights);
 void teacher_close(teacher *x);
-/* Fails where no row has the context, or a row lacks the stored answer, that the options ask for.
+/*
+ * Fails where a row lacks the stored answer that the options ask for, or no row has the context.
+ * all: these are all rows of the run
  */
-int teacher_check_rows(const ares_train_config *c, const ares_source *rows);
+int teacher_check_rows(const ares_train_config *c, const ares_source *rows, bool all);
 /*
  * The batch that the teacher goes over: b's groups and responses after the teacher's prompts. out:
  * initialised; its row_start is b's.

@@ -107,24 +107,31 @@ static int open_weights(teacher *x, training *t, reference *ref, const char *wei
     return open_learner(x, t, t->model, x->adapter);
 }
 
-int teacher_open(teacher *x, training *t, reference *ref, const char *weights)
+int teacher_open_weights(teacher *x, training *t, reference *ref, const char *weights)
 {
     const ares_train_config *c = t->cfg;
     const ares_distillation_config *d = &c->distillation;
-    *x = (teacher){ .cfg = c, .policy = t->policy };
+    *x = (teacher){ .cfg = c, .policy = t->policy, .readable = t->model->cfg.vocab };
     x->temperature = ares_is_null_f64(d->temperature) ? c->rollout.temperature : d->temperature;
     if (x->temperature <= 0) x->temperature = 1;
+    ARES_TRY(open_weights(x, t, ref, weights));
+    return x->learner == &x->own ? open_features(x, t) : ARES_OK;
+}
+
+int teacher_open(teacher *x, training *t, reference *ref, const char *weights)
+{
+    const ares_train_config *c = t->cfg;
     teacher_limits limits;
-    ARES_TRY(teacher_check(d, t->tokenizer, &t->model->cfg, &limits));
-    x->readable = limits.readable;
+    ARES_TRY(teacher_check(&c->distillation, t->tokenizer, &t->model->cfg, &limits));
     if (ares_source_count(&t->source)) ARES_TRY(teacher_check_rows(c, &t->source, true));
+    ARES_TRY(teacher_open_weights(x, t, ref, weights));
+    x->readable = limits.readable;
     x->texts = teacher_texts_new(&(teacher_texts_options){ .cfg = c,
                                                            .tokenizer = t->tokenizer,
                                                            .encoder = t->encoder,
                                                            .pool = t->device.pool,
                                                            .limits = limits });
-    ARES_TRY(open_weights(x, t, ref, weights));
-    return x->learner == &x->own ? open_features(x, t) : ARES_OK;
+    return ARES_OK;
 }
 
 void teacher_close(teacher *x)

@@ -424,10 +424,16 @@ static int open_others(ares_trainer *t, plan *p)
     size_t at = d->allocated;
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
-    if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, NULL));
+    bool task = !teacher_wanted(c) || c->distillation.use_task_rewards;
+    if (task && t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, NULL));
     both(p, PLAN_CRITIC, grown(d, &at));
     if (trainer_needs_reference(c)) ARES_TRY(trainer_open_reference(t, NULL));
     both(p, PLAN_REFERENCE, grown(d, &at));
+    if (!teacher_wanted(c)) return ARES_OK;
+    t->teacher = ares_calloc(1, sizeof *t->teacher);
+    t->actor.teacher = t->teacher;
+    ARES_TRY(teacher_open_weights(t->teacher, &t->run, t->ref, NULL));
+    both(p, PLAN_TEACHER, grown(d, &at));
     return ARES_OK;
 }
 
@@ -550,6 +556,20 @@ static int train_reference(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
+static int train_teacher(ares_trainer *t, plan *p)
+{
+    const ares_train_config *c = t->run.cfg;
+    const learner *l = t->teacher->learner;
+    size_t at = t->run.device.allocated;
+    peak_pass own = scored(l, NULL, &p->micro, in_batch(c, &p->micro));
+    const peak_pass beside = trained(&p->micro, c->actor.round_tokens); /* the policy's */
+    if (actor_beside(&t->actor))
+        own.n = ARES_MAX(own.n, learner_micro_batches_per_round(l, &t->actor.learner, beside.n));
+    ARES_TRY(reserve(t->teacher->learner, &own, false));
+    both(p, PLAN_PASSES, grown(&t->run.device, &at));
+    return ARES_OK;
+}
+
 static int train_critic(ares_trainer *t, plan *p)
 {
     learner *l = &t->critic->learner;
@@ -604,6 +624,7 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     ARES_TRY(train_actor(t, p));
     ARES_TRY(train_pairs(t, p));
     if (t->ref) ARES_TRY(train_reference(t, p));
+    if (t->teacher) ARES_TRY(train_teacher(t, p));
     return t->critic ? train_critic(t, p) : ARES_OK;
 }
 

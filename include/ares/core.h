@@ -358,6 +358,7 @@ enum {
     ARES_RNG_ADJUST = 10,
     ARES_RNG_REPORT = 11,
     ARES_RNG_LORA = 12,
+    ARES_RNG_STORED = 13,
     ARES_RNG_TEST = 100
 };
 typedef struct ares_rng_key {

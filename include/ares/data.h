@@ -290,6 +290,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
       "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")               \
     X(uint8_t, failed,                                                                          \
       "1: nothing could judge it, or its environment failed (docs/rewards.md#failures)")        \
+    X(uint8_t, stored, "1: it stands in the data: nobody sampled or judged it")                 \
     X(float, score, "of the reward manager, or of the environment")                             \
     X(float, unshaped, "the score without any penalty of length")                               \
     X(float, accuracy, "1: right, 0: wrong; NaN where nothing judges it")

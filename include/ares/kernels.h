@@ -413,6 +413,31 @@ typedef struct ares_head_adapter {
 } ares_head_adapter;
 
 /*
+ * The divergence of a distribution p from a teacher's q (docs/distillation.md), both softmaxes of
+ * logits * inv_temperature over the first `vocab` ids, which both heads have; q is constant.
+ *
+ *   beta 0        KL(q || p)
+ *   beta 1        KL(p || q)
+ *   between them  beta KL(q || m) + (1 - beta) KL(p || m), where m = (1 - beta) p + beta q
+ *
+ * Equal logits give exactly 0, and a gradient of exactly 0.
+ */
+typedef struct ares_divergence_row {
+    float max, log_sum, ref_max, ref_log_sum; /* log p = (z - max) - log_sum; log q likewise */
+    float value;                              /* the divergence, never below 0 */
+    float reverse_kl, forward_kl;             /* KL(p || q), KL(q || p), whatever beta is */
+    float ref_entropy;                        /* of q */
+    float mean;                               /* of a logit's derivative, which subtracts it */
+    int32_t agrees; /* 1: the likeliest ids of both are the same; of equal ones the lower counts */
+} ares_divergence_row;
+typedef struct ares_divergence_args {
+    float beta, inv_temperature;
+    int32_t vocab;
+    ares_divergence_row *row; /* [rows], written by head and head_fused, read by head_backward */
+    const float *c;           /* [rows] backward: adds c d value to d loss */
+} ares_divergence_args;
+
+/*
  * The vocabulary head: logits z = (x Wt) * inv_temperature, log_prob = z[target] - lse, entropy =
  * lse - sum p z, exact over the whole vocabulary. Parts (max, sum e, sum e z) of fixed vocabulary
  * chunks are merged in chunk order. log_prob and entropy are computed from z - max, which is more
@@ -453,6 +478,11 @@ typedef struct ares_head_args {
     const ares_head_adapter *ref_adapter; /* b and u; NULL: none */
     float *kl, *ref_lse;                  /* [rows] */
     const float *c_kl;                    /* [rows] */
+    /*
+     * NULL: ref_x gives the KL above. Otherwise it gives this instead, in head_fused, too, whose
+     * loss then writes divergence->c of its rows. Not in the CUDA table.
+     */
+    const ares_divergence_args *divergence;
     /*
      * backward, only where the table has rows_move: a row whose coefficients are all 0, and whose
      * statistics are finite, gets dx = 0 and adds nothing to dw, which is what computing it gives
@@ -754,6 +784,7 @@ typedef struct ares_scratch_args {
     int64_t longest; /* rows of the longest segment in a pass with a backward */
     bool trained;    /* there is a backward */
     bool fused, ref; /* head_fused is used; the head computes the KL to a reference */
+    bool diverges;   /* the head computes a divergence from a teacher */
     int64_t sampled; /* rows that are sampled together */
     bool filters;    /* by top-k or top-p */
     int32_t n_likely;

@@ -313,23 +313,40 @@ static bool shares_with_last(const ares_batch *b, const ares_micro_batch *runs, 
            same_prompt(b, runs[i - 1].row, runs[i].row);
 }
 
+/* Tokens that a teacher is fed for the row's prompt beside the policy, in a unit from `first` on.
+ */
+static int64_t taught_prompt(const ares_batch *b, int64_t first, int64_t r, bool share)
+{
+    const ares_sample *s = &b->samples[r];
+    if (!s->teacher_prompt || !trains(b, r)) return 0;
+    for (int64_t i = first; share && i < r; i++)
+        if (b->samples[i].teacher_prompt == s->teacher_prompt && trains(b, i)) return 0;
+    return s->teacher_prompt_len;
+}
+
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens,
                        bool share, ares_micro_batch *out)
 {
-    int64_t n = 0;
+    int64_t n = 0, held = 0; /* held: tokens of the last cut, each row by its longer sequence */
     while (row < end) {
-        int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = 0;
+        int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = 0, longer = 0;
         for (int64_t r = row; r < next; r++) {
             bool fed = trains(b, r) && !(share && first_alike(b, row, r) < r);
-            tokens += own_tokens(b, r) + (fed ? b->samples[r].prompt_len : 0);
+            int64_t prompt = fed ? b->samples[r].prompt_len : 0;
+            tokens += own_tokens(b, r) + prompt;
+            longer += own_tokens(b, r) + ARES_MAX(prompt, taught_prompt(b, row, r, share));
         }
         int64_t outs = b->row_start[next] - b->row_start[row];
         /* a unit that does not fit begins a new micro-batch, even where it is too large alone */
-        if (n && out[n - 1].tokens + tokens <= max_tokens) {
+        if (n && held + longer <= max_tokens) {
+            held += longer;
             out[n - 1].end = next;
             out[n - 1].tokens += tokens;
             out[n - 1].out += outs;
-        } else out[n++] = (ares_micro_batch){ row, next, tokens, outs };
+        } else {
+            out[n++] = (ares_micro_batch){ row, next, tokens, outs };
+            held = longer;
+        }
         row = next;
     }
     return n;

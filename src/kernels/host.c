@@ -277,11 +277,13 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
             filtered = a->filters ? ARES_MIN(sampled, scratch_filtered(a->vocab)) : 0;
     size_t shared = 0, own = 0;
     if (a->rows > 0 && chunks) {
-        size_t back = !a->trained ? 0
-                      : a->fused  ? scratch_head_fused(a->rows, chunks)
-                                  : scratch_head_backward(a->rows, chunks);
+        size_t back = !a->trained               ? 0
+                      : a->fused && a->diverges ? scratch_diverging(a->rows, chunks)
+                      : a->fused                ? scratch_head_fused(a->rows, chunks)
+                                                : scratch_head_backward(a->rows, chunks);
+        if (a->diverges) back = ARES_MAX(back, scratch_diverging(a->rows, chunks));
         shared = ARES_MAX(scratch_head(a->rows, chunks, a->ref), back);
-        own = scratch_vocab_task(ARES_MIN(a->rows, VOCAB_ROWS), a->ref);
+        own = scratch_vocab_task(ARES_MIN(a->rows, VOCAB_ROWS), a->ref || a->diverges);
     }
     if (sampled > 0) {
         size_t lists = (size_t)(a->n_likely ? a->threads * sampled : 0);

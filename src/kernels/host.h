@@ -98,6 +98,13 @@ typedef struct kl_part {
     vocab_part ref;
     float cross;
 } kl_part;
+/* Of a chunk: both softmaxes, the sums of e (z - z_ref) and e_ref (z_ref - z), each logit less the
+ * largest of its own chunk, and the likeliest ids. */
+typedef struct divergence_part {
+    vocab_part own, ref;
+    float cross, ref_cross;
+    int32_t top, ref_top;
+} divergence_part;
 typedef struct candidate {
     float z;
     int32_t token;
@@ -147,6 +154,19 @@ static inline size_t scratch_head_fused(int64_t rows, int64_t chunks)
     size_t ld = (size_t)(chunks * ARES_VOCAB_CHUNK + LD_PAD);
     return (size_t)scratch_fused_rows(rows, chunks) *
            ((ld + 2) * sizeof(float) + (size_t)chunks * sizeof(vocab_part));
+}
+/* The same where a divergence keeps the logits of two models: half as many rows at once. */
+static inline int64_t scratch_diverging_rows(int64_t rows, int64_t chunks)
+{
+    return ARES_MIN(rows,
+                    ARES_MAX(FUSED_ROWS, FUSED_LOGITS / 2 / (chunks * ARES_VOCAB_CHUNK + LD_PAD)));
+}
+static inline size_t scratch_diverging(int64_t rows, int64_t chunks)
+{
+    size_t ld = (size_t)(chunks * ARES_VOCAB_CHUNK + LD_PAD);
+    return (size_t)scratch_diverging_rows(rows, chunks) *
+           (2 * (ld + 1) * sizeof(float) +
+            (size_t)chunks * (sizeof(vocab_part) + sizeof(divergence_part)));
 }
 /* blocks: of 32 packed keys, in the layout of the cache */
 static inline size_t scratch_attention(int64_t blocks, int64_t kv_heads, int64_t head_dim)

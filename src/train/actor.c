@@ -130,7 +130,7 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     ares_loss_sums *s = &u->sums;
     /* largest difference of rollout and training, and whether there was a token to compare */
     double bounds[3] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
-    double passes = u->mini_batches;
+    double passes = u->mini_batches, distilled = u->distilled;
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS; /* such a loss has a KL of its own */
     bool kl = pairs || u->host.seen_kl;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
@@ -139,6 +139,7 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     ARES_TRY(ares_loss_sums_reduce(s, world));
     ARES_TRY(ares_vapor_sums_reduce(&u->pairs, world));
     ARES_TRY(ares_world_sum_f64(world, &stopped, 1));
+    ARES_TRY(ares_world_sum_f64(world, &distilled, 1));
     ARES_TRY(ares_world_max_f64(world, bounds, ARES_COUNT(bounds)));
     if (a->learner.adapter) ares_metrics_set(m, "actor/adapter_norm", u->adapter_norm);
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
@@ -147,6 +148,15 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     ARES_TRY(count_exact(a, u, order, bounds[0]));
     ares_metrics_set(m, "exact/tokens_compared", (double)a->exact.compared);
     ARES_TRY(learner_report_backward(&a->learner, m));
+    if (a->teacher) {
+        ARES_TRY(ares_distill_metrics(&u->seen, b, world, m));
+        double rows[2] = { (double)b->rows, 0 }; /* and those of stored answers */
+        for (int64_t r = 0; r < b->rows; r++) rows[1] += b->samples[r].stored;
+        ARES_TRY(ares_world_sum_f64(world, rows, 2));
+        if (rows[0] > 0) ares_metrics_set(m, "distillation/stored_frac", rows[1] / rows[0]);
+        ares_metrics_set(m, "distillation/coef",
+                         a->cfg->distillation.use_task_rewards ? a->cfg->distillation.coef : 1);
+    }
     int64_t tokens[] = { u->trained, u->active };
     ARES_TRY(ares_world_sum_i64(world, tokens, ARES_COUNT(tokens)));
     if (tokens[0]) ares_metrics_set(m, "update/active_frac", (double)tokens[1] / (double)tokens[0]);
@@ -161,7 +171,8 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     if (u->mini_batches == 0) return ARES_OK; /* nothing to take means of */
     ares_metrics_set(m, "actor/pg_loss", s->loss / passes);
     ares_metrics_set(m, "actor/final_loss",
-                     ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
+                     (ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) + distilled) /
+                         passes);
     if (kl) {
         ares_metrics_set(m, "actor/kl_loss", s->kl / passes);
         ares_metrics_set(m, "actor/kl_coef", b->kl_coef);
@@ -256,6 +267,7 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
         a->learner.step++;
         rc = report(a, &u, minis.order, norms, m);
     }
+    update_finish(&u);
     mini_batches_fini(&minis);
     return rc;
 }

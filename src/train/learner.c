@@ -369,16 +369,28 @@ static int run_round(learner *l, const learner_pass *p, int64_t n, bool keep, vo
     return ARES_OK;
 }
 
-int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
-                          bool share_prompts, bool keep, learner_pass *out)
+static int forward_sets(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                        bool share_prompts, bool keep, learner_pass *out)
 {
     ares_arena_reset(&l->arena);
-    ares_work_done(ARES_WORK_MICRO_BATCHES, n); /* they have begun */
     void **hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *hidden);
     ARES_TRY(agree(l, pack_round(l, b, sets, n, share_prompts, out)));
     ARES_TRY(run_round(l, out, n, keep, hidden));
     for (int64_t i = 0; i < n; i++) out[i].hidden = hidden[i];
     return ARES_OK;
+}
+
+int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                          bool share_prompts, bool keep, learner_pass *out)
+{
+    ares_work_done(ARES_WORK_MICRO_BATCHES, n); /* they have begun */
+    return forward_sets(l, b, sets, n, share_prompts, keep, out);
+}
+
+int learner_forward_beside(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                           bool share_prompts, learner_pass *pass)
+{
+    return forward_sets(l, b, sets, n, share_prompts, false, pass);
 }
 
 int learner_forward_packed(learner *l, learner_pass *p, bool keep)

@@ -22,7 +22,7 @@ typedef struct sharing_cut {
 /* all: one group; the others as fsdp_size cuts them, each size once. */
 typedef struct sharing_groups {
     ares_group *all;
-    sharing_cut cut[3];
+    sharing_cut cut[4];
     int n;
     ares_group *tp; /* borrowed: the ranks that roll out as one; NULL: each by itself */
 } sharing_groups;
@@ -42,6 +42,7 @@ ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_gro
 ares_model_share sharing_of_base(ares_model_share share);
 ares_model_share sharing_of_adapter(ares_model_share share);
 ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g);
+ares_model_share sharing_of_teacher(const ares_train_config *c, const sharing_groups *g);
 
 /*
  * Arrays of the host that the device computes with, such as the columns of a batch. Where the
@@ -258,6 +259,12 @@ int learner_forward_packed(learner *l, learner_pass *p, bool keep);
  * pass has no response token.
  */
 int learner_forward_same_rows(learner *l, const learner_pass *p, int64_t n, void **hidden);
+/*
+ * The hidden states of a model over a batch of its own with the same responses in other rows of
+ * prompts, without a backward; as learner_forward_same_rows. pass [n]: written, the passes
+ */
+int learner_forward_beside(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                           bool share_prompts, learner_pass *pass);
 /* Sets of one micro-batch each: head row i is about batch token row_start[m->row] + i. */
 ares_micro_set *learner_sets_of(const ares_micro_batch *m, int64_t n, ares_arena *arena);
 /* Memory for d_hidden of a round, and so many bytes more, at *rest. */

@@ -44,7 +44,8 @@ typedef struct actor {
     const ares_train_config *cfg;
     const ares_loss *loss;
     const ares_kl *kl;
-    struct reference *ref; /* the trainer's; read by an exact KL in the loss, else NULL */
+    struct reference *ref;   /* the trainer's; read by an exact KL in the loss, else NULL */
+    struct teacher *teacher; /* the trainer's; NULL: none */
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
     bool logs;           /* an update writes columns ratio and clipped */
     bool ratios;         /* in the last update a ratio was not exactly 1, on any rank */
@@ -65,9 +66,11 @@ int actor_log_probs(actor *a, ares_batch *b);
  * log-prob is 2 z - log sum exp(2 z), so that sum pi^2 = exp(2 log pi - that log-prob).
  */
 int actor_sum_pi_squared(actor *a, ares_batch *b);
-/* The reference where the loss has an exact KL, for which it goes over the update's rows; else
- * NULL. */
-learner *actor_exact_kl_reference(const actor *a);
+/*
+ * Who goes over the update's rows beside the policy: the reference where the loss has an exact KL,
+ * the teacher of a divergence; NULL: nobody.
+ */
+learner *actor_beside(const actor *a);
 /*
  * Rows that are no part of the batch and learn with it, such as preference pairs
  * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of
@@ -116,6 +119,7 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     X(float, kl)             \
     X(float, ref_lse)        \
     X(float, c_kl)           \
+    X(float, c_divergence)   \
     X(float, ratio)          \
     X(uint8_t, clipped)      \
     X(float, seen_kl) /* of the last pass over a token, by any estimator; NULL: no KL here */
@@ -168,6 +172,13 @@ typedef struct update {
     /* of the weights that sampled the answers: it shows that they move; of an adapter that trains
      */
     double adapter_norm;
+    /* with a teacher; arrays are [tokens] of the batch */
+    ares_batch beside;        /* what the teacher of a divergence goes over */
+    ares_divergence_row *row; /* what the head found last; NULL: no divergence */
+    float *taught;            /* weights of its term; NULL: it has none in this update */
+    ares_distill_seen seen;   /* of the first pass over each token */
+    struct seen_columns *first;
+    double distilled; /* sum of the term */
     /* for the callback of the fused head: its micro-batch, and the first failure */
     const ares_micro_batch *micro;
     int rc;
@@ -185,6 +196,7 @@ int update_prepare(update *u);
  * step is due.
  */
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
+void update_finish(update *u); /* after update_prepare, also one that failed */
 /* After the last mini-batch: adds this rank's tokens, by whether they were compared. (update.c) */
 void update_count_compared(const update *u, exactness *out);
 /* Adds the gradients of the groups that go with rows [row, end) of the batch. (vapor.c) */
@@ -240,6 +252,52 @@ bool reference_sees(const training *t);
 int reference_log_probs(reference *r, double temperature, ares_batch *b);
 /* Puts column kl: the exact KL of a policy to the reference at every token with mask 1. */
 int reference_kl(reference *r, learner *policy, double temperature, ares_batch *b);
+
+/* The teacher of a distillation (docs/distillation.md). (teacher.c) */
+
+struct teacher_texts; /* teacher_texts.h */
+typedef struct teacher {
+    learner own;
+    learner *learner;        /* whose passes are the teacher's: `own`, or the reference's */
+    ares_model *model;       /* own's; NULL: another role's */
+    ares_adapter *adapter;   /* own's, where it is not the policy's; NULL: none */
+    ares_features *features; /* own's, where they are not the policy's; NULL: none */
+    const learner *policy;
+    int64_t readable;   /* ids below which student and teacher both have a logit */
+    double temperature; /* of the divergence */
+    struct teacher_texts *texts;
+    const ares_train_config *cfg;
+} teacher;
+
+bool teacher_wanted(const ares_train_config *c);
+/*
+ * After the policy, its tokenizer and the data. ref: NULL: none is open; weights: a checkpoint's
+ * teacher/, of an average that goes on; NULL: it begins
+ */
+int teacher_open(teacher *x, training *t, reference *ref, const char *weights);
+/* The same without what it reads, for a plan. */
+int teacher_open_weights(teacher *x, training *t, reference *ref, const char *weights);
+void teacher_close(teacher *x);
+/*
+ * Fails where a row lacks the stored answer that the options ask for, or no row has the context.
+ * all: these are all rows of the run
+ */
+int teacher_check_rows(const ares_train_config *c, const ares_source *rows, bool all);
+/*
+ * The batch that the teacher goes over: b's groups and responses after the teacher's prompts. out:
+ * initialised; its row_start is b's.
+ */
+void teacher_batch(const ares_batch *b, ares_batch *out);
+/* Puts column teacher_log_probs, 0 where the row has no teacher. */
+int teacher_log_probs(teacher *x, ares_batch *b);
+/*
+ * Its hidden states over the rows of n micro-batches of the policy; own: of teacher_batch. pass
+ * [n]: written, with their hidden; the rest lives in the arena
+ */
+int teacher_forward(teacher *x, const ares_batch *own, const ares_micro_batch *m, int64_t n,
+                    ares_arena *arena, learner_pass *pass);
+/* After training step `step`, from 1 on: moves an average towards the policy. */
+int teacher_sync(teacher *x, int64_t step);
 
 /*
  * Which rows of a step make a mini-batch (docs/update.md#mini-batches). (mini_batches.c)

@@ -318,6 +318,27 @@ static bool measure(const slot *s, int64_t limit, sft_row *row)
     return first < n;
 }
 
+int sft_row_encode(const sft_encoder *e, const ares_row *row, ares_arena *arena, sft_row *out)
+{
+    slot s = { 0 };
+    ares_arena scratch = { 0 };
+    *out = (sft_row){ .row = row };
+    int rc = encode(e, row->json, &scratch, arena, &s);
+    if (rc == ARES_OK && !measure(&s, s.ids.n, out))
+        rc = ares_fail(ARES_EFORMAT, "its answer is empty: there is nothing to learn");
+    if (rc == ARES_OK) {
+        size_t n = (size_t)out->n;
+        out->ids = (const int32_t *)(const void *)ares_arena_copy(arena, (const char *)s.ids.ids,
+                                                                  n * sizeof *out->ids);
+        out->trained = (const uint8_t *)ares_arena_copy(arena, (const char *)s.trained, n);
+        out->row_media = s.row_media;
+    }
+    ares_ids_fini(&s.ids);
+    ares_free(s.trained);
+    ares_arena_fini(&scratch);
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "data: %s:%lld", row->file, (long long)row->line);
+}
+
 /* Whether part of an image or video lies behind so many tokens. */
 static bool sees_behind(const ares_row_media *row_media, int64_t tokens)
 {

@@ -38,4 +38,6 @@ void sft_row_keys(const ares_train_config *c, const char *keys[static 3]);
  */
 int sft_rows_encode(ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out);
 void sft_rows_fini(sft_rows *r);
+/* The same of one row, uncut, in the arena. */
+int sft_row_encode(const sft_encoder *e, const ares_row *row, ares_arena *arena, sft_row *out);
 #endif

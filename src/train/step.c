@@ -6,6 +6,7 @@
 #include "collect/collect.h"
 #include "learner.h"
 #include "report/report.h"
+#include "teacher_texts.h"
 #include "trainer.h"
 #include "vapor.h"
 
@@ -83,6 +84,27 @@ static void scale_advantages(ares_batch *b)
         b->advantages[i] *= (float)b->advantage_scale;
 }
 
+/* Whether rewards have no part in what is learnt. */
+static bool teacher_alone(const ares_trainer *t)
+{
+    return t->teacher && !t->run.cfg->distillation.use_task_rewards;
+}
+
+static void put_no_advantages(ares_batch *b)
+{
+    ARES_PUT(b, advantages);
+    ARES_PUT(b, returns);
+}
+
+/* The tokens that it teaches, and its part of the advantages, which comes after all others. */
+static int distill(ares_trainer *t, ares_batch *b)
+{
+    const ares_distillation_config *c = &t->run.cfg->distillation;
+    double seen[2] = { 0 };
+    (void)ares_distill_tokens(c, b);
+    return c->use_policy_gradient ? ares_distill_advantages(c, c->coef, b, seen) : ARES_OK;
+}
+
 int ares_train_step(ares_trainer *t, ares_metrics *m)
 {
     const ares_train_config *cfg = t->run.cfg;
@@ -95,26 +117,33 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     ARES_TRY(LOCAL(ares_signal_poll()));   /* answers that a signal has cut short are no answers */
     STAGE("observe", controls_observe(t->run.controls, b, m));
     if (controls_stop(t->run.controls)) return ARES_OK; /* the run ends without this update */
+    if (t->teacher)                                     /* by the scores as they were judged */
+        STAGE("teacher_texts", teacher_texts_fill(t->teacher->texts, t->run.world, b, m));
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
-    if (t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED)
+    if (t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED && !teacher_alone(t))
         STAGE("sum_pi_squared", LOCAL(actor_sum_pi_squared(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
+    if (t->teacher && !ares_distills_vocabulary(&cfg->distillation))
+        STAGE("teacher", LOCAL(teacher_log_probs(t->teacher, b)));
     if (t->vapor && !t->run.replays)
         STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, &second, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     if (ares_rollout_corrects(&cfg->loss)) /* answers may lose tokens until ares_rollout_restore */
         STAGE("correct", ares_rollout_correct(&cfg->loss, t->run.world, b, m));
-    STAGE("adv", LOCAL(t->adv->compute(&cfg->algorithm, t->run.world, b)));
-    scale_advantages(b);                /* the critic's returns stay as they are */
+    if (teacher_alone(t)) put_no_advantages(b);
+    else STAGE("adv", LOCAL(t->adv->compute(&cfg->algorithm, t->run.world, b)));
+    scale_advantages(b); /* the critic's returns stay as they are */
+    if (t->teacher) ARES_TRY(LOCAL(distill(t, b)));
     if (t->run.replays) return ARES_OK; /* ares-train verify: the batch is what is compared */
     bool learns = !cfg->gradients.only;
     if (t->critic && learns) STAGE("update_critic", critic_update(t->critic, b, m));
     if (report_gradients_due(t)) STAGE("gradient_analysis", report_gradients(t, b, m));
     if (learns && t->run.step >= cfg->trainer.critic_warmup)
         STAGE("update_actor", actor_update(&t->actor, b, second, m));
+    if (t->teacher) ARES_TRY(LOCAL(teacher_sync(t->teacher, t->run.step + 1)));
     if (t->vapor)
         STAGE("sync_ref", LOCAL(vapor_sync(t->vapor, t->ref, &t->actor.learner, t->run.step + 1)));
     ares_signal_expect(ARES_SIGNAL_WAITS); /* what follows belongs to the update */

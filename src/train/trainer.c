@@ -6,12 +6,12 @@
  */
 #include "trainer.h"
 #include "agents/agents.h"
+#include "ares/algo_control.h"
 #include "collect/collect.h"
 #include "learner.h"
 #include "options/options.h"
 #include "plan/plan.h"
 #include "run/run.h"
-#include "teacher_texts.h"
 #include "vapor.h"
 
 #include <stdio.h>
@@ -66,6 +66,9 @@ void sharing_check(ares_config *cfg, const ares_train_config *c, int world)
           world);
     check(cfg, "worker.critic.fsdp", c->critic.full_shard, NULL, c->critic.fsdp_size, world);
     check(cfg, "worker.ref.fsdp", c->ref.full_shard, NULL, c->ref.fsdp_size, world);
+    if (c->distillation.enabled)
+        check(cfg, "distillation.teacher_model.fsdp", c->distillation.full_shard, NULL,
+              c->distillation.fsdp_size, world);
 }
 
 /* The groups of a size between 1 and all ranks; NULL: none are open. */
@@ -79,7 +82,8 @@ static const sharing_cut *cut_of(const sharing_groups *g, int size)
 int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,
                  int ranks)
 {
-    const int64_t asked[] = { c->actor.fsdp_size, c->critic.fsdp_size, c->ref.fsdp_size };
+    const int64_t asked[] = { c->actor.fsdp_size, c->critic.fsdp_size, c->ref.fsdp_size,
+                              c->distillation.enabled ? c->distillation.fsdp_size : 1 };
     *g = (sharing_groups){ 0 };
     ARES_TRY(ares_group_open(world, d, ranks, 1, &g->all));
     for (int i = 0; i < ARES_COUNT(asked); i++) {
@@ -155,6 +159,14 @@ ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_
 {
     ares_model_share share = share_of(c->ref.full_shard, NULL, c->ref.fsdp_size, g);
     share.weights_on_host = c->ref.offload_params;
+    return sharing_of_base(share);
+}
+
+ares_model_share sharing_of_teacher(const ares_train_config *c, const sharing_groups *g)
+{
+    const ares_distillation_config *d = &c->distillation;
+    ares_model_share share = share_of(d->full_shard, NULL, d->fsdp_size, g);
+    share.weights_on_host = d->offload_params;
     return sharing_of_base(share);
 }
 
@@ -393,6 +405,17 @@ void training_close(training *t)
 
 /* Wiring: from a checked configuration to everything a step needs, and back. */
 
+bool trainer_judges(const ares_train_config *c)
+{
+    const ares_distillation_config *d = &c->distillation;
+    int n;
+    bool reads = !teacher_wanted(c) || d->use_task_rewards || strcmp(d->context, "group") == 0 ||
+                 ares_filter_needs(&c->filter);
+    (void)ares_control_list(&n);
+    for (int i = 0; i < n && !reads; i++) reads = controls_wants(c, NULL, i);
+    return reads;
+}
+
 int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_encoder *encoder,
                       bool trained)
 {
@@ -400,7 +423,8 @@ int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_
     int64_t dropped;
     bool filtered =
         trained && !c->trainer.val_only && (ares_filter_needs(&c->filter) & ARES_FILTER_ACCURACY);
-    ARES_TRY(ares_reward_check_rows(t->reward, d, filtered));
+    if (!trained || c->trainer.val_only || trainer_judges(c))
+        ARES_TRY(ares_reward_check_rows(t->reward, d, filtered));
     return encoder ? ares_dataset_encode(d, encoder, t->run.device.pool, &dropped) : ARES_OK;
 }
 
@@ -412,8 +436,9 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
     ares_row_file *list = ares_calloc((size_t)files->count + 1, sizeof *list);
     for (int64_t i = 0; i < files->count; i++)
         list[i] = (ares_row_file){ .path = files->items[i], .source = names ? names[i] : NULL };
+    bool judged = files != &t->run.cfg->data.train_files || trainer_judges(t->run.cfg);
     int rc = ares_dataset_load_files(list, files->count, &t->run.cfg->data,
-                                     ares_reward_reads_truth(t->reward), &d);
+                                     judged && ares_reward_reads_truth(t->reward), &d);
     ares_free(list);
     if (rc == ARES_OK)
         rc = trainer_take_rows(t, d, t->run.encoder, files == &t->run.cfg->data.train_files);
@@ -705,7 +730,29 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     return rc;
 }
 
-/* Opens policy, controls, critic and reference. */
+/* weights: the policy's in a checkpoint; an average's lie beside them. */
+int trainer_open_teacher(ares_trainer *t, const char *weights)
+{
+    const ares_distillation_config *c = &t->run.cfg->distillation;
+    ares_str path = { 0 };
+    bool moves = !c->teacher_path && strcmp(c->kind, "ema") == 0;
+    if (weights && moves && !ares_dir_exists(beside(&path, weights, "teacher"))) {
+        int rc = ares_fail(ARES_ESTATE,
+                           "run: %s: no such directory: in the run of this checkpoint no average "
+                           "was the teacher; set distillation.teacher_model.kind=base, or give "
+                           "the run another trainer.experiment_name",
+                           path.data);
+        ares_str_fini(&path);
+        return rc;
+    }
+    t->teacher = ares_calloc(1, sizeof *t->teacher);
+    t->actor.teacher = t->teacher;
+    int rc = teacher_open(t->teacher, &t->run, t->ref, moves ? path.data : NULL);
+    ares_str_fini(&path);
+    return rc;
+}
+
+/* Opens policy, controls, critic, reference and teacher. */
 static int open_roles(ares_trainer *t, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
@@ -721,10 +768,12 @@ static int open_roles(ares_trainer *t, const char *weights)
     ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.adapter, t->run.features, t->run.world,
                         t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
-    if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
+    bool task = !teacher_wanted(c) || c->distillation.use_task_rewards;
+    if (task && t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
     t->run.vapor = t->vapor;
-    return trainer_needs_reference(c) ? trainer_open_reference(t, weights) : ARES_OK;
+    if (trainer_needs_reference(c)) ARES_TRY(trainer_open_reference(t, weights));
+    return teacher_wanted(c) ? trainer_open_teacher(t, weights) : ARES_OK;
 }
 
 /*
@@ -758,13 +807,6 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
         t->val_n = c->agents_val.group_size;
         ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t),
                              ares_group_size(t->run.groups.all)));
-    }
-    if (c->distillation.enabled && !c->trainer.val_only) {
-        teacher_limits limits;
-        ARES_TRY(teacher_check(&c->distillation, t->run.tokenizer, &t->run.model->cfg, &limits));
-        ARES_TRY(teacher_texts_check_rows(&c->distillation, &c->data, &t->run.source, true));
-        return ares_fail(ARES_EUNSUPPORTED, "train: distillation.enabled: no update compares the "
-                                            "policy with a teacher yet; set false");
     }
     ARES_TRY(open_roles(t, weights));
     ARES_TRY(trainer_open_rollout(t, ares_group_size(t->run.groups.all)));
@@ -833,6 +875,8 @@ void trainer_close(ares_trainer *t)
     controls_close(t->run.controls);
     if (t->critic) critic_close(t->critic);
     ares_free(t->critic);
+    if (t->teacher) teacher_close(t->teacher);
+    ares_free(t->teacher);
     if (t->ref) reference_close(t->ref);
     ares_free(t->ref);
     vapor_close(t->vapor);

@@ -50,6 +50,7 @@ typedef struct training {
     learner *critic;            /* NULL: none */
     controls *controls;         /* NULL: none; their state is part of a checkpoint */
     const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
+    const ares_model *moved_teacher;   /* likewise */
     struct vapor *vapor; /* NULL: none; what its reference has said is part of a checkpoint */
     /* validations are compared by accuracy: a shaper would change what the score means */
     bool best_by_accuracy;
@@ -138,6 +139,7 @@ typedef struct ares_trainer {
     training run; /* first: a run's training is its trainer */
     actor actor;
     reference *ref;                    /* NULL where no KL asks for it */
+    teacher *teacher;                  /* NULL where nothing is distilled */
     critic *critic;                    /* NULL where the estimator needs no values */
     const struct generator *generator; /* who answers prompts (collect/collect.h) */
     ares_rollout *rollout;
@@ -187,6 +189,11 @@ int trainer_check_media(const ares_trainer *t);
 const ares_adapter *trainer_adapter(const ares_trainer *t);
 /* Empties the engine; its next samples are of the policy as it is now. */
 int trainer_renew_rollout(ares_trainer *t);
+/*
+ * Whether answers of training are judged: not where a teacher alone teaches, and nothing else reads
+ * scores (docs/distillation.md).
+ */
+bool trainer_judges(const ares_train_config *c);
 /* Whether training compares with the model it began from. */
 bool trainer_needs_reference(const ares_train_config *c);
 /*
@@ -196,6 +203,7 @@ bool trainer_needs_reference(const ares_train_config *c);
  */
 int trainer_open_critic(ares_trainer *t, const char *weights);
 int trainer_open_reference(ares_trainer *t, const char *weights);
+int trainer_open_teacher(ares_trainer *t, const char *weights); /* after the reference */
 int trainer_open_rollout(ares_trainer *t, int ranks);
 /* worker.rollout.max_num_batched_tokens where it is null. */
 enum { BATCHED_TOKENS = 2048 };

@@ -89,6 +89,19 @@ static bool exact_kl(const actor *a)
     return !a->kl->value && ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
 }
 
+/* Whether the head compares the policy with a teacher over the vocabulary. */
+static bool diverges(const actor *a)
+{
+    return a->teacher && ares_distills_vocabulary(&a->cfg->distillation);
+}
+
+/* Whether the policy loss has no part in what is learnt: the teacher alone teaches. */
+static bool taught_alone(const actor *a)
+{
+    const ares_distillation_config *c = &a->cfg->distillation;
+    return a->teacher && !c->use_task_rewards && !c->use_policy_gradient;
+}
+
 bool actor_current(const actor *a, const ares_batch *b, int64_t token)
 {
     return b->weight_versions && b->weight_versions[token] == a->learner.optim.updates &&
@@ -224,15 +237,80 @@ static ares_kl_args update_kl_args(const update *u, const update_columns *c, int
                            .d_full = c->c_kl ? c->c_kl + t : NULL };
 }
 
+/* The columns of what an update's first pass over each token found, for metrics. */
+typedef struct seen_columns {
+    float *divergence, *reverse_kl, *forward_kl, *teacher_entropy, *is_weight;
+    uint8_t *agree, *clamped, *seen;
+} seen_columns;
+
+static void record(update *u, int64_t t, double value, double weight, bool clamped)
+{
+    seen_columns *f = u->first;
+    const ares_batch *b = u->batch;
+    const ares_divergence_row *row = u->row ? &u->row[t] : NULL;
+    if (f->seen[t]) return;
+    f->seen[t] = 1;
+    f->divergence[t] = (float)value;
+    f->reverse_kl[t] = row ? row->reverse_kl
+                           : (float)((double)b->old_log_probs[t] - (double)b->teacher_log_probs[t]);
+    f->is_weight[t] = (float)weight;
+    f->clamped[t] = clamped;
+    if (!row) return;
+    f->forward_kl[t] = row->forward_kl;
+    f->teacher_entropy[t] = row->ref_entropy;
+    f->agree[t] = row->agrees != 0;
+}
+
+/*
+ * The teacher's term of some tokens (docs/distillation.md): the derivative by the divergence, which
+ * the head's backward takes on, or by the log-prob. Its weight is the policy loss's own.
+ */
+static int taught(update *u, const span *s)
+{
+    const ares_distillation_config *c = &u->actor->cfg->distillation;
+    const ares_batch *b = u->batch;
+    const ares_kl *kl = u->row ? NULL : ares_kl_find(c->loss_mode);
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t t = s->first + i, row = s->row;
+        double log_prob = (double)s->log_prob[i], value, factor, derivative = 0, ratio = 1;
+        bool clamped;
+        if (!b->distilled[t]) continue;
+        if (!ares_is_null_f64(c->is_clip))
+            ratio = ares_distill_is_weight(log_prob, (double)b->old_log_probs[t], c->is_clip);
+        double weight = (double)u->taught[t] * ratio;
+        if (u->row) {
+            double found = (double)u->row[t].value;
+            value = ares_distill_clamp(found, c->loss_max_clamp, &factor);
+            clamped = value != found;
+            derivative = factor;
+            u->col.c_divergence[t] = (float)(weight * factor);
+        } else {
+            value = ares_distill_token(kl, log_prob, (double)b->teacher_log_probs[t],
+                                       c->loss_max_clamp, &derivative, &clamped);
+            s->c_log_prob[i] += (float)(weight * derivative);
+        }
+        while (b->row_start[row + 1] <= t) row++;
+        if (!isfinite(value * weight) || !isfinite(derivative))
+            return ares_fail(ARES_ENUMERIC,
+                             "distillation: row %lld, token %lld has divergence %g and weight %g: "
+                             "must be finite where the teacher teaches",
+                             (long long)row, (long long)(t - b->row_start[row]), value, weight);
+        u->distilled += value * weight;
+        record(u, t, value, ratio, clamped);
+    }
+    return ARES_OK;
+}
+
 /* Counts the tokens that have a derivative, of those that are trained. */
 static void count_active(update *u, const span *s)
 {
-    const float *c_kl = u->col.c_kl ? u->col.c_kl + s->first : NULL;
+    const float *c_kl = u->col.c_kl ? u->col.c_kl + s->first : NULL,
+                *c_divergence = u->row ? u->col.c_divergence + s->first : NULL;
     for (int64_t t = 0; t < s->n; t++) {
         if (!u->col.mask[s->first + t]) continue;
         u->trained++;
         u->active += s->c_log_prob[t] != 0 || (s->c_entropy && s->c_entropy[t] != 0) ||
-                     (c_kl && c_kl[t] != 0);
+                     (c_kl && c_kl[t] != 0) || (c_divergence && c_divergence[t] != 0);
     }
 }
 
@@ -250,7 +328,8 @@ static int losses(update *u, const span *s)
     if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
     if (u->known) return ARES_OK; /* the terms need entropies, which no forward has given yet */
-    bool terms_alone = pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL;
+    bool terms_alone =
+        pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL || taught_alone(u->actor);
     /* the tokens that it treats apart are chosen on the host */
     if (!terms_alone && u->col.chosen) {
         const span all = span_of(u, &u->host, s->row, s->end);
@@ -263,6 +342,7 @@ static int losses(update *u, const span *s)
     }
     ARES_TRY(terms_alone ? ares_loss_terms(d, &args, with)
                          : ares_loss_compute(d, a->loss, &args, with));
+    if (u->taught) ARES_TRY(taught(u, s));
     if (!u->card) count_active(u, s);
     return ARES_OK;
 }
@@ -291,9 +371,9 @@ typedef struct round_pass {
     ares_head_args *head;
 } round_pass;
 
-learner *actor_exact_kl_reference(const actor *a)
+learner *actor_beside(const actor *a)
 {
-    return exact_kl(a) ? &a->ref->learner : NULL;
+    return exact_kl(a) ? &a->ref->learner : diverges(a) ? a->teacher->learner : NULL;
 }
 
 /* The head of a micro-batch, which writes to the columns of its tokens. */
@@ -309,6 +389,18 @@ static ares_head_args head_of(const update *u, const ares_micro_batch *m, learne
     h.c_log_prob = c->c_log_prob + t;
     h.c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL;
     learner_head_backward(&a->learner, rows, &h);
+    if (u->row) {
+        ares_divergence_args *by = ares_arena_alloc(&u->batch->arena, sizeof *by);
+        *by = (ares_divergence_args){
+            .beta = (float)a->cfg->distillation.beta,
+            .inv_temperature = ares_inv_temperature((float)a->teacher->temperature),
+            .vocab = (int32_t)ARES_MIN(a->teacher->readable,
+                                       (int64_t)a->teacher->learner->model->cfg.vocab),
+            .row = u->row + t,
+            .c = c->c_divergence + t
+        };
+        h.divergence = by;
+    }
     if (!exact_kl(a)) return h;
     h.kl = c->kl + t;
     h.ref_lse = c->ref_lse + t;
@@ -322,7 +414,7 @@ static ares_head_args head_of(const update *u, const ares_micro_batch *m, learne
  */
 static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, round_pass *p)
 {
-    learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
+    learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
     ares_arena *arena = &u->batch->arena;
     size_t count = (size_t)n + 1;
     *p = (round_pass){ .micro = m,
@@ -337,7 +429,11 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, r
     if (!ref) return ARES_OK;
     /* the reference over the same rows, for the heads to compare with */
     void **hidden = ares_arena_alloc(arena, count * sizeof *hidden);
-    ARES_TRY(learner_forward_same_rows(ref, p->rows, n, hidden));
+    if (u->row) { /* the teacher's rows have prompts of their own */
+        learner_pass *own = ares_arena_alloc(arena, count * sizeof *own);
+        ARES_TRY(teacher_forward(u->actor->teacher, &u->beside, m, n, arena, own));
+        for (int64_t i = 0; i < n; i++) hidden[i] = own[i].hidden;
+    } else ARES_TRY(learner_forward_same_rows(ref, p->rows, n, hidden));
     for (int64_t i = 0; i < n; i++) learner_head_beside(ref, &p->rows[i], hidden[i], &p->head[i]);
     return ARES_OK;
 }
@@ -352,12 +448,12 @@ static int visit(update *u, const round_pass *p,
     const actor *a = u->actor;
     int rc = ARES_OK;
     learner_hold_head(&a->learner);
-    if (actor_exact_kl_reference(a)) learner_hold_head(actor_exact_kl_reference(a));
+    if (actor_beside(a)) learner_hold_head(actor_beside(a));
     for (int64_t i = 0; i < p->n && rc == ARES_OK; i++)
         if (p->rows[i].packed.n_out) rc = each(u, &p->micro[i], &p->head[i]);
     learner_drop_head(&a->learner);
-    if (actor_exact_kl_reference(a)) learner_drop_head(actor_exact_kl_reference(a));
-    return learner_share_error(&a->learner, actor_exact_kl_reference(a), rc);
+    if (actor_beside(a)) learner_drop_head(actor_beside(a));
+    return learner_share_error(&a->learner, actor_beside(a), rc);
 }
 
 static int head(update *u, const ares_micro_batch *m, ares_head_args *h)
@@ -527,7 +623,7 @@ static int take_log_probs(update *u, int64_t row, int64_t end)
     int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS); /* 1: some token needs a forward pass */
     for (int64_t i = first; i < last && !passes; i++) passes = !actor_current(a, b, i);
     /* where weights come by region, all ranks go forward, or none */
-    if (learner_by_region(&a->learner, actor_exact_kl_reference(a)))
+    if (learner_by_region(&a->learner, actor_beside(a)))
         ARES_TRY(ares_world_max_i64(a->learner.world, &passes, 1));
     u->known = !passes;
     if (u->known)
@@ -554,8 +650,7 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
     for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
         int64_t stop = until_round(c->plan, c->n, &c->rounds.round[r]);
         do {
-            int64_t k =
-                learner_micro_batches_per_round(&a->learner, actor_exact_kl_reference(a), stop - i);
+            int64_t k = learner_micro_batches_per_round(&a->learner, actor_beside(a), stop - i);
             ARES_TRY(forward(u, c->plan + i, k, keep, p));
             ARES_TRY(visit(u, p, head));
             i += k;
@@ -572,7 +667,7 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
 static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, int64_t n,
                         round_pass *p)
 {
-    learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
+    learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
     int64_t stopped = c->n - n;
     if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
     bool kept = !u->known && !stopped && c->rounds.n == 1 &&
@@ -601,6 +696,7 @@ static bool has_no_derivative(const update *u, const ares_micro_batch *m)
     const update_columns *c = &u->host;
     for (int64_t t = u->batch->row_start[m->row]; t < u->batch->row_start[m->end]; t++)
         if (c->c_log_prob[t] != 0 || c->c_entropy[t] != 0 || (c->c_kl && c->c_kl[t] != 0) ||
+            (u->row && (c->c_divergence[t] != 0 || !isfinite(u->row[t].value))) ||
             !isfinite(c->lse[t]) || !isfinite(c->entropy[t]))
             return false;
     return true;
@@ -615,7 +711,7 @@ static int64_t leave_out(update *u, ares_micro_batch *left, int64_t n)
     learner *l = &u->actor->learner;
     int64_t kept = 0;
     if (!l->skip_zero || !l->model->device->k->rows_move || u->known ||
-        learner_by_region(l, actor_exact_kl_reference(u->actor)))
+        learner_by_region(l, actor_beside(u->actor)))
         return n;
     for (int64_t i = 0; i < n; i++)
         if (has_no_derivative(u, &left[i])) l->left_out += left[i].tokens;
@@ -627,7 +723,7 @@ static int64_t leave_out(update *u, ares_micro_batch *left, int64_t n)
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
     const actor *a = u->actor;
-    const learner *l = &a->learner, *ref = actor_exact_kl_reference(a);
+    const learner *l = &a->learner, *ref = actor_beside(a);
     round_pass p = { 0 };
     cuts c;
     ARES_TRY(make_cuts(u, row, end, &c));
@@ -700,7 +796,7 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
 static int in_one_pass(update *u, int64_t row, int64_t end)
 {
     const ares_actor_config *c = &u->actor->cfg->actor;
-    learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
+    learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
     ares_arena *arena = &u->batch->arena;
     ares_micro_batch *plan = ares_arena_alloc(arena, (size_t)(end - row + 1) * sizeof *plan);
     learner_rounds rounds;
@@ -763,13 +859,36 @@ static int update_card_end(update *u, int64_t row, int64_t end)
     return ares_loss_fault(terms ? NULL : a->loss, &args, u->host.seen_kl ? &kl : NULL);
 }
 
+/*
+ * Weighs the teacher's term of n tokens from `first` on. *trained: becomes 0 where no token of any
+ * rank has a derivative: none is taught, and nothing else teaches.
+ */
+static int teach(update *u, int64_t first, int64_t n, double *trained)
+{
+    const actor *a = u->actor;
+    const ares_distillation_config *c = &a->cfg->distillation;
+    double tokens = 0;
+    if (!a->teacher) return ARES_OK;
+    if (u->taught)
+        ares_distill_weights(c, c->coef, u->host.weight + first, u->batch->distilled + first, n,
+                             NULL, u->taught + first);
+    if (c->use_task_rewards || a->cfg->loss.entropy_coeff != 0 ||
+        (u->host.seen_kl && u->batch->kl_coef != 0))
+        return ARES_OK;
+    for (int64_t t = first; t < first + n; t++) tokens += u->batch->distilled[t];
+    ARES_TRY(ares_world_sum_f64(a->learner.world, &tokens, 1));
+    if (tokens == 0) *trained = 0;
+    return ARES_OK;
+}
+
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
 {
     actor *a = u->actor;
     ares_device *d = a->learner.model->device;
     int64_t first = u->batch->row_start[row];
     size_t n = (size_t)(u->batch->row_start[end] - first);
-    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
+    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl,
+                              u->col.c_divergence };
     double trained;
     memset(u->passed + row, 0, (size_t)(end - row));
     for (int i = 0; i < ARES_COUNT(zeroed); i++)
@@ -782,10 +901,11 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
         ares_card_sums_init(&sums);
         dc_upload(&a->learner.columns, u->card->sums, &sums, sizeof sums);
     }
+    if (trained > 0) ARES_TRY(teach(u, first, (int64_t)n, &trained));
     *idle = trained == 0;
     u->empty += *idle && !u->fills;
     if (*idle) return ARES_OK;
-    ARES_TRY(learner_zero_grad(&a->learner, actor_exact_kl_reference(a)));
+    ARES_TRY(learner_zero_grad(&a->learner, actor_beside(a)));
     if (sees_mini_batch(a) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
         ARES_TRY(in_two_passes(u, row, end, idle));
     else ARES_TRY(in_one_pass(u, row, end));
@@ -795,6 +915,57 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     ARES_TRY(update_card_end(u, row, end));
     compare_with_rollout(u, row, end);
     return ARES_OK;
+}
+
+/* What a teacher adds to an update: its batch, and columns of the tokens that it teaches. */
+static int prepare_teacher(update *u)
+{
+    const ares_distillation_config *c = &u->actor->cfg->distillation;
+    ares_batch *b = u->batch;
+    size_t n = (size_t)b->tokens + 1;
+    ARES_TRY(ARES_NEED(b, "update_actor", distilled));
+    u->first = ares_arena_calloc(&b->arena, 1, sizeof *u->first);
+    seen_columns *f = u->first;
+    float **const numbers[] = { &f->divergence, &f->reverse_kl, &f->forward_kl, &f->teacher_entropy,
+                                &f->is_weight };
+    uint8_t **const flags[] = { &f->agree, &f->clamped, &f->seen };
+    for (int i = 0; i < ARES_COUNT(numbers); i++)
+        *numbers[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
+    for (int i = 0; i < ARES_COUNT(flags); i++) *flags[i] = ares_arena_calloc(&b->arena, n, 1);
+    bool whole = diverges(u->actor);
+    u->seen =
+        (ares_distill_seen){ .divergence = f->divergence,
+                             .reverse_kl = f->reverse_kl,
+                             .forward_kl = whole ? f->forward_kl : NULL,
+                             .teacher_entropy = whole ? f->teacher_entropy : NULL,
+                             .is_weight = ares_is_null_f64(c->is_clip) ? NULL : f->is_weight,
+                             .agree = whole ? f->agree : NULL,
+                             .clamped = ares_is_null_f64(c->loss_max_clamp) ? NULL : f->clamped,
+                             .seen = f->seen };
+    if (!whole) ARES_TRY(ARES_NEED(b, "update_actor", teacher_log_probs));
+    if (c->use_policy_gradient) { /* it is in the advantages already */
+        double factor;
+        for (int64_t t = 0; t < b->tokens; t++) {
+            if (!b->distilled[t]) continue;
+            double d = (double)b->old_log_probs[t] - (double)b->teacher_log_probs[t],
+                   value = ares_distill_clamp(d, c->loss_max_clamp, &factor);
+            record(u, t, value, 1, value != d);
+        }
+        return ARES_OK;
+    }
+    if (u->part != UPDATE_WHOLE && u->part != UPDATE_TASK) return ARES_OK;
+    u->taught = ares_arena_calloc(&b->arena, n, sizeof *u->taught);
+    if (!whole) return ARES_OK;
+    u->row = ares_arena_calloc(&b->arena, n, sizeof *u->row);
+    u->host.c_divergence = ares_arena_calloc(&b->arena, n, sizeof(float));
+    ares_batch_init(&u->beside);
+    teacher_batch(b, &u->beside);
+    return ARES_OK;
+}
+
+void update_finish(update *u)
+{
+    ares_batch_fini(&u->beside);
 }
 
 int update_prepare(update *u)
@@ -834,6 +1005,7 @@ int update_prepare(update *u)
         c->ratio = b->ratio ? b->ratio : ARES_PUT(b, ratio);
         c->clipped = b->clipped ? b->clipped : ARES_PUT(b, clipped);
     }
+    if (a->teacher) ARES_TRY(prepare_teacher(u));
     if (a->loss->choose) c->chosen = ares_arena_calloc(&b->arena, n, 1);
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     u->met = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->met);

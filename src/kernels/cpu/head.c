@@ -2,7 +2,8 @@
  * The vocabulary head. Forward keeps three numbers per row and chunk. Backward computes a block of
  * logits again, turns them into their derivatives in place and passes these to linear_backward.
  * head_fused keeps the logits of as many rows as a fixed scratch holds, and so computes them once.
- * Every element is the same chain in all three.
+ * Every element is the same chain in all three. A divergence from a teacher needs both models'
+ * sums before its own, so a forward with one keeps the logits of both for a block of rows.
  */
 #include "vocab.h"
 
@@ -17,6 +18,8 @@ typedef struct head_job {
     int64_t ld;
     vocab_part *part;                    /* forward: [rows][all] */
     kl_part *kl_part;                    /* forward with a reference: [rows][all] */
+    float *ref_logits;                   /* of a kept block with a divergence, as logits */
+    divergence_part *divergence;         /* its forward: [rows][all] */
     const float *c_log_prob, *c_entropy; /* backward: of the block's rows */
 } head_job;
 
@@ -66,10 +69,220 @@ static float *reference_logits(const head_job *j, const span *s, int worker)
     const ares_head_args *a = j->a;
     float *zr = (float *)kernels_scratch(j->d, worker, scratch_vocab_task(s->rows, true)) +
                 s->rows * VOCAB_CHUNK;
-    vocab_logits(a->ref_w, a->vocab, s->chunk,
-                 (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr,
-                 VOCAB_CHUNK, a->ref_adapter, j->row + s->first);
+    int64_t vocab = a->divergence ? a->divergence->vocab : a->vocab;
+    if (s->chunk < vocab_chunks(vocab))
+        vocab_logits(a->ref_w, vocab, s->chunk,
+                     (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows,
+                     zr, VOCAB_CHUNK, a->ref_adapter, j->row + s->first);
     return zr;
+}
+
+/*
+ * The divergence from a teacher. Logits are raw in all of these. Sums within a chunk are f32, over
+ * chunks f64 in chunk order, each logit less the largest of its chunk: so equal logits cancel
+ * exactly, and a shift between the models costs no digits.
+ */
+
+/* The sum of exp(z - max) ((z - max) - (zr - ref_max)). */
+static float shifted_cross(const float *z, const float *zr, int n, float inv_temperature, float max,
+                           float ref_max)
+{
+    v16 scale = v16_set1(inv_temperature), shift = v16_set1(max), ref_shift = v16_set1(ref_max),
+        least = v16_set1(-128.0f), sum = v16_zero();
+    for (int i = 0; i < n; i += 16) {
+        int lanes = ARES_MIN(16, n - i);
+        v16 a = v16_sub(vocab_load(z + i, lanes, scale), shift), e = v16_exp(v16_max(least, a));
+        v16 d = v16_sub(a, v16_sub(vocab_load(zr + i, lanes, scale), ref_shift));
+        if (lanes < 16) d = v16_select(v16m_first(lanes), d, v16_zero()); /* -inf less -inf */
+        sum = v16_fma(e, d, sum);
+    }
+    return v16_sum(sum);
+}
+
+/* The id of the largest logit of a chunk, the lower of equal ones. */
+static int32_t top_of(const float *z, int n, int64_t chunk)
+{
+    int at = 0;
+    for (int i = 1; i < n; i++)
+        if (z[i] > z[at]) at = i;
+    return (int32_t)(chunk * VOCAB_CHUNK + at);
+}
+
+/* own: vocab_part_of the first n logits; NULL: not known yet */
+static divergence_part divergence_part_of(const ares_divergence_args *a, const float *z,
+                                          const float *zr, int n, int64_t chunk,
+                                          const vocab_part *own)
+{
+    divergence_part p = { .own = own ? *own : vocab_part_of(z, n, a->inv_temperature),
+                          .ref = vocab_part_of(zr, n, a->inv_temperature),
+                          .top = top_of(z, n, chunk),
+                          .ref_top = top_of(zr, n, chunk) };
+    p.cross = shifted_cross(z, zr, n, a->inv_temperature, p.own.max, p.ref.max);
+    p.ref_cross = shifted_cross(zr, z, n, a->inv_temperature, p.ref.max, p.own.max);
+    return p;
+}
+
+static float not_below_0(double x)
+{
+    return x < 0 ? 0.0f : (float)x; /* only rounding makes it negative; NaN stays */
+}
+
+/* Both KLs and both softmaxes of a row, from all its chunks that both models have. */
+static ares_divergence_row divergence_merge(float beta, const divergence_part *p, int64_t chunks)
+{
+    double max = -INFINITY, ref_max = -INFINITY, sum = 0, ref_sum = 0, cross = 0, ref_cross = 0,
+           ref_z = 0;
+    int64_t top = 0, ref_top = 0;
+    for (int64_t c = 0; c < chunks; c++) {
+        if ((double)p[c].own.max > max) max = (double)p[c].own.max, top = c;
+        if ((double)p[c].ref.max > ref_max) ref_max = (double)p[c].ref.max, ref_top = c;
+    }
+    for (int64_t c = 0; c < chunks; c++) {
+        double own = (double)p[c].own.max, ref = (double)p[c].ref.max,
+               e = ares_f64_exp(ARES_MAX(own - max, -700.0)),
+               f = ares_f64_exp(ARES_MAX(ref - ref_max, -700.0));
+        sum += e * (double)p[c].own.sum;
+        ref_sum += f * (double)p[c].ref.sum;
+        cross += e * ((double)p[c].cross + (own - ref) * (double)p[c].own.sum);
+        ref_cross += f * ((double)p[c].ref_cross + (ref - own) * (double)p[c].ref.sum);
+        ref_z += f * ((double)p[c].ref.sum_z + (ref - ref_max) * (double)p[c].ref.sum);
+    }
+    /* KL(p || q) = sum p (z - z_ref) - (lse - lse_ref) */
+    double log_sum = ares_f64_log(sum), ref_log_sum = ares_f64_log(ref_sum),
+           apart = (max - ref_max) + (log_sum - ref_log_sum), reverse = cross / sum - apart,
+           forward = ref_cross / ref_sum + apart;
+    ares_divergence_row r = { .max = (float)max,
+                              .log_sum = (float)log_sum,
+                              .ref_max = (float)ref_max,
+                              .ref_log_sum = (float)ref_log_sum,
+                              .reverse_kl = not_below_0(reverse),
+                              .forward_kl = not_below_0(forward),
+                              .ref_entropy = (float)(ref_log_sum - ref_z / ref_sum),
+                              .agrees = p[top].top == p[ref_top].ref_top };
+    r.value = beta == 0 ? r.forward_kl : r.reverse_kl;
+    r.mean = beta == 0 ? 0.0f : (float)reverse; /* not cut at 0 */
+    return r;
+}
+
+/* Of 16 logits: log p, log q - log p, and of 0 < beta < 1 log(m / p). */
+typedef struct mixed {
+    v16 log_p, d, log_m;
+} mixed;
+static inline mixed mixed_of(const float *z, const float *zr, int lanes, v16 scale,
+                             const ares_divergence_row *r, float beta)
+{
+    /* lanes beyond the last are 0, and left out by who sums */
+    v16 a = v16_mul(lanes == 16 ? v16_load(z) : v16_load_first(z, lanes), scale),
+        b = v16_mul(lanes == 16 ? v16_load(zr) : v16_load_first(zr, lanes), scale);
+    a = v16_sub(a, v16_set1(r->max));
+    b = v16_sub(b, v16_set1(r->ref_max));
+    mixed m = { .log_p = v16_sub(a, v16_set1(r->log_sum)) };
+    /* differences of logits and of log-sums first: 0 where the models agree */
+    m.d = v16_sub(v16_sub(b, a), v16_set1(r->ref_log_sum - r->log_sum));
+    /* log((1 - beta) + beta e^d), or d + log(beta + (1 - beta) e^-d) where d > 0: no overflow */
+    v16m up = v16_gt(m.d, v16_zero());
+    v16 teacher = v16_set1(beta), student = v16_set1(1.0f - beta),
+        e = v16_exp(v16_max(v16_set1(-128.0f), v16_select(up, v16_neg(m.d), m.d)));
+    m.log_m =
+        v16_log(v16_fma(v16_select(up, student, teacher), e, v16_select(up, teacher, student)));
+    m.log_m = v16_add(m.log_m, v16_select(up, m.d, v16_zero()));
+    return m;
+}
+
+/* The sums of p (log p - log m) and q (log q - log m) of a chunk. */
+static void mixed_sums(const ares_divergence_args *a, const float *z, const float *zr, int n,
+                       const ares_divergence_row *r, float *of_p, float *of_q)
+{
+    v16 scale = v16_set1(a->inv_temperature), least = v16_set1(-128.0f), p = v16_zero(), q = p;
+    for (int i = 0; i < n; i += 16) {
+        int lanes = ARES_MIN(16, n - i);
+        mixed m = mixed_of(z + i, zr + i, lanes, scale, r, a->beta);
+        v16 e = v16_exp(v16_max(least, m.log_p)),
+            f = v16_exp(v16_max(least, v16_add(m.log_p, m.d)));
+        if (lanes < 16) {
+            e = v16_select(v16m_first(lanes), e, v16_zero());
+            f = v16_select(v16m_first(lanes), f, v16_zero());
+        }
+        p = v16_fma(e, v16_neg(m.log_m), p);
+        q = v16_fma(f, v16_sub(m.d, m.log_m), q);
+    }
+    *of_p = v16_sum(p);
+    *of_q = v16_sum(q);
+}
+
+/* c d value by the raw logits of a chunk takes the place of the teacher's logits. */
+static void differentiate_divergence(const ares_divergence_args *a, const float *z, float *zr,
+                                     int n, const ares_divergence_row *r, float c)
+{
+    v16 scale = v16_set1(a->inv_temperature), least = v16_set1(-128.0f), mean = v16_set1(r->mean);
+    bool between = a->beta > 0 && a->beta < 1;
+    v16 factor = v16_set1((between ? 1.0f - a->beta : 1.0f) * c * a->inv_temperature);
+    for (int i = 0; i < n; i += 16) {
+        int lanes = ARES_MIN(16, n - i);
+        mixed m = mixed_of(z + i, zr + i, lanes, scale, r, a->beta);
+        v16 p = v16_exp(v16_max(least, m.log_p)), g;
+        if (a->beta == 0) g = v16_sub(p, v16_exp(v16_max(least, v16_add(m.log_p, m.d))));
+        else g = v16_mul(p, v16_neg(v16_add(between ? m.log_m : m.d, mean)));
+        g = v16_mul(g, factor);
+        if (lanes == 16) v16_store(zr + i, g);
+        else v16_store_first(zr + i, g, lanes);
+    }
+}
+
+/* Ids of a chunk that both models have; at least 0. */
+static int common_width(const ares_divergence_args *a, int64_t chunk)
+{
+    return ARES_MAX(0, (int)ARES_MIN((int64_t)VOCAB_CHUNK, a->vocab - chunk * VOCAB_CHUNK));
+}
+
+/* Both KLs of some rows of a kept block from all their chunks. */
+static void divergence_merge_task(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    const head_job *j = ctx;
+    const ares_divergence_args *a = j->a->divergence;
+    for (int64_t r = task * VOCAB_ROWS; r < ARES_MIN(j->rows, (task + 1) * VOCAB_ROWS); r++)
+        a->row[j->row + r] =
+            divergence_merge(a->beta, j->divergence + r * j->all, vocab_chunks(a->vocab));
+}
+
+/* The second pass over a kept block: sums by m, in the place of the cross sums. */
+static void mixed_task(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    const head_job *j = ctx;
+    const ares_divergence_args *a = j->a->divergence;
+    span s = span_of(j, task);
+    int width = common_width(a, s.chunk);
+    for (int64_t r = s.first; r < s.first + s.rows && width; r++) {
+        int64_t at = r * j->ld + s.chunk * VOCAB_CHUNK;
+        divergence_part *p = &j->divergence[r * j->all + s.chunk];
+        mixed_sums(a, j->logits + at, j->ref_logits + at, width, &a->row[j->row + r], &p->cross,
+                   &p->ref_cross);
+    }
+}
+
+/* The teacher's logits of a task in a kept block. */
+static void keep_reference_logits(const head_job *j, const span *s)
+{
+    const ares_head_args *a = j->a;
+    if (common_width(a->divergence, s->chunk))
+        vocab_logits(a->ref_w, a->divergence->vocab, s->chunk,
+                     (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows,
+                     j->ref_logits + s->first * j->ld + s->chunk * VOCAB_CHUNK, j->ld,
+                     a->ref_adapter, j->row + s->first);
+}
+
+static void add_to(float *z, const float *more, int n)
+{
+    for (int i = 0; i < n; i += 16) {
+        int lanes = ARES_MIN(16, n - i);
+        if (lanes == 16) v16_store(z + i, v16_add(v16_load(z + i), v16_load(more + i)));
+        else
+            v16_store_first(z + i,
+                            v16_add(v16_load_first(z + i, lanes), v16_load_first(more + i, lanes)),
+                            lanes);
+    }
 }
 
 /* Statistics of one chunk of some rows, and the logit of a target that lies in it. */
@@ -84,6 +297,7 @@ static void forward_task(void *ctx, int64_t task, int worker)
     const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
     /* the fused head keeps its logits for the gradient; the others need them for this task only */
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
+    if (j->divergence) keep_reference_logits(j, &s);
     vocab_logits(a->w, a->vocab - j->skipped * VOCAB_CHUNK, s.chunk - j->skipped,
                  (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz,
                  a->adapter, j->row + s.first);
@@ -96,6 +310,14 @@ static void forward_task(void *ctx, int64_t task, int worker)
                 (kl_part){ vocab_part_of(zr + r * VOCAB_CHUNK, width, a->inv_temperature),
                            cross_of(z + r * ldz, zr + r * VOCAB_CHUNK, width, a->inv_temperature,
                                     part.max) };
+        int common = j->divergence ? common_width(a->divergence, s.chunk) : 0;
+        if (common) {
+            const ares_divergence_args *by = a->divergence;
+            bool same = common == width && by->inv_temperature == a->inv_temperature;
+            j->divergence[(s.first + r) * j->all + s.chunk] = divergence_part_of(
+                by, z + r * ldz, j->ref_logits + (s.first + r) * j->ld + s.chunk * VOCAB_CHUNK,
+                common, s.chunk, same ? &part : NULL);
+        }
         if (target >= 0 && target < width) /* the target's logit, until merge_task */
             a->log_prob[row] = z[r * ldz + target] * a->inv_temperature;
     }
@@ -131,6 +353,27 @@ static void merge_task(void *ctx, int64_t task, int worker)
             a->kl[row] = kl < 0 ? 0.0f : (float)kl; /* only rounding makes it negative */
             a->ref_lse[row] = (float)lse_ref;
         }
+    }
+}
+
+/* The divergence of a kept block's rows, after the first pass over their chunks. */
+static void diverge(head_job *j)
+{
+    const ares_divergence_args *a = j->a->divergence;
+    kernels_run(j->d, (double)(j->rows * j->all) / 50, (j->rows + VOCAB_ROWS - 1) / VOCAB_ROWS,
+                divergence_merge_task, j);
+    if (a->beta == 0 || a->beta == 1) return;
+    run_tasks(j, (double)(j->rows * a->vocab) / 200, mixed_task);
+    for (int64_t r = 0; r < j->rows; r++) {
+        const divergence_part *p = j->divergence + r * j->all;
+        ares_divergence_row *row = &a->row[j->row + r];
+        double sum = 0, ref_sum = 0;
+        for (int64_t c = 0; c < vocab_chunks(a->vocab); c++) {
+            sum += (double)p[c].cross;
+            ref_sum += (double)p[c].ref_cross;
+        }
+        row->value = not_below_0((double)a->beta * ref_sum + (1.0 - (double)a->beta) * sum);
+        row->mean = (float)sum;
     }
 }
 
@@ -174,6 +417,7 @@ static void forward(head_job *j)
     }
     kernels_run(j->d, (double)(j->rows * j->all) / 100, (j->rows + VOCAB_ROWS - 1) / VOCAB_ROWS,
                 merge_task, j);
+    if (j->divergence) diverge(j);
 }
 
 /* The first row of w among those of the vocabulary, and their number. */
@@ -195,13 +439,54 @@ static void check(const ares_head_args *a)
                 a->w->dtype != ARES_F16);
     ARES_ASSERT(!a->parts || !a->ref_x);
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
-    ARES_ASSERT(!a->ref_x || (a->ref_w->layout == ARES_PANEL32 && a->vocab <= a->ref_w->n &&
+    const ares_divergence_args *by = a->divergence;
+    int32_t vocab = by ? by->vocab : a->vocab;
+    ARES_ASSERT(!by || (a->ref_x && vocab > 0 && vocab <= a->vocab));
+    ARES_ASSERT(!a->ref_x || (a->ref_w->layout == ARES_PANEL32 && vocab <= a->ref_w->n &&
                               a->ref_w->dtype != ARES_F16));
+}
+
+/* Places of a kept block of `most` rows in the scratch. more [2][most]: for the caller */
+static void keep_block(head_job *j, int64_t most, float **more)
+{
+    int64_t kept = most * j->ld;
+    bool both = j->a->divergence;
+    j->logits =
+        kernels_scratch(j->d, KERNELS_SHARED,
+                        both ? scratch_diverging(most, j->all) : scratch_head_fused(most, j->all));
+    j->ref_logits = both ? j->logits + kept : NULL;
+    float *end = j->logits + (both ? 2 : 1) * kept;
+    j->divergence = both ? (divergence_part *)(void *)end : NULL;
+    if (both) end = (float *)(void *)(j->divergence + most * j->all);
+    j->part = (vocab_part *)(void *)end;
+    *more = (float *)(void *)(j->part + most * j->all);
+}
+
+/* A forward with a divergence, which keeps blocks of logits of both models. */
+static void head_diverging(ares_device *d, const ares_head_args *a)
+{
+    int64_t chunks = vocab_chunks(a->vocab), most = scratch_diverging_rows(a->rows, chunks);
+    for (int64_t row = 0; row < a->rows; row += most) {
+        head_job j = { .d = d,
+                       .a = a,
+                       .row = row,
+                       .rows = ARES_MIN(most, a->rows - row),
+                       .chunks = chunks,
+                       .all = chunks,
+                       .ld = chunks * VOCAB_CHUNK + LD_PAD };
+        float *unused;
+        keep_block(&j, most, &unused);
+        forward(&j);
+    }
 }
 
 void ARES_K(head)(ares_device *d, const ares_head_args *a)
 {
     check(a);
+    if (a->divergence) {
+        head_diverging(d, a);
+        return;
+    }
     own_rows own = own_rows_of(a);
     int64_t all = vocab_chunks(a->vocab), first = vocab_chunks(own.first);
     for (int64_t row = 0; row < a->rows; row += FORWARD_ROWS) {
@@ -278,18 +563,27 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     if (!j->part)
         vocab_logits(a->w, a->vocab, s.chunk, (const float *)a->x + (j->row + s.first) * a->ldx,
                      a->ldx, s.rows, z, j->ld, a->adapter, j->row + s.first);
-    const float *zr = a->ref_x ? reference_logits(j, &s, worker) : NULL;
+    const ares_divergence_args *by = a->divergence;
+    int64_t ldr = j->ref_logits ? j->ld : VOCAB_CHUNK;
+    float *zr = j->ref_logits ? j->ref_logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
+                : a->ref_x    ? reference_logits(j, &s, worker)
+                              : NULL;
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t at = s.first + r, row = j->row + at,
                 target = a->target[row] - s.chunk * VOCAB_CHUNK;
         float c = j->c_log_prob[at], ce = j->c_entropy ? j->c_entropy[at] : 0.0f;
-        if (zr)
+        int common = by ? common_width(by, s.chunk) : 0;
+        if (common)
+            differentiate_divergence(by, z + r * j->ld, zr + r * ldr, common, &by->row[row],
+                                     by->c[row]);
+        if (zr && !by)
             differentiate_kl(z + r * j->ld, zr + r * VOCAB_CHUNK, width, a->inv_temperature,
                              (float[]){ a->lse[row], a->entropy[row] }, c, ce,
                              (float[]){ a->ref_lse[row], a->kl[row], a->c_kl[row] });
         else
             differentiate(z + r * j->ld, width, a->inv_temperature, a->lse[row], a->entropy[row], c,
                           ce);
+        if (common) add_to(z + r * j->ld, zr + r * ldr, common);
         if (target >= 0 && target < width) z[r * j->ld + target] += c * a->inv_temperature;
     }
 }
@@ -353,7 +647,11 @@ static bool derives(const head_job *j, int64_t r)
     const ares_head_args *a = j->a;
     int64_t row = j->row + r;
     if (j->c_log_prob[r] != 0 || (j->c_entropy && j->c_entropy[r] != 0)) return true;
-    if (a->ref_x && (a->c_kl[row] != 0 || !isfinite(a->ref_lse[row]) || !isfinite(a->kl[row])))
+    const ares_divergence_row *by = a->divergence ? &a->divergence->row[row] : NULL;
+    if (by && (a->divergence->c[row] != 0 || !isfinite(by->value) || !isfinite(by->mean)))
+        return true;
+    if (a->ref_x && !by &&
+        (a->c_kl[row] != 0 || !isfinite(a->ref_lse[row]) || !isfinite(a->kl[row])))
         return true;
     return !isfinite(a->lse[row]) || !isfinite(a->entropy[row]);
 }
@@ -389,6 +687,7 @@ static void backward_runs(const head_job *block, void (*each)(head_job *run))
         run.row += first;
         run.rows = end - first;
         if (run.logits) run.logits += first * block->ld;
+        if (run.ref_logits) run.ref_logits += first * block->ld;
         run.c_log_prob += first;
         if (run.c_entropy) run.c_entropy += first;
         each(&run);
@@ -422,9 +721,10 @@ void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)
 void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
 {
     check(a);
-    ARES_ASSERT(!a->ref_x && !a->parts);
+    ARES_ASSERT((!a->ref_x || a->divergence) && !a->parts);
     int64_t chunks = vocab_chunks(a->vocab), ld = chunks * VOCAB_CHUNK + LD_PAD;
-    int64_t most = scratch_fused_rows(a->rows, chunks);
+    int64_t most = a->divergence ? scratch_diverging_rows(a->rows, chunks)
+                                 : scratch_fused_rows(a->rows, chunks);
     for (int64_t row = 0; row < a->rows; row += most) {
         head_job j = { .d = d,
                        .a = a,
@@ -433,9 +733,9 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
                        .chunks = chunks,
                        .all = chunks,
                        .ld = ld };
-        j.logits = kernels_scratch(d, KERNELS_SHARED, scratch_head_fused(most, chunks));
-        j.part = (vocab_part *)(void *)(j.logits + most * ld);
-        float *c = (float *)(void *)(j.part + most * chunks), *ce = c + most;
+        float *c;
+        keep_block(&j, most, &c);
+        float *ce = c + most;
         forward(&j);
         /* c and ce: what the loss writes for rows that train; 0 for the others */
         memset(c, 0, (size_t)most * 2 * sizeof(float));

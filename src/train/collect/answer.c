@@ -5,8 +5,10 @@
  * answerer of environments is in agents/agents.c.
  */
 #include "collect.h"
+#include "sft.h"
 #include "vapor.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ares/algo.h"
@@ -402,6 +404,10 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
     y->n_parts = ares_reward_count(s->reward);
     y->parts = ares_arena_calloc(s->arena, (size_t)y->n_parts + 1, sizeof *y->parts);
     ares_view text = y->response;
+    if (s->unjudged) {
+        y->accuracy = NAN;
+        return ARES_OK;
+    }
     if (s->span && !vapor_span(s->span, s->tokenizer, y, s->arena, &text))
         return ARES_OK; /* nothing to judge: the score stays 0, the answer is wrong */
     /* in the arena: the reward manager reads it while the engine goes on */
@@ -447,6 +453,63 @@ void scoring_close(scoring *s, ares_metrics *m)
     ares_str_fini(&s->text);
 }
 
+/*
+ * Stored answers of a distillation (docs/distillation.md#stored-answers). Whether a prompt is
+ * answered or its stored answer is learnt depends on its draw alone, not on ranks or threads.
+ */
+
+static bool draws_stored(const ares_train_config *c, int64_t draw)
+{
+    double lmbda = c->distillation.lmbda;
+    ares_rng_key key = ares_rng_root((uint64_t)c->data.seed, ARES_RNG_STORED);
+    return teacher_wanted(c) && lmbda < 1 && ares_rng_uniform(key, (uint64_t)draw) >= lmbda;
+}
+
+/* The group of a stored answer: one row, which nobody sampled and nobody judges. */
+static int take_stored(const ares_trainer *t, const answer_prompt *p, ares_arena *arena,
+                       ares_group *g)
+{
+    ares_train_config c = *t->run.cfg; /* rows are read as sft reads them */
+    c.sft.response_key = c.distillation.response_key;
+    c.sft.messages_key = "";
+    const sft_encoder e = { &c, t->run.encoder, t->run.tokenizer, &t->run.model->cfg };
+    sft_row row;
+    ARES_TRY(sft_row_encode(&e, p->row, arena, &row));
+    int32_t n = (int32_t)ARES_MIN((int64_t)(row.n - row.prompt), c.data.max_response_length);
+    ares_trajectory_row *x = ares_arena_alloc(arena, sizeof *x);
+    ares_trajectory *y = ares_arena_calloc(arena, 1, sizeof *y);
+    ares_trajectory_row_init(x, p->row->prompt, p->row->prompt_len, n, arena);
+    for (int32_t i = 0; i < n; i++) {
+        x->responses[i] = row.ids[row.prompt + i];
+        x->response_mask[i] = row.trained[row.prompt + i];
+        x->weight_versions[i] = ARES_NOT_SAMPLED;
+    }
+    ares_str text = { 0 };
+    int rc = ares_tokenizer_decode(t->run.tokenizer, x->responses, n, c.reward.skip_special_tokens,
+                                   &text);
+    int32_t parts = ares_reward_count(t->reward);
+    *y = (ares_trajectory){
+        .stored = 1,
+        .stopped = n == row.n - row.prompt,
+        .accuracy = NAN,
+        .n_rows = 1,
+        .rows = x,
+        .n_parts = parts,
+        .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof *y->parts),
+        .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len }
+    };
+    ares_str_fini(&text);
+    *g = (ares_group){ .draw = p->draw,
+                       .local = p->local,
+                       .source_step = p->source_step,
+                       .source_weight = p->source_weight,
+                       .step = t->run.step,
+                       .row = p->row,
+                       .n = 1,
+                       .items = y };
+    return rc;
+}
+
 /* One prompt, n answers of one turn: the engine samples them, the reward manager judges them. */
 
 /* One step of the engine; what has ended goes to the rewards. */
@@ -474,6 +537,10 @@ static int ask(engine_queue *q, const answer_job *job, scoring *scores, ares_gro
         if (job->prompts[p].row->row_media) ares_features_ahead(f, job->prompts[p].row->row_media);
     for (int64_t p = 0, active = 0; p < job->n_prompts; p++) {
         const ares_row_media *s = job->prompts[p].row->row_media;
+        if (job->trains && draws_stored(q->t->run.cfg, job->prompts[p].draw)) {
+            ARES_TRY(take_stored(q->t, &job->prompts[p], q->arena, &out[p]));
+            continue;
+        }
         while (s && active && !ares_features_ready(f, s)) ARES_TRY(step(q, scores, &active));
         ARES_TRY(engine_queue_add(q, &job->prompts[p], job->n, job->attempt, 0, &out[p]));
         active = 1;
@@ -490,6 +557,7 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     ARES_TRY(engine_queue_open(&q, t, job->sampling, job->key, arena));
     scoring_open(&scores, t, arena);
     scores.votes = job->votes;
+    scores.unjudged = job->trains && !trainer_judges(t->run.cfg);
     int rc = ask(&q, job, &scores, out);
     while (active && rc == ARES_OK) rc = step(&q, &scores, &active);
     rc = ares_rollout_finish(t->rollout, rc); /* others of its group may still decode */

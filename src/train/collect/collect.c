@@ -53,7 +53,7 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
                    int64_t *tokens, ares_metrics *m)
 {
     ares_sampling greedy;
-    if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
+    if (!(t->adv->needs & ARES_NEEDS_BASELINE) || !trainer_judges(t->run.cfg)) return ARES_OK;
     ares_group *baselines = ares_arena_calloc(arena, (size_t)count + 1, sizeof *baselines);
     answer_prompt *prompts = ares_arena_calloc(arena, (size_t)count + 1, sizeof *prompts);
     for (int64_t g = 0; g < count; g++)
@@ -87,6 +87,7 @@ int draw_answer(ares_trainer *t, ares_arena *arena, prompt_draw *d, ares_metrics
     answer_sampling(t->run.cfg, &sampling);
     answer_job job = job_of(t, prompts, d->count, &sampling, m);
     job.attempt = d->attempt;
+    job.trains = true;
     answer_expect(t, d->count, job.n);
     d->groups = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *d->groups);
     ARES_TRY(t->generator->answer(t, &job, arena, d->groups));

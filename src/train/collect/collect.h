@@ -47,6 +47,7 @@ typedef struct answer_job {
     const ares_sampling *sampling;
     ares_rng_key key;
     bool votes;            /* majorities of the answers are counted */
+    bool trains;           /* the answers make the batch of a step */
     bool baseline;         /* greedy answers to compare with: no metric of answers counts them */
     int64_t attempt;       /* how often these prompts have been answered before in the step */
     ares_metrics *metrics; /* may be NULL */
@@ -323,6 +324,7 @@ typedef struct scoring {
     ares_arena *arena;
     ares_str text; /* scratch */
     struct judged *first;
+    bool unjudged; /* scores stay 0: nothing reads them */
 } scoring;
 
 void scoring_open(scoring *s, const ares_trainer *t, ares_arena *arena);

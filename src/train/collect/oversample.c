@@ -432,6 +432,7 @@ int oversample(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *
                               .window = ares_world_size(t->run.world) > 1 ? WINDOW : 1 };
     ARES_TRY(engine_queue_open(&l.play.queue, t, &sampling, key, arena));
     scoring_open(&l.scores, t, arena);
+    l.scores.unjudged = !trainer_judges(t->run.cfg);
     int rc = play(&l);
     scoring_close(&l.scores, m); /* also after a failure: the reward manager reads the arena */
     return rc;

@@ -130,6 +130,20 @@ static void check_others(ares_config *cfg, const ares_train_config *c)
                           "that to false");
     bool cpu = strncmp(c->trainer.device, "cpu", 3) == 0,
          aten = strcmp(c->trainer.kernels, "aten") == 0;
+    if (!cpu && !d->use_policy_gradient)
+        ares_config_fault(cfg, LOSS "loss_mode",
+                          "trainer.device = '%s': not built on a card, whose head compares with no "
+                          "teacher; set trainer.device to cpu, or take k1 with " LOSS
+                          "use_policy_gradient = true",
+                          c->trainer.device);
+    else if (aten && ares_distills_vocabulary(d))
+        ares_config_fault(cfg, LOSS "loss_mode",
+                          "trainer.kernels = 'aten': its head compares with no teacher; set "
+                          "trainer.kernels to native, or take k3");
+    if (oversampling_wanted(c) && d->lmbda < 1)
+        ares_config_fault(cfg, D "lmbda",
+                          "over-sampling chooses among answers as they end, and a stored one is "
+                          "there at once; set 1, or leave over-sampling out");
     if (training_storage(c) == ARES_BF16 && (!cpu || aten) &&
         (d->teacher_path || strcmp(d->kind, "live") != 0) && d->dtype &&
         strcmp(d->dtype, "bf16") != 0)

@@ -49,13 +49,15 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
                                 .trained = !c->trainer.val_only };
         if (i && !m->tokens) continue;
         if (a.trained) {
-            bool exact = where->reinforcement && actor_exact_kl_reference(&t->actor);
+            bool beside = where->reinforcement && actor_beside(&t->actor),
+                 exact = beside && !t->actor.kl->value && !t->teacher;
             bool share = where->reinforcement && c->actor.share_prompts;
             a.rows = m->out;
             a.blocks = blocks(m, share ? (i ? 2 : c->rollout.n) : 1);
             a.longest = share ? ARES_MAX(m->prompt, m->response) : m->prompt + m->response;
             a.fused = !exact && !(t->actor.loss && !(t->actor.loss->flags & ARES_LOSS_LOCAL));
             a.ref = exact;
+            a.diverges = beside && !exact;
         }
         if (where->reinforcement) {
             a.sampled = ARES_MIN(c->rollout.max_num_seqs, p->answered);
@@ -100,11 +102,13 @@ static double rows_of_a_step(const ares_trainer *t, const plan *p)
     double tokens = (double)(p->answered * p->micro.response);
     /* bytes of a token of the batch */
     size_t f = sizeof(float), bytes = RECORDED + (t->agents ? MARKED : 0);
-    bool exact = actor_exact_kl_reference(&t->actor) != NULL;
+    bool exact = actor_beside(&t->actor) != NULL, diverges = exact && t->teacher;
     bytes += 5 * f;                      /* scores, rewards, old, advantages, returns */
     bytes += (t->ref ? 2 : 0) * f;       /* log-probs, kl */
     bytes += 2 * sizeof(double) + 6 * f; /* of the estimator; of the update */
     bytes += exact ? 3 * f : 0;
+    bytes += t->teacher ? 7 * f : 0; /* what it found of a token, for metrics */
+    bytes += diverges ? sizeof(ares_divergence_row) + 2 * f : 0; /* with the teacher's own batch */
     bytes += t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED ? sizeof(double) + f : 0;
     bytes += t->critic ? sizeof(double) + 2 * f : 0;
     bytes += strcmp(c->loss.rollout_is, "none") != 0 ? f : 0;

@@ -148,7 +148,7 @@ static peak_pass scored(const learner *l, const learner *with, const peak_micro 
 /* Whether rewards have an exact KL, for which policy and reference go over a batch together. */
 static bool compares_batch(const ares_trainer *t)
 {
-    return t->ref && !t->actor.kl->value && !actor_exact_kl_reference(&t->actor);
+    return t->ref && !t->actor.kl->value && !actor_beside(&t->actor);
 }
 
 void peak_of_actor(const ares_trainer *t, const peak_micro *m, peak_passes *out)
@@ -157,7 +157,7 @@ void peak_of_actor(const ares_trainer *t, const peak_micro *m, peak_passes *out)
     const learner *l = &t->actor.learner;
     *out = (peak_passes){ 0 };
     out->trained = trained(m, c->actor.round_tokens);
-    together(l, t->ref ? actor_exact_kl_reference(&t->actor) : NULL, &out->trained);
+    together(l, t->ref ? actor_beside(&t->actor) : NULL, &out->trained);
     out->scored = scored(l, compares_batch(t) ? &t->ref->learner : NULL, m, in_batch(c, m));
     if (!compares_batch(t) && !c->actor.recompute_log_probs) out->scored.rounds = 0;
 }
@@ -199,7 +199,7 @@ void peak_of_reference(const ares_trainer *t, const peak_micro *m, const peak_mi
     *own = scored(l, compares_batch(t) ? policy : NULL, m, in_batch(c, m));
     *of_pairs = (peak_pass){ 0 };
     if (pairs->tokens) *of_pairs = scored(l, NULL, pairs, in_batch(c, pairs));
-    if (!actor_exact_kl_reference(&t->actor)) return;
+    if (!actor_beside(&t->actor)) return;
     const peak_pass beside = trained(m, c->actor.round_tokens); /* the policy's, in its update */
     own->n = ARES_MAX(own->n, learner_micro_batches_per_round(l, policy, beside.n));
 }
@@ -424,10 +424,16 @@ static int open_others(ares_trainer *t, plan *p)
     size_t at = d->allocated;
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
-    if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, NULL));
+    bool task = !teacher_wanted(c) || c->distillation.use_task_rewards;
+    if (task && t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, NULL));
     both(p, PLAN_CRITIC, grown(d, &at));
     if (trainer_needs_reference(c)) ARES_TRY(trainer_open_reference(t, NULL));
     both(p, PLAN_REFERENCE, grown(d, &at));
+    if (!teacher_wanted(c)) return ARES_OK;
+    t->teacher = ares_calloc(1, sizeof *t->teacher);
+    t->actor.teacher = t->teacher;
+    ARES_TRY(teacher_open_weights(t->teacher, &t->run, t->ref, NULL));
+    both(p, PLAN_TEACHER, grown(d, &at));
     return ARES_OK;
 }
 
@@ -550,6 +556,20 @@ static int train_reference(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
+static int train_teacher(ares_trainer *t, plan *p)
+{
+    const ares_train_config *c = t->run.cfg;
+    const learner *l = t->teacher->learner;
+    size_t at = t->run.device.allocated;
+    peak_pass own = scored(l, NULL, &p->micro, in_batch(c, &p->micro));
+    const peak_pass beside = trained(&p->micro, c->actor.round_tokens); /* the policy's */
+    if (actor_beside(&t->actor))
+        own.n = ARES_MAX(own.n, learner_micro_batches_per_round(l, &t->actor.learner, beside.n));
+    ARES_TRY(reserve(t->teacher->learner, &own, false));
+    both(p, PLAN_PASSES, grown(&t->run.device, &at));
+    return ARES_OK;
+}
+
 static int train_critic(ares_trainer *t, plan *p)
 {
     learner *l = &t->critic->learner;
@@ -604,6 +624,7 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     ARES_TRY(train_actor(t, p));
     ARES_TRY(train_pairs(t, p));
     if (t->ref) ARES_TRY(train_reference(t, p));
+    if (t->teacher) ARES_TRY(train_teacher(t, p));
     return t->critic ? train_critic(t, p) : ARES_OK;
 }
 

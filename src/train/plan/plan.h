@@ -62,6 +62,7 @@ void peak_unreserve(ares_trainer *t);
     X(GRADIENTS, "gradients")                   \
     X(STATES, "optimizer states")               \
     X(REFERENCE, "reference")                   \
+    X(TEACHER, "teacher")                       \
     X(CRITIC, "critic")                         \
     X(CACHE, "kv cache")                        \
     X(SPARE, "kept for training")               \

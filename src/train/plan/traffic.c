@@ -147,8 +147,7 @@ double plan_sent(const ares_trainer *t, const plan *p)
         /* the reference goes over the batch once, or over each round beside the policy */
         peak_pass own, unseen; /* unseen: of stored answers */
         peak_of_reference(t, &p->micro, &p->pairs, &own, &unseen);
-        int64_t times =
-            actor_exact_kl_reference(&t->actor) ? p->updates * p->actor_rounds : own.rounds;
+        int64_t times = actor_beside(&t->actor) ? p->updates * p->actor_rounds : own.rounds;
         bytes += (double)(times + unseen.rounds) * forward(t->ref->learner.model);
     }
     /*

@@ -121,18 +121,17 @@ typedef struct pass {
     ares_loss_sums sums;
 } pass;
 
-static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
+static int go_over(analysis *a, bucket *k, update *u, pass *out)
 {
     learner *l = &a->t->actor.learner;
     ares_world *world = l->world;
-    update u = { .actor = &a->t->actor, .batch = k->minis.batch, .part = part };
     *out = (pass){ 0 };
-    ARES_TRY(ares_world_share_error(world, update_prepare(&u)));
+    ARES_TRY(ares_world_share_error(world, update_prepare(u)));
     for (int64_t i = 0; i < k->minis.n; i++) {
         bool idle = false;
         double norm = NAN;
         int rc = ares_world_share_error(
-            world, update_mini_batch(&u, k->minis.start[i], k->minis.start[i + 1], &idle));
+            world, update_mini_batch(u, k->minis.start[i], k->minis.start[i + 1], &idle));
         if (rc == ARES_OK && !idle) rc = optim_norm(learner_params(l), &norm);
         if (rc == ARES_ENUMERIC) { /* the update will meet it, too, and warn of it */
             ares_error_clear();
@@ -145,8 +144,16 @@ static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
         out->mini_batches++;
     }
     out->norm /= out->mini_batches;
-    out->sums = u.sums;
+    out->sums = u->sums;
     return ares_loss_sums_reduce(&out->sums, world);
+}
+
+static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
+{
+    update u = { .actor = &a->t->actor, .batch = k->minis.batch, .part = part };
+    int rc = go_over(a, k, &u, out);
+    update_finish(&u);
+    return rc;
 }
 
 static void put(const analysis *a, const bucket *k, const char *what, double x)

@@ -248,6 +248,8 @@ static int write_tensors(const training *t, state_kind kind, const char *dir,
     if (rc == ARES_OK && t->moved_reference)
         rc =
             ares_model_save(t->moved_reference, ares_path_join(&path, dir, "reference"), &by, NULL);
+    if (rc == ARES_OK && t->moved_teacher)
+        rc = ares_model_save(t->moved_teacher, ares_path_join(&path, dir, "teacher"), &by, NULL);
     ares_str_fini(&path);
     return rc;
 }
@@ -405,6 +407,8 @@ int64_t state_written_bytes(const training *t, bool states, int ranks, int64_t *
         bytes += ares_params_save_bytes(learner_params(t->critic), states, ranks, &of_critic);
     if (t->moved_reference)
         bytes += ares_params_save_bytes(&t->moved_reference->params, false, ranks, NULL);
+    if (t->moved_teacher)
+        bytes += ares_params_save_bytes(&t->moved_teacher->params, false, ranks, NULL);
     *part = ARES_MAX(*part, of_critic);
     return bytes;
 }

@@ -441,7 +441,8 @@ static int check_file(ares_trainer *t, const ares_row_file *file, const ares_dat
     ares_prompt_encoder *e = NULL;
     ares_dataset *d;
     ares_source *into = trained ? &t->run.source : &t->run.val;
-    ARES_TRY(check_open_rows(file, data, ares_reward_reads_truth(t->reward), &d));
+    bool judged = !trained || trainer_judges(t->run.cfg);
+    ARES_TRY(check_open_rows(file, data, judged && ares_reward_reads_truth(t->reward), &d));
     if (!d) return ARES_OK;
     int rc = t->run.model ? training_open_encoder(&t->run, data, &e) : ARES_OK;
     if (rc == ARES_OK) rc = trainer_take_rows(t, d, e, trained);
@@ -449,10 +450,10 @@ static int check_file(ares_trainer *t, const ares_row_file *file, const ares_dat
     if (rc != ARES_OK || !e) ares_dataset_free(d);
     t->run.encoder = e;
     if (rc == ARES_OK && e) rc = trainer_check_media(t);
-    if (rc == ARES_OK && e && trained && t->run.cfg->distillation.enabled)
-        rc = teacher_texts_check_rows(&t->run.cfg->distillation, data, into,
-                                      t->run.cfg->data.train_files.count == 1 &&
-                                          ares_source_count(into) < FIRST_ROWS);
+    if (rc == ARES_OK && e && trained && teacher_wanted(t->run.cfg))
+        rc = teacher_check_rows(t->run.cfg, into,
+                                t->run.cfg->data.train_files.count == 1 &&
+                                    ares_source_count(into) < FIRST_ROWS);
     if (rc == ARES_OK && e && trained && vapor_wanted(t->run.cfg)) {
         rc = vapor_open(t, &t->vapor); /* encodes stored answers as the run does */
         vapor_close(t->vapor);

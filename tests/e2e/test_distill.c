@@ -1,0 +1,230 @@
+/*
+ * Distillation on tiny models: its first step beside another implementation's
+ * (tests/golden/distill_run), what equal models give, and what may not change a bit of a run.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "e2e.h"
+
+#define GOLDEN "tests/golden/distill_run/"
+#define D "distillation."
+#define LOSS D "distillation_loss."
+#define TEACHER D "teacher_model."
+
+/* A run on the golden's rows and student; its answers have 8 tokens. */
+static const char *words(const char *run)
+{
+    static char text[3000];
+    snprintf(text, sizeof text,
+             "data.train_files=" GOLDEN "rows.jsonl data.rollout_batch_size=8 data.shuffle=false "
+             "data.max_prompt_length=64 data.max_response_length=8 "
+             "worker.actor.model.model_path=" GOLDEN "student worker.rollout.n=2 "
+             "worker.actor.global_batch_size=4 worker.actor.optim.lr=3e-3 "
+             "worker.actor.optim.weight_decay=0 algorithm.disable_kl=true "
+             "algorithm.use_kl_loss=false trainer.max_steps=3 trainer.save_freq=1 "
+             "trainer.val_freq=-1 trainer.logger='[console]' trainer.threads=1 " D
+             "enabled=true trainer.run_dir='%s'",
+             test_file(run));
+    return text;
+}
+
+static const char row_context[] = D "context=row " D "privileged_context_key=hint";
+
+TEST(the_first_step_of_a_distillation_is_that_of_torch)
+{
+    ares_arena arena = { 0 };
+    ares_str text = { 0 };
+    const ares_json *file = NULL;
+    REQUIRE_OK(ares_file_read(GOLDEN "expected.json", &text));
+    REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&text), "expected.json", &file));
+    const ares_json *cases = ares_json_get(file, "cases");
+    for (int64_t i = 0; i < 2 * cases->count; i++) {
+        const ares_json *c = &cases->items[i / 2], *options = ares_json_get(c, "options"),
+                        *expected = ares_json_get(c, "expected");
+        ares_str more = { 0 };
+        char run[32];
+        for (int64_t k = 0; k < options->count; k++) {
+            const ares_json_member *o = &options->members[k];
+            bool path = ares_view_is(o->key, TEACHER "model_path");
+            ares_str_addf(&more, " '%.*s=%s", (int)o->key.len, o->key.data, path ? GOLDEN : "");
+            if (path) ares_str_add_view(&more, o->value->text);
+            else ares_json_write(&more, o->value);
+            ares_str_add_z(&more, "'");
+        }
+        if (i % 2) ares_str_add_z(&more, " worker.actor.max_token_len_per_device=40");
+        snprintf(run, sizeof run, "golden_%d", (int)i);
+        REQUIRE(e2e_program(NULL,
+                            "train %s data.max_response_length=64 worker.rollout.n=1 " D
+                            "lmbda=0 worker.actor.global_batch_size=8 worker.actor.optim.lr=0 "
+                            "worker.actor.max_grad_norm=1e9 trainer.max_steps=1 %s",
+                            words(run), more.data) == 0);
+        for (int64_t k = 0; k < expected->count; k++) {
+            const ares_json_member *e = &expected->members[k];
+            char name[80];
+            double want =
+                e->value->type == ARES_JSON_INT ? (double)e->value->integer : e->value->number;
+            snprintf(name, sizeof name, "%.*s", (int)e->key.len, e->key.data);
+            double got = e2e_metric(run, 1, name);
+            CHECK_MSG(fabs(got - want) <= 2e-4 * fmax(fabs(want), 1e-3),
+                      "case %d: %s is %.9g, not %.9g", (int)i, name, got, want);
+        }
+        ares_str_fini(&more);
+        if (i % 2) { /* cuts change no bit */
+            char other[32];
+            snprintf(other, sizeof other, "golden_%d", (int)i - 1);
+            CHECK(e2e_same_runs(other, run, 1));
+        }
+    }
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+}
+
+TEST(a_teacher_that_is_the_student_gives_exactly_0_in_every_form)
+{
+    static const char *const forms[] = {
+        LOSS "beta=0",       LOSS "beta=0.3",
+        LOSS "beta=1",       LOSS "loss_mode=k2",
+        LOSS "loss_mode=k3", LOSS "loss_mode=k1 " LOSS "use_policy_gradient=true"
+    };
+    for (int i = 0; i < ARES_COUNT(forms); i++) {
+        char run[32];
+        snprintf(run, sizeof run, "same_%d", i);
+        REQUIRE(e2e_program(NULL, "train %s " TEACHER "model_path=" GOLDEN "student %s", words(run),
+                            forms[i]) == 0);
+        for (int step = 1; step <= 3; step++) {
+            CHECK_NEAR(e2e_metric(run, step, "distillation/reverse_kl"), 0, 0);
+            CHECK_NEAR(e2e_metric(run, step, "actor/grad_norm"), 0, 0);
+            CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
+        }
+    }
+}
+
+TEST(a_student_comes_near_its_teacher_on_its_own_answers)
+{
+    static const struct {
+        const char *form;
+        double falls_to; /* of the first step's reverse KL */
+    } cases[] = { { LOSS "beta=1", 0.4 },
+                  { LOSS "beta=0", 0.4 },
+                  { LOSS "beta=0.5", 0.4 },
+                  { LOSS "loss_mode=k3", 0.6 },
+                  { LOSS "loss_mode=k1 " LOSS "use_policy_gradient=true", 0.9 } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char run[32];
+        snprintf(run, sizeof run, "falls_%d", i);
+        /* the student is the small golden teacher here: its head has rows for all of its answers */
+        REQUIRE(e2e_program(NULL,
+                            "train %s worker.actor.model.model_path=" GOLDEN "teacher " TEACHER
+                            "model_path=" GOLDEN
+                            "student worker.rollout.n=4 worker.actor.optim.lr=1e-2 "
+                            "trainer.save_freq=-1 trainer.max_steps=24 %s",
+                            words(run), cases[i].form) == 0);
+        double first = e2e_metric(run, 1, "distillation/reverse_kl"), last = 0;
+        for (int step = 22; step <= 24; step++)
+            last += e2e_metric(run, step, "distillation/reverse_kl") / 3;
+        CHECK_MSG(last < cases[i].falls_to * first, "%s: from %g to %g", cases[i].form, first,
+                  last);
+        for (int step = 1; step <= 24; step++)
+            CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
+    }
+}
+
+TEST(nothing_that_divides_the_work_changes_a_bit_of_a_distillation)
+{
+    static const char *const others[] = { "worker.actor.max_token_len_per_device=16",
+                                          "trainer.threads=2",
+                                          "worker.actor.model.enable_gradient_checkpointing=true",
+                                          "worker.actor.offload.offload_params=true",
+                                          TEACHER "offload.offload_params=true",
+                                          "worker.actor.skip_zero_gradients=false" };
+    static const char with[] = TEACHER "kind=ema " LOSS "beta=0.5 " LOSS "is_clip=2";
+    REQUIRE(e2e_program(NULL, "train %s %s %s", words("plain"), row_context, with) == 0);
+    CHECK(e2e_metric("plain", 1, "distillation/reverse_kl") > 0);
+    CHECK_NEAR(e2e_metric("plain", 1, "distillation/reprompt_sample_fraction"), 0.75, 0);
+    for (int i = 0; i < ARES_COUNT(others); i++) {
+        char run[32];
+        snprintf(run, sizeof run, "other_%d", i);
+        REQUIRE(e2e_program(NULL, "train %s %s %s %s", words(run), row_context, with, others[i]) ==
+                0);
+        CHECK_MSG(e2e_same_runs("plain", run, 3), "%s", others[i]);
+    }
+}
+
+TEST(a_resumed_run_of_an_average_equals_an_uninterrupted_one)
+{
+    static const char with[] = TEACHER "kind=ema " TEACHER "update_rate=0.3";
+    REQUIRE(e2e_program(NULL, "train %s %s %s", words("whole"), row_context, with) == 0);
+    REQUIRE(e2e_program(NULL, "train %s %s %s", words("again"), row_context, with) == 0);
+    for (int step = 1; step < 3; step++) {
+        REQUIRE(e2e_go_back("again", "again_whole", step));
+        REQUIRE(e2e_program(NULL, "train %s %s %s", words("again"), row_context, with) == 0);
+        CHECK_MSG(e2e_same_runs("whole", "again", 3), "from step %d", step);
+    }
+}
+
+TEST(two_ranks_distil_as_one_does)
+{
+    static const char *const shares[] = { "", "worker.actor.fsdp.enable_full_shard=true " TEACHER
+                                              "fsdp.enable_full_shard=true" };
+    E2E_NEEDS_MPI();
+    static const char with[] = TEACHER "kind=base " LOSS "beta=0.5";
+    REQUIRE(e2e_program(NULL, "train %s %s %s", words("one"), row_context, with) == 0);
+    for (int i = 0; i < ARES_COUNT(shares); i++) {
+        char run[32];
+        snprintf(run, sizeof run, "two_%d", i);
+        REQUIRE(e2e_program(NULL, "train --ranks 2 %s %s %s %s", words(run), row_context, with,
+                            shares[i]) == 0);
+        static const char *const names[] = { "distillation/loss", "distillation/reverse_kl_p90",
+                                             "distillation/tokens", "actor/final_loss",
+                                             "actor/grad_norm" };
+        for (int k = 0; k < ARES_COUNT(names); k++) {
+            double one = e2e_metric("one", 1, names[k]), two = e2e_metric(run, 1, names[k]);
+            CHECK_MSG(fabs(one - two) <= 1e-5 * fabs(one), "%s: %g and %g", names[k], one, two);
+        }
+    }
+}
+
+TEST(stored_answers_are_learnt_beside_sampled_ones)
+{
+    REQUIRE(e2e_program(NULL,
+                        "train %s " TEACHER "model_path=" GOLDEN "teacher " D
+                        "lmbda=0.5 worker.actor.model.model_path=" GOLDEN "teacher",
+                        words("stored")) == 0);
+    double stored = 0;
+    for (int step = 1; step <= 3; step++) {
+        stored += e2e_metric("stored", step, "distillation/stored_frac") / 3;
+        CHECK_NEAR(e2e_metric("stored", step, "exact/rollout_train_max_abs"), 0, 0);
+    }
+    CHECK(stored > 0 && stored < 1);
+}
+
+TEST(a_student_of_more_rows_than_its_teacher_says_which_answers_have_none)
+{
+    REQUIRE(e2e_program(NULL, "train %s " TEACHER "model_path=" GOLDEN "teacher",
+                        words("unreadable")) == 0);
+    CHECK(e2e_metric("unreadable", 1, "distillation/unreadable_frac") > 0.5);
+    CHECK(e2e_metric("unreadable", 1, "actor/empty_minibatches") > 0);
+}
+
+TEST(a_distillation_that_cannot_be_is_refused_by_name)
+{
+    static const struct {
+        const char *options, *says;
+    } cases[] = { { TEACHER "model_path=/nowhere/teacher", TEACHER "model_path" },
+                  { "", "context" },
+                  { TEACHER "kind=base " D "context=row " D "privileged_context_key=solution",
+                    "no row has" },
+                  { TEACHER "kind=base " D "lmbda=0.5 " D "response_key=missing", "missing" },
+                  { TEACHER "kind=base trainer.kernels=aten", LOSS "loss_mode" },
+                  { TEACHER "kind=base trainer.device=cuda", LOSS "loss_mode" } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        CHECK_MSG(e2e_program(&out, "train --check %s %s", words("refused"), cases[i].options) != 0,
+                  "%s", cases[i].options);
+        CHECK_MSG(out.data && strstr(out.data, cases[i].says), "%s: %s", cases[i].options,
+                  out.data ? out.data : "");
+        ares_str_fini(&out);
+    }
+}

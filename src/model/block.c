@@ -370,7 +370,7 @@ static void rotate_and_store(const ares_model *m, const ares_model_layer *l, con
     k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, p->cos_sin, false);
     if (p->cache)
         k->store_kv(d, p->rows, c->kv_heads, c->head_dim, acts_at(d, s->qkv, n.q),
-                    acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache);
+                    acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache, false);
 }
 
 /* Rows of width n, those of all ranks side by side in `all` where the model is a slice. */

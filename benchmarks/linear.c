@@ -4,7 +4,9 @@
  * small batches read them from where a decode step would: from memory for smol, from the caches for
  * tiny.
  *
- *   bench_linear [--threads N] [--dtype f32|bf16] [--seconds S] [--only smol|tiny] [--m M]
+ * pairs: in bf16 arithmetic.
+ *
+ *   bench_linear [--threads N] [--dtype f32|bf16|pairs] [--seconds S] [--only smol|tiny] [--m M]
  *                [--op forward]
  */
 #include "ares/kernels.h"
@@ -39,19 +41,19 @@ static float *fresh(int64_t n)
     return p;
 }
 
-static void measure(ares_device *d, const shape *s, ares_dtype dtype, int32_t m, double seconds,
-                    bool forward_only)
+static void measure(ares_device *d, const shape *s, ares_dtype dtype, ares_layout layout, int32_t m,
+                    double seconds, bool forward_only)
 {
     bool smol = strcmp(s->model, "smol") == 0;
-    size_t bytes = (size_t)ares_matrix_elements(ARES_PANEL32, s->n, s->k) * ares_dtype_bytes(dtype);
+    size_t bytes = (size_t)ares_matrix_elements(layout, s->n, s->k) * ares_dtype_bytes(dtype);
     int copies = (int)ARES_MAX(1, ARES_MIN(256, (smol ? (size_t)200 << 20 : bytes) / bytes));
     char *weights = ares_pages_new(bytes * (size_t)copies);
     float *source = fresh((int64_t)s->n * s->k);
-    ares_matrix w = { weights, dtype, ARES_PANEL32, s->n, s->k };
+    ares_matrix w = { weights, dtype, layout, s->n, s->k };
     ares_matrix_pack(&w, source, ARES_F32);
     for (int c = 1; c < copies; c++) memcpy(weights + (size_t)c * bytes, weights, bytes);
-    ares_matrix dw = { ares_pages_new(bytes * (dtype == ARES_F32 ? 1 : 2)), ARES_F32, ARES_PANEL32,
-                       s->n, s->k };
+    ares_matrix dw = { ares_pages_new(bytes * (dtype == ARES_F32 ? 1 : 2)), ARES_F32, layout, s->n,
+                       s->k };
     float *x = fresh((int64_t)m * s->k), *y = fresh((int64_t)m * s->n),
           *dx = fresh((int64_t)m * s->k);
     double flops = 2.0 * m * s->n * s->k;
@@ -88,8 +90,11 @@ static void measure(ares_device *d, const shape *s, ares_dtype dtype, int32_t m,
                "s\",\"weight\":\"%s\","
                "\"op\":\"%s\",\"m\":%d,\"n\":%d,\"k\":%d,\"best_us\":%.2f,\"median_us\":%.2f,"
                "\"gflops\":%.1f,\"weight_gbs\":%.1f}\n",
-               d->k->name, ares_pool_threads(d->pool), dtype == ARES_F32 ? "f32" : "bf16", s->model,
-               s->name, what[op], m, s->n, s->k, best * 1e6, times[reps / 2] * 1e6,
+               d->k->name, ares_pool_threads(d->pool),
+               layout == ARES_PANEL32_PAIRS ? "pairs"
+               : dtype == ARES_F32          ? "f32"
+                                            : "bf16",
+               s->model, s->name, what[op], m, s->n, s->k, best * 1e6, times[reps / 2] * 1e6,
                flops / best * 1e-9, (double)bytes / best * 1e-9);
         fflush(stdout);
     }
@@ -106,13 +111,15 @@ int main(int argc, char **argv)
     int threads = 0, only_m = 0;
     double seconds = 0.2;
     ares_dtype dtype = ARES_F32;
+    ares_layout layout = ARES_PANEL32;
     const char *only = "";
     bool forward_only = false;
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *value = argv[i + 1];
         if (strcmp(argv[i], "--threads") == 0) threads = atoi(value);
         if (strcmp(argv[i], "--dtype") == 0)
-            dtype = strcmp(value, "bf16") == 0 ? ARES_BF16 : ARES_F32;
+            dtype = strcmp(value, "f32") == 0 ? ARES_F32 : ARES_BF16,
+            layout = strcmp(value, "pairs") == 0 ? ARES_PANEL32_PAIRS : ARES_PANEL32;
         if (strcmp(argv[i], "--seconds") == 0) seconds = atof(value);
         if (strcmp(argv[i], "--only") == 0) only = value;
         if (strcmp(argv[i], "--m") == 0) only_m = atoi(value);
@@ -126,7 +133,7 @@ int main(int argc, char **argv)
     for (int s = 0; s < ARES_COUNT(SHAPES); s++)
         for (int r = 0; r < ARES_COUNT(ROWS); r++)
             if ((!*only || strcmp(only, SHAPES[s].model) == 0) && (!only_m || only_m == ROWS[r]))
-                measure(&d, &SHAPES[s], dtype, ROWS[r], seconds, forward_only);
+                measure(&d, &SHAPES[s], dtype, layout, ROWS[r], seconds, forward_only);
     ares_device_close(&d);
     return 0;
 }

@@ -42,7 +42,7 @@ typedef enum {
      * by side, input i at [..][i/2][lane][1] and i + 1 before it, at [0]: as a 32-bit word of two
      * bf16 numbers, the first input in the high half, as vdpbf16ps takes them. The partner of the
      * last of an odd k is zero and stays zero. A product with such a weight of bf16 is in bf16
-     * arithmetic, whatever computes it (docs/performance.md#bf16-arithmetic). Its gradient, f32,
+     * arithmetic, whatever computes it (docs/exactness.md#bf16-arithmetic). Its gradient, f32,
      * has the same order of elements, and so have its master and its moments
      */
     ARES_PANEL32_PAIRS
@@ -283,7 +283,7 @@ void ares_segments_list_keys(const ares_segments *seg, int32_t *key_start, int32
 /*
  * In one layer of the paged cache a block takes 2 * 32 * n_kv_heads * head_dim numbers. How keys
  * and values lie within a block is the table's own: store_kv or rope_store writes and attention
- * reads them, and a block may be copied as a whole.
+ * reads them, and a block may be copied as a whole. With bf16 its numbers are bf16, half the bytes.
  */
 typedef struct ares_attention_args {
     ares_segments seg;
@@ -302,6 +302,11 @@ typedef struct ares_attention_args {
      * of out stay as they are
      */
     bool rows_alone;
+    /*
+     * CPU table only: scores, values and their gradients are products in bf16 arithmetic, softmax
+     * stays in f32; head_dim is even, and the cache holds bf16 (store_kv with bf16)
+     */
+    bool bf16;
     void *out;
     int64_t ldo; /* [rows][n_heads * head_dim] */
     /*
@@ -686,10 +691,11 @@ typedef struct ares_kernels {
 
     /*
      * Stores row r of k and v [rows][n_kv * head_dim] in slot slots[r] of the paged cache: slot =
-     * block * ARES_KV_BLOCK + offset. NULL where the table has rope_store.
+     * block * ARES_KV_BLOCK + offset. NULL where the table has rope_store. bf16: the CPU's cache of
+     * attention with bf16; rows of a sequence then come in order
      */
     void (*store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                     const void *v, int64_t ldkv, const int32_t *slots, void *cache);
+                     const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16);
     void (*attention)(ares_device *d, const ares_attention_args *a);
     void (*attention_backward)(ares_device *d, const ares_attention_args *a);
 
@@ -739,7 +745,8 @@ typedef struct ares_kernels {
 
 /*
  * Opens "cpu" (threads <= 0: all) or "cuda", "cuda:1". The CPU's instruction set is the best that
- * the machine has, or the one that the environment names: ARES_ISA=plain|avx2|avx512|neon.
+ * the machine has, or the one that the environment names:
+ * ARES_ISA=plain|avx2|avx512|avx512bf16|neon.
  */
 int ares_device_open(const char *name, int threads, ares_device *out);
 /*
@@ -788,6 +795,7 @@ typedef struct ares_scratch_args {
     int64_t sampled; /* rows that are sampled together */
     bool filters;    /* by top-k or top-p */
     int32_t n_likely;
+    int64_t packed_rows; /* rows of a pass where weights are in pairs; 0: they are not */
 } ares_scratch_args;
 size_t ares_kernels_scratch_bytes(const ares_scratch_args *a);
 /*

@@ -283,13 +283,15 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
                                                 : scratch_head_backward(a->rows, chunks);
         if (a->diverges) back = ARES_MAX(back, scratch_diverging(a->rows, chunks));
         shared = ARES_MAX(scratch_head(a->rows, chunks, a->ref), back);
-        own = scratch_vocab_task(ARES_MIN(a->rows, VOCAB_ROWS), a->ref || a->diverges);
+        own = scratch_vocab_task(ARES_MIN(a->rows, VOCAB_ROWS), a->ref || a->diverges,
+                                 a->packed_rows);
     }
     if (sampled > 0) {
         size_t lists = (size_t)(a->n_likely ? a->threads * sampled : 0);
         shared = ARES_MAX(shared, scratch_sample(sampled, chunks, filtered, a->vocab) +
                                       scratch_likely((int64_t)lists, a->n_likely));
-        own = ARES_MAX(own, scratch_vocab_task(ARES_MIN(sampled, VOCAB_ROWS), false));
+        own =
+            ARES_MAX(own, scratch_vocab_task(ARES_MIN(sampled, VOCAB_ROWS), false, a->packed_rows));
         if (a->filters) own = ARES_MAX(own, (size_t)a->vocab * sizeof(candidate));
     }
     /* the largest of what kernels take one after the other: they share the memory */
@@ -298,6 +300,10 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
         own = ARES_MAX(own, scratch_panel(a->widest));
         own = ARES_MAX(own, scratch_attention_back(group, a->longest, a->head_dim));
     }
+    /* of a product's backward, dy and x; they lie beside what is shared */
+    if (a->packed_rows)
+        shared +=
+            (a->trained ? 2 : 1) * scratch_packed(ARES_MIN(a->packed_rows, PACKED_ROWS), a->widest);
     return shared + (size_t)a->threads * own;
 }
 

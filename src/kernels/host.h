@@ -86,11 +86,13 @@ enum {
     LD_PAD = 16, /* rows at a distance of a power of two would share the same cache sets */
     /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
     VOCAB_ROWS = 56,
+    VOCAB_K = 1024,         /* steps of k at once, so that a panel stays in that cache */
     COPIES_BYTES = 8 << 20, /* most that attention copies: what a core has of the last cache */
     SAMPLED_ROWS = 256,     /* rows sampled at once */
     SAMPLED_LOGITS = 1 << 24,
-    DX_N = 1024,       /* steps of a transposed panel held at once */
-    PACKED_ROWS = 2048 /* of the operands of a product in bf16 arithmetic at once */
+    BACKWARD_QUERIES = 48, /* of attention's backward at once */
+    DX_N = 1024,           /* steps of a transposed panel held at once */
+    PACKED_ROWS = 2048     /* of the operands of a product in bf16 arithmetic at once */
 };
 
 /* Of a chunk, in addition to its vocab_part: the reference's part, and the sum of e (z - z_ref). */
@@ -194,9 +196,11 @@ static inline size_t scratch_packed(int64_t rows, int64_t k)
 }
 
 /* ---------------- of each thread */
-static inline size_t scratch_vocab_task(int64_t rows, bool ref)
+/* pairs: a weight is in pairs, and x is packed in each task */
+static inline size_t scratch_vocab_task(int64_t rows, bool ref, bool pairs)
 {
-    return (size_t)rows * ARES_VOCAB_CHUNK * (ref ? 2 : 1) * sizeof(float);
+    return (size_t)rows * ARES_VOCAB_CHUNK * (ref ? 2 : 1) * sizeof(float) +
+           (pairs ? scratch_packed(VOCAB_ROWS, VOCAB_K) : 0);
 }
 static inline size_t scratch_panel(int64_t n)
 {
@@ -216,10 +220,17 @@ static inline size_t scratch_query_rows(int64_t group)
 {
     return ((size_t)group * sizeof(query_rows) + 63) / 64 * 64;
 }
+/* Floats for the queries of a block as a product in bf16 arithmetic reads them. */
+static inline int64_t scratch_packed_queries(int64_t head_dim)
+{
+    return BACKWARD_QUERIES * ((head_dim + 31) / 32 * 32 + 16);
+}
 /* group: query heads of a KV head; rows: of the longest segment */
 static inline size_t scratch_attention_back(int64_t group, int64_t rows, int64_t head_dim)
 {
     int64_t each = scratch_floats_of_rows(rows, head_dim, scratch_copies(group, rows, head_dim));
-    return scratch_query_rows(group) + (size_t)(160 * head_dim + group * each) * sizeof(float);
+    return scratch_query_rows(group) +
+           (size_t)(192 * head_dim + scratch_packed_queries(head_dim) + group * each) *
+               sizeof(float);
 }
 #endif

@@ -295,6 +295,7 @@ static ares_attention_args attention(const ares_model *m, int layer, const block
                                   .head_dim = c->head_dim,
                                   .scale = 1.0f / sqrtf((float)c->head_dim),
                                   .causal = true,
+                                  .bf16 = m->arithmetic == ARES_BF16,
                                   .window =
                                       c->window && layer >= c->window_from_layer ? c->window : 0,
                                   .q = s->qkv,
@@ -370,7 +371,8 @@ static void rotate_and_store(const ares_model *m, const ares_model_layer *l, con
     k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, p->cos_sin, false);
     if (p->cache)
         k->store_kv(d, p->rows, c->kv_heads, c->head_dim, acts_at(d, s->qkv, n.q),
-                    acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache);
+                    acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache,
+                    m->arithmetic == ARES_BF16);
 }
 
 /* Rows of width n, those of all ranks side by side in `all` where the model is a slice. */

@@ -121,8 +121,9 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
         ARES_MAX(opt->max_num_batched_tokens, r->max_seqs); /* one row per sample at least */
     r->max_len = opt->max_model_len ? opt->max_model_len : c->max_position;
     r->stride = blocks_for(r->max_len);
-    r->block_bytes = (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim *
-                     ares_dtype_bytes(m->device->k->act);
+    ares_dtype cached = m->arithmetic == ARES_BF16 ? ARES_BF16 : m->device->k->act;
+    r->block_bytes =
+        (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim * ares_dtype_bytes(cached);
     size_t block_bytes = r->block_bytes * (size_t)c->layers;
     int64_t tokens = opt->cache_tokens;
     size_t weights = ares_phase_size(ares_model_slice_wants(m)),

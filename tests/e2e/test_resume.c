@@ -343,6 +343,12 @@ TEST(a_finished_run_and_a_changed_one_are_refused_with_the_remedy)
         1);
     CHECK_CONTAINS(out.data, "worker.actor.arithmetic: \"fp32\", now \"bf16\"");
     ares_str_fini(&out);
+    /* a run that began before there was this option */
+    CHECK_EQ(test_shell(NULL, "sed -i '/ arithmetic: /d' '%s' && ! grep -q arithmetic '%s'",
+                        test_file("run/config.yaml"), test_file("run/config.yaml")),
+             0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=3", words), 0);
+    CHECK(e2e_metric("run", 3, "actor/grad_norm") > 0);
 }
 
 /* What DONE says of a run, and of runs that do the same or something else. */

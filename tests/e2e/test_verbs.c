@@ -123,6 +123,25 @@ TEST_BITS(generate_writes_of_each_answer_what_score_and_detokenize_say_of_its_id
     ares_arena_fini(&arena);
 }
 
+TEST(types_of_weights_and_products_that_exclude_each_other_are_refused)
+{
+    static const struct {
+        const char *words, *message;
+    } cases[] = { { "--arithmetic bf16 --dtype fp32", "--dtype = 'fp32': --arithmetic bf16" },
+                  { "--device cuda --arithmetic fp32 --dtype bf16",
+                    "--arithmetic = 'fp32': a card's products" } };
+    static const char *const verbs[] = { "generate --prompt a", "score", "serve --port 0" };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases) * ARES_COUNT(verbs); i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "%s --model '%s' %s </dev/null", verbs[i / 2], e2e_model(),
+                             cases[i % 2].words),
+                 2);
+        CHECK_CONTAINS(out.data, cases[i % 2].message);
+    }
+    ares_str_fini(&out);
+}
+
 /* The random numbers of a line are those of its number, whatever the lines before it are. */
 TEST(a_bad_line_of_generate_changes_no_answer_after_it)
 {

@@ -54,7 +54,7 @@ static inline void store_keys(ares_device *d, int32_t rows, int32_t n_kv, int32_
                               void *cache)
 {
     if (d->k->store_kv) {
-        d->k->store_kv(d, rows, n_kv, dim, k, v, ldkv, slots, cache);
+        d->k->store_kv(d, rows, n_kv, dim, k, v, ldkv, slots, cache, false);
         return;
     }
     size_t each = ares_dtype_bytes(d->k->act), width = (size_t)(n_kv * dim) * each,

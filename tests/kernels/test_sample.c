@@ -444,11 +444,13 @@ TEST(barred_ids_are_never_drawn_and_change_no_statistic)
     ares_device_close(&d);
 }
 
-TEST(a_sample_records_the_bits_that_the_head_computes)
+static void sample_and_head_agree(ares_layout layout, ares_dtype dtype)
 {
     ares_device d;
     REQUIRE(device_of(best_isa(), 2, &d));
     problem p = problem_new(64, 1111, 400);
+    p.w.layout = layout, p.w.dtype = dtype;
+    ares_matrix_pack(&p.w, p.weights, ARES_F32);
     mix(&p);
     ares_sample_args a = args_of(&p);
     d.k->sample(&d, &a);
@@ -481,6 +483,12 @@ TEST(a_sample_records_the_bits_that_the_head_computes)
     }
     problem_free(&p);
     ares_device_close(&d);
+}
+
+TEST(a_sample_records_the_bits_that_the_head_computes)
+{
+    sample_and_head_agree(ARES_PANEL32, ARES_F32);
+    sample_and_head_agree(ARES_PANEL32_PAIRS, ARES_BF16); /* in bf16 arithmetic */
 }
 
 TEST(sampler_and_head_have_the_same_bits_at_300_temperatures)

@@ -238,6 +238,11 @@ TEST(what_is_asked_for_in_two_ways_or_in_none_is_refused)
         { "worker.actor.arithmetic=bf16|worker.ref.fsdp.torch_dtype=fp32", NULL, NULL,
           0 }, /* there is no reference */
         { "worker.actor.arithmetic=bf16|trainer.kernels=aten", NULL, NULL, 0 },
+        { "worker.actor.arithmetic=fp32|worker.actor.fsdp.torch_dtype=bf16|trainer.device=cuda",
+          "worker.actor.arithmetic: with trainer.device=cuda products have the type of the "
+          "weights",
+          NULL, 0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.device=cuda", NULL, NULL, 0 },
         { "worker.actor.arithmetic=fp32|worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten",
           "worker.actor.arithmetic: with trainer.kernels=aten products have the type of the "
           "weights",

@@ -200,7 +200,8 @@ static arrays *remember(const ares_model *m)
     arrays *all = ares_calloc((size_t)m->params.n_regions, sizeof *all);
     for (int i = 0; i < m->params.n_regions; i++) {
         const ares_region *r = &m->params.regions[i];
-        size_t bytes = (size_t)r->elements * sizeof(float), own = (size_t)r->own * sizeof(float);
+        size_t bytes = (size_t)r->elements * ares_dtype_bytes(r->dtype),
+               own = (size_t)r->own * sizeof(float);
         all[i] = (arrays){ bytes, (size_t)r->own_first * sizeof(float), copy_of(r->weights, bytes),
                            copy_of(r->m, own), copy_of(r->v, own) };
     }
@@ -212,15 +213,16 @@ static void compare(const ares_model *m, const arrays *want, const char *what)
     for (int i = 0; i < m->params.n_regions; i++) {
         const ares_region *r = &m->params.regions[i];
         size_t first = (size_t)r->own_first * sizeof(float), own = (size_t)r->own * sizeof(float),
-               at = first - want[i].first;
+               at = first - want[i].first, each = ares_dtype_bytes(r->dtype),
+               place = (size_t)r->own_first * each;
         const void *whole = r->host && !r->in_parts ? r->host : r->weights,
                    *part = r->host ? r->host : r->own_weights;
         if (whole)
             CHECK_MSG(memcmp(whole, want[i].weights, want[i].bytes) == 0, "weights of %s: %s", what,
                       r->name);
         if (!r->host || r->in_parts)
-            CHECK_MSG(memcmp(part, want[i].weights + first, own) == 0, "own weights of %s: %s",
-                      what, r->name);
+            CHECK_MSG(memcmp(part, want[i].weights + place, (size_t)r->own * each) == 0,
+                      "own weights of %s: %s", what, r->name);
         CHECK_MSG(memcmp(r->m, want[i].m + at, own) == 0, "m of %s: %s", what, r->name);
         CHECK_MSG(memcmp(r->v, want[i].v + at, own) == 0, "v of %s: %s", what, r->name);
     }

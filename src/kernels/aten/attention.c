@@ -120,8 +120,9 @@ static at_tensor cache_rows(const int64_t *slots, int64_t n, int64_t *most)
 }
 
 static void store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                     const void *v, int64_t ldkv, const int32_t *slots, void *cache)
+                     const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16)
 {
+    ARES_ASSERT(!bf16); /* this table's cache is of the type of activations */
     at_scope *s = rows > 0 ? aten_enter(d, "store_kv") : NULL;
     if (!s) return;
     int64_t width = (int64_t)n_kv * head_dim, most,

@@ -37,32 +37,47 @@ typedef struct tile_args {
     int64_t ldb;
     int steps;
     bool fresh; /* start at zero; otherwise the chain continues from C */
+    /*
+     * bf16 arithmetic: steps counts pairs, b has a 32-bit word for each, and a has V16_DOT_STEPS
+     * words, `step` apart, as the products of linear.c read them
+     */
+    bool pairs;
 } tile_args;
 
-V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
+V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors, const bool pairs)
 {
+    const int parts = pairs ? V16_DOT_STEPS : 1;
     v16 sum[12][2];
     float *c = p->c;
     int64_t ldc = p->ldc;
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
+        for (int j = 0; j < vectors; j++) {
             sum[r][j] = p->fresh ? v16_zero() : v16_load(c + r * ldc + 16 * j);
+            if (pairs) sum[r][j] = v16_flush(sum[r][j]);
+        }
     const float *a0 = p->a, *a1 = a0 + 3 * p->row, *a2 = a1 + 3 * p->row, *a3 = a2 + 3 * p->row,
                 *b = p->b;
     int64_t row = p->row, step = p->step, ldb = p->ldb;
     for (int t = p->steps; t > 0; t--) {
-        v16 bv[2];
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) bv[j] = v16_load(b + 16 * j);
+        for (int part = 0; part < parts; part++) {
+            v16 bv[2];
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++)
+                bv[j] = pairs ? v16_pairs(b + 16 * j, part) : v16_load(b + 16 * j);
 #pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) {
-            v16 av = v16_set1((r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : a3)[r % 3 * row]);
+            for (int r = 0; r < rows; r++) {
+                v16 av = v16_set1((r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : a3)[r % 3 * row]);
 #pragma GCC unroll 2
-            for (int j = 0; j < vectors; j++) sum[r][j] = v16_fma(av, bv[j], sum[r][j]);
+                for (int j = 0; j < vectors; j++)
+                    sum[r][j] =
+                        pairs ? v16_dot(av, bv[j], sum[r][j]) : v16_fma(av, bv[j], sum[r][j]);
+            }
+            a0 += step, a1 += step, a2 += step, a3 += step;
         }
-        a0 += step, a1 += step, a2 += step, a3 += step, b += ldb;
+        b += ldb;
     }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
@@ -71,26 +86,36 @@ V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
 }
 
 /* clang-format off */
-#define TILE_CASE(n, vectors) case n: tile_kernel(p, n, vectors); break;
+#define TILE_CASE(n, vectors, pairs) case n: tile_kernel(p, n, vectors, pairs); break;
 #ifdef ARES_ISA_AVX512
-#define TILE_MORE_CASES(vectors) \
-    TILE_CASE(7, vectors) TILE_CASE(8, vectors) TILE_CASE(9, vectors) \
-    TILE_CASE(10, vectors) TILE_CASE(11, vectors) TILE_CASE(12, vectors)
+#define TILE_MORE_CASES(vectors, pairs) \
+    TILE_CASE(7, vectors, pairs) TILE_CASE(8, vectors, pairs) TILE_CASE(9, vectors, pairs) \
+    TILE_CASE(10, vectors, pairs) TILE_CASE(11, vectors, pairs) TILE_CASE(12, vectors, pairs)
 #else
-#define TILE_MORE_CASES(vectors)
+#define TILE_MORE_CASES(vectors, pairs)
 #endif
-#define TILE_CASES(vectors) \
+#define TILE_CASES(vectors, pairs) \
     switch (rows) { \
-        TILE_CASE(1, vectors) TILE_CASE(2, vectors) TILE_CASE(3, vectors) \
-        TILE_CASE(4, vectors) TILE_CASE(5, vectors) TILE_CASE(6, vectors) TILE_MORE_CASES(vectors) \
+        TILE_CASE(1, vectors, pairs) TILE_CASE(2, vectors, pairs) TILE_CASE(3, vectors, pairs) \
+        TILE_CASE(4, vectors, pairs) TILE_CASE(5, vectors, pairs) TILE_CASE(6, vectors, pairs) \
+        TILE_MORE_CASES(vectors, pairs) \
     }
+#ifdef ARES_ISA_AVX512
+#define TILE_WIDE_CASES(pairs) TILE_CASES(2, pairs)
+#else
+#define TILE_WIDE_CASES(pairs) \
+    switch (rows) { \
+        TILE_CASE(1, 2, pairs) TILE_CASE(2, 2, pairs) TILE_CASE(3, 2, pairs) \
+    }
+#endif
 /* clang-format on */
 
 static inline TILE_UNWATCHED void watch_tile(const tile_args *p, int rows, int lanes)
 {
-    if (p->row == 1) watch(false, p->a, p->steps, p->step, rows, 4);
+    int words = p->pairs ? p->steps * V16_DOT_STEPS : p->steps; /* of a row of A */
+    if (p->row == 1) watch(false, p->a, words, p->step, rows, 4);
     else
-        for (int r = 0; r < rows; r++) watch(false, p->a + r * p->row, p->steps, p->step, 1, 4);
+        for (int r = 0; r < rows; r++) watch(false, p->a + r * p->row, words, p->step, 1, 4);
     watch(false, p->b, p->steps, p->ldb, lanes, 4);
     watch(true, p->c, rows, p->ldc, lanes, 4);
 }
@@ -99,31 +124,40 @@ static inline TILE_UNWATCHED void watch_tile(const tile_args *p, int rows, int l
 static __attribute__((noinline)) TILE_UNWATCHED void tile_16(const tile_args *p, int rows)
 {
     watch_tile(p, rows, 16);
-    TILE_CASES(1)
+    TILE_CASES(1, false)
+}
+static __attribute__((noinline)) TILE_UNWATCHED void tile_16_pairs(const tile_args *p, int rows)
+{
+    watch_tile(p, rows, 16);
+    TILE_CASES(1, true)
 }
 static __attribute__((noinline)) TILE_UNWATCHED void tile_32(const tile_args *p, int rows)
 {
     watch_tile(p, rows, 32);
-#ifdef ARES_ISA_AVX512
-    TILE_CASES(2)
-#else
-    switch (rows) {
-        TILE_CASE(1, 2)
-        TILE_CASE(2, 2)
-        TILE_CASE(3, 2)
-    }
-#endif
+    TILE_WIDE_CASES(false)
+}
+static __attribute__((noinline)) TILE_UNWATCHED void tile_32_pairs(const tile_args *p, int rows)
+{
+    watch_tile(p, rows, 32);
+    TILE_WIDE_CASES(true)
 }
 
 /* Fewer than 16 lanes, row by row: rare (a head_dim or a width that 16 does not divide). */
-static inline void tile_first(const tile_args *p, int rows, int lanes)
+static __attribute__((noinline)) void tile_first(const tile_args *p, int rows, int lanes)
 {
     for (int r = 0; r < rows; r++) {
         float *c = p->c + r * p->ldc;
         const float *a = p->a + r * p->row, *b = p->b;
         v16 sum = p->fresh ? v16_zero() : v16_load_first(c, lanes);
-        for (int t = 0; t < p->steps; t++, a += p->step, b += p->ldb)
+        for (int t = 0; t < p->steps && !p->pairs; t++, a += p->step, b += p->ldb)
             sum = v16_fma(v16_set1(*a), v16_load_first(b, lanes), sum);
+        if (p->pairs) sum = v16_flush(sum);
+        for (int t = 0; t < p->steps && p->pairs; t++, b += p->ldb) {
+            float words[16];
+            v16_store(words, v16_load_first(b, lanes));
+            for (int part = 0; part < V16_DOT_STEPS; part++, a += p->step)
+                sum = v16_dot(v16_set1(*a), v16_pairs(words, part), sum);
+        }
         v16_store_first(c, sum, lanes);
     }
 }
@@ -131,6 +165,8 @@ static inline void tile_first(const tile_args *p, int rows, int lanes)
 /* rows x lanes of C, any numbers of both. With no steps C stays, or is zeroed when fresh. */
 static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows, int lanes)
 {
+    uint32_t mode =
+        p.pairs ? v16_flush_begin() : 0; /* its tiles are calls, too: none begins before */
     const float *a = p.a;
     float *c = p.c;
     for (int j = 0; j < lanes;) {
@@ -146,14 +182,39 @@ static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows
                 n = (left + tiles - 1) / tiles;
             p.a = a + r * p.row;
             p.c = c + r * p.ldc + j;
-            if (width == 32) tile_32(&p, n);
-            else if (width == 16) tile_16(&p, n);
+            if (width == 32) (p.pairs ? tile_32_pairs : tile_32)(&p, n);
+            else if (width == 16) (p.pairs ? tile_16_pairs : tile_16)(&p, n);
             else tile_first(&p, n, width);
             r += n;
         }
         p.b += width;
         j += width;
     }
+    if (p.pairs) v16_flush_end(mode);
+}
+
+/* Rows 2 p and 2 p + 1 of x as a row of words, the first in the high half; a partner that is not
+ * there is +0. */
+static void pair_rows(const float *x, int64_t ld, int rows, int width, float *to, int64_t ldto)
+{
+    for (int r = 0; r < rows; r += 2, x += 2 * ld, to += ldto)
+        for (int i = 0; i < width; i += 16) {
+            int n = width - i < 16 ? width - i : 16;
+            v16 b = r + 1 < rows ? v16_load_first(x + ld + i, n) : v16_zero();
+            v16_store_first(to + i, v16_pair(v16_load_first(x + i, n), b), n);
+        }
+}
+
+/* Rows of 32 numbers as the A of a product that sums over them: V16_DOT_STEPS rows for two. */
+static void pack_by_rows(float (*x)[32], int rows, float (*to)[32])
+{
+    if (V16_DOT_STEPS == 1) {
+        pair_rows(x[0], 32, rows, 32, to[0], 32);
+        return;
+    }
+    for (int r = 0; r < rows + rows % 2; r++)
+        for (int i = 0; i < 32; i += 16)
+            v16_store(to[r] + i, r < rows ? v16_round_bf16(v16_load(x[r] + i)) : v16_set1(-0.0f));
 }
 
 /* What attention's forward and backward share: where the keys of a segment lie. */
@@ -253,8 +314,6 @@ static inline void gather_rows(const ares_segments *seg, int s, int64_t first, i
  * a chunk, their rows.
  */
 
-enum { BACKWARD_QUERIES = 48 };
-
 typedef struct backward_job {
     ares_device *d;
     const ares_attention_args *a;
@@ -262,10 +321,15 @@ typedef struct backward_job {
     int32_t *lead; /* [tasks / n_kv_heads] the first segment of each prefix */
 } backward_job;
 
-/* One chunk of keys in the layouts that the products need, 32 * dim floats each. */
+/*
+ * One chunk of keys in the layouts that the products need, 32 * dim floats each; in bf16 arithmetic
+ * half as many words: kt and vt [dim/2][32], k [16][dim].
+ */
 typedef struct chunk {
     float *kt, *vt, *k; /* keys and values transposed, keys */
     float *dk, *dv;     /* [32][dim], started from what a->dk and a->dv hold */
+    float *wide;        /* with bf16: keys or values in f32, [dim][32] or [32][dim] */
+    float *packed;      /* with bf16: BACKWARD_QUERIES rows of queries */
     int first, keys;
 } chunk;
 
@@ -279,8 +343,10 @@ static float dot(const float *a, const float *b, int n)
     return v16_sum(sum);
 }
 
-/* c = rows of a [n][dim] times a chunk's keys or values, transposed [dim][32] */
-static void times_chunk(float (*c)[32], const float *a, int64_t lda, const float *b, int n, int dim)
+/* c = rows of a [n][dim], packed with pairs, times a chunk's keys or values, transposed [dim][32]
+ */
+static void times_chunk(float (*c)[32], const float *a, int64_t lda, const float *b, int n, int dim,
+                        bool pairs)
 {
     tile_product((tile_args){ .c = c[0],
                               .ldc = 32,
@@ -289,19 +355,28 @@ static void times_chunk(float (*c)[32], const float *a, int64_t lda, const float
                               .step = 1,
                               .b = b,
                               .ldb = 32,
-                              .steps = dim,
-                              .fresh = true },
+                              .steps = pairs ? dim / 2 : dim,
+                              .fresh = true,
+                              .pairs = pairs },
                  n, 32);
 }
 
-/* c [keys][dim] += a [n][32], transposed, times b [n][dim] */
+/*
+ * c [keys][dim] += a [n][32], transposed, times b [n][dim]. With pairs both are packed by two rows.
+ */
 static void add_to_keys(float *c, const float (*a)[32], const float *b, int64_t ldb, int n,
-                        int keys, int dim)
+                        int keys, int dim, bool pairs)
 {
-    tile_product(
-        (tile_args){
-            .c = c, .ldc = dim, .a = a[0], .row = 1, .step = 32, .b = b, .ldb = ldb, .steps = n },
-        keys, dim);
+    tile_product((tile_args){ .c = c,
+                              .ldc = dim,
+                              .a = a[0],
+                              .row = 1,
+                              .step = 32,
+                              .b = b,
+                              .ldb = ldb,
+                              .steps = pairs ? (n + 1) / 2 : n,
+                              .pairs = pairs },
+                 keys, dim);
 }
 
 /* Rows [first, first + n) of segment s and query head `head` against one chunk. */
@@ -313,9 +388,17 @@ static void rows_back(const ares_attention_args *a, const query_rows *x, int s, 
     int64_t row = a->seg.start[s] + first;
     const float *q = x->q + first * x->ldq, *d_out = x->d_out + first * x->ldo;
     float *dq = x->dq + first * x->lddq;
+    int64_t ldq = x->ldq, ldo = x->ldo, words = packed_words(dim);
 
-    times_chunk(p, q, x->ldq, c->kt, n, dim);
-    times_chunk(ds, d_out, x->ldo, c->vt, n, dim);
+    if (a->bf16) { /* rows of q and d_out as what is multiplied, in c->packed */
+        ARES_K(pack_rows)(q, ldq, n, dim, c->packed);
+        times_chunk(p, c->packed, words, c->kt, n, dim, true);
+        ARES_K(pack_rows)(d_out, ldo, n, dim, c->packed);
+        times_chunk(ds, c->packed, words, c->vt, n, dim, true);
+    } else {
+        times_chunk(p, q, ldq, c->kt, n, dim, false);
+        times_chunk(ds, d_out, ldo, c->vt, n, dim, false);
+    }
     const v16 scale = v16_set1(a->scale);
     for (int r = 0; r < n; r++) {
         int position = prefix + first + r, high = a->causal ? position + 1 - c->first : 32,
@@ -335,17 +418,30 @@ static void rows_back(const ares_attention_args *a, const query_rows *x, int s, 
         }
     }
     /* dq += ds k; then dv += p^T d_out and dk += ds^T q */
+    float packed[BACKWARD_QUERIES][32 + 16];
+    if (a->bf16) ARES_K(pack_rows)(ds[0], 32, n, 32, packed[0]);
     tile_product((tile_args){ .c = dq,
                               .ldc = x->lddq,
-                              .a = ds[0],
-                              .row = 32,
+                              .a = a->bf16 ? packed[0] : ds[0],
+                              .row = a->bf16 ? packed_words(32) : 32,
                               .step = 1,
                               .b = c->k,
                               .ldb = dim,
-                              .steps = c->keys },
+                              .steps = a->bf16 ? (c->keys + 1) / 2 : c->keys,
+                              .pairs = a->bf16 },
                  n, dim);
-    add_to_keys(c->dv, p, d_out, x->ldo, n, c->keys, dim);
-    add_to_keys(c->dk, ds, q, x->ldq, n, c->keys, dim);
+    if (a->bf16) {
+        float by_rows[BACKWARD_QUERIES][32];
+        pack_by_rows(p, n, by_rows);
+        pair_rows(d_out, ldo, n, dim, c->packed, dim);
+        add_to_keys(c->dv, by_rows, c->packed, dim, n, c->keys, dim, true);
+        pack_by_rows(ds, n, by_rows);
+        pair_rows(q, ldq, n, dim, c->packed, dim);
+        add_to_keys(c->dk, by_rows, c->packed, dim, n, c->keys, dim, true);
+        return;
+    }
+    add_to_keys(c->dv, p, d_out, ldo, n, c->keys, dim, false);
+    add_to_keys(c->dk, ds, q, ldq, n, c->keys, dim, false);
 }
 
 /* dk and dv of the chunk: from a->dk and a->dv into the chunk (load), or back. */
@@ -411,9 +507,14 @@ static void segment_back(const ares_attention_args *a, const query_rows *x, int 
             last = c->first + c->keys + a->window - 1 - prefix;
         /* a chunk outside of every query's window */
         if (first >= last) continue;
-        gather_transposed(&a->seg, s, c->first, c->keys, k, a->ldkv, dim, c->kt);
-        gather_transposed(&a->seg, s, c->first, c->keys, v, a->ldkv, dim, c->vt);
-        gather_rows(&a->seg, s, c->first, c->keys, k, a->ldkv, dim, c->k);
+        gather_transposed(&a->seg, s, c->first, c->keys, k, a->ldkv, dim,
+                          a->bf16 ? c->wide : c->kt);
+        if (a->bf16) pair_rows(c->wide, 32, dim, 32, c->kt, 32);
+        gather_transposed(&a->seg, s, c->first, c->keys, v, a->ldkv, dim,
+                          a->bf16 ? c->wide : c->vt);
+        if (a->bf16) pair_rows(c->wide, 32, dim, 32, c->vt, 32);
+        gather_rows(&a->seg, s, c->first, c->keys, k, a->ldkv, dim, a->bf16 ? c->wide : c->k);
+        if (a->bf16) pair_rows(c->wide, dim, c->keys, dim, c->k, dim);
         move_gradients(a, s, h, c, true);
         for (int g = 0; g < group; g++)
             for (int r = first; r < last; r += BACKWARD_QUERIES)
@@ -434,14 +535,18 @@ static void back_task(void *ctx, int64_t task, int worker)
     bool copies = scratch_copies(group, most, dim);
     int64_t each = scratch_floats_of_rows(most, dim, copies);
     query_rows *x = kernels_scratch(job->d, worker, scratch_attention_back(group, most, dim));
-    float *scratch = (float *)((char *)x + scratch_query_rows(group)), *rows = scratch + 5 * size;
+    float *scratch = (float *)((char *)x + scratch_query_rows(group)), *wide = scratch + 5 * size,
+          *packed = wide + size, *rows = packed + scratch_packed_queries(dim);
     /* lanes beyond the last key are computed and not used; they must hold numbers */
     memset(scratch, 0, (size_t)size * 2 * sizeof(float));
+    memset(wide, 0, (size_t)size * sizeof(float));
     chunk c = { .kt = scratch,
                 .vt = scratch + size,
                 .k = scratch + 2 * size,
                 .dk = scratch + 3 * size,
-                .dv = scratch + 4 * size };
+                .dv = scratch + 4 * size,
+                .wide = wide,
+                .packed = packed };
     /* dq, dk and dv of every segment's own rows, for KV head h and its query heads, begin at 0 */
     for (int s = lead; s >= 0; s = job->next[s])
         for (int64_t row = a->seg.start[s]; row < a->seg.start[s + 1]; row++) {
@@ -467,7 +572,7 @@ static void back_task(void *ctx, int64_t task, int worker)
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)
 {
     const ares_segments *seg = &a->seg;
-    ARES_ASSERT(!a->cache && a->n_heads % a->n_kv_heads == 0);
+    ARES_ASSERT(!a->cache && a->n_heads % a->n_kv_heads == 0 && !(a->bf16 && a->head_dim % 2));
     int32_t *next = kernels_scratch(d, KERNELS_SHARED, (size_t)seg->n * 3 * sizeof(int32_t) + 1);
     int32_t *tail = next + seg->n, *lead = tail + seg->n, groups = 0;
     double work = 0.0;
@@ -520,7 +625,7 @@ typedef struct attention_unit {
 typedef struct attention_job {
     ares_device *d;
     const ares_attention_args *a;
-    const float *cache;
+    const float *cache; /* numbers, or with bf16 words of two */
     float *laid_out;    /* packed: the keys and values as a cache, in scratch */
     block_range *range; /* packed: [segments] */
     attention_unit *unit;
@@ -537,11 +642,18 @@ static int64_t block_of(const attention_job *job, int s, int chunk)
     return range->first + chunk - range->shared;
 }
 
+/* Of a chunk and KV head: keys transposed [dim][32] and values [32][dim]; with bf16 words of two
+ * numbers of a key, [dim/2][32], and of two values, [16][dim]. */
+static int64_t chunk_words(const ares_attention_args *a)
+{
+    return (a->bf16 ? 32 : 64) * (int64_t)a->head_dim;
+}
+
 /* The keys of a chunk for one KV head, transposed, and then its values. */
 static const float *chunk_at(const attention_job *job, int s, int chunk, int h)
 {
     const ares_attention_args *a = job->a;
-    return job->cache + (block_of(job, s, chunk) * a->n_kv_heads + h) * 64 * a->head_dim;
+    return job->cache + (block_of(job, s, chunk) * a->n_kv_heads + h) * chunk_words(a);
 }
 
 /* Blocks that a segment has beside those it shares: from the prefix's last, partial one on. */
@@ -554,15 +666,23 @@ static int32_t blocks_of(const ares_segments *seg, int s)
 /* Copies one segment's own packed keys and values of a KV head into the layout of the cache. */
 static void lay_out_task(void *ctx, int64_t task, int worker)
 {
-    (void)worker;
     const attention_job *job = ctx;
     const ares_attention_args *a = job->a;
     const float *k = a->k, *v = a->v;
     int s = (int)(task / a->n_kv_heads), h = (int)(task % a->n_kv_heads), dim = a->head_dim;
     int32_t keys = segment_prefix(&a->seg, s) + segment_rows(&a->seg, s);
     for (int c = job->range[s].shared; c * 32 < keys; c++) {
-        float *block = job->laid_out + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
+        float *block = job->laid_out + (block_of(job, s, c) * a->n_kv_heads + h) * chunk_words(a);
         int n = keys - c * 32 < 32 ? keys - c * 32 : 32;
+        if (a->bf16) {
+            float *wide = kernels_scratch(job->d, worker, (size_t)dim * 32 * sizeof(float));
+            memset(wide, 0, (size_t)dim * 32 * sizeof(float));
+            gather_transposed(&a->seg, s, c * 32, n, k + h * dim, a->ldkv, dim, wide);
+            pair_rows(wide, 32, dim, 32, block, 32);
+            gather_rows(&a->seg, s, c * 32, n, v + h * dim, a->ldkv, dim, wide);
+            pair_rows(wide, dim, n, dim, block + 16 * dim, dim);
+            continue;
+        }
         if (n < 32) memset(block, 0, (size_t)dim * 32 * sizeof(float));
         gather_transposed(&a->seg, s, c * 32, n, k + h * dim, a->ldkv, dim, block);
         gather_rows(&a->seg, s, c * 32, n, v + h * dim, a->ldkv, dim, block + 32 * dim);
@@ -578,6 +698,7 @@ typedef struct strip {
     float *max, *sum; /* running, of every row */
     int rows;
     int low[STRIP], high[STRIP]; /* visible keys of the chunk, each in [0, 32] */
+    bool pairs;                  /* bf16 arithmetic: q is packed */
 } strip;
 
 static size_t round_up(size_t bytes)
@@ -610,16 +731,7 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
         if (s->high[r] > high) high = s->high[r];
     }
     if (low >= high) return;
-    tile_product((tile_args){ .c = p[0],
-                              .ldc = 32,
-                              .a = s->q,
-                              .row = s->ldq,
-                              .step = 1,
-                              .b = keys,
-                              .ldb = 32,
-                              .steps = head_dim,
-                              .fresh = true },
-                 s->rows, 32);
+    times_chunk(p, s->q, s->ldq, keys, s->rows, head_dim, s->pairs);
     /* Each step for all rows, so that no row waits for a sum or maximum across its own lanes. */
     const v16 minus_infinity = v16_set1(-INFINITY), factor = v16_set1(scale);
     float top[16] = { 0 }, total[16] = { 0 }, shift[16], rescale[16];
@@ -654,6 +766,23 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
     uint32_t moved = v16m_bits(v16m_not(v16_eq(max, old))) &
                      ((1u << s->rows) - 1); /* for the others the factor is exactly 1 */
     rescale_rows(s, moved, rescale, head_dim);
+    if (s->pairs) {
+        /* whole pairs: a key that is not seen has probability 0, and one beyond the last is 0 */
+        float packed[STRIP][32 + 16];
+        low = low / 2 * 2;
+        ARES_K(pack_rows)(p[0], 32, s->rows, 32, packed[0]);
+        tile_product((tile_args){ .c = s->out,
+                                  .ldc = s->ldo,
+                                  .a = packed[0] + low / 2 * V16_DOT_STEPS,
+                                  .row = packed_words(32),
+                                  .step = 1,
+                                  .b = values + (int64_t)low / 2 * head_dim,
+                                  .ldb = head_dim,
+                                  .steps = (high - low + 1) / 2,
+                                  .pairs = true },
+                     s->rows, head_dim);
+        return;
+    }
     tile_product((tile_args){ .c = s->out,
                               .ldc = s->ldo,
                               .a = p[0] + low,
@@ -696,18 +825,29 @@ static void attend(const attention_job *job, int worker, int s, int first, int n
     int bands = across ? n : heads, rows = across ? heads : n;
     int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq,
             band_o = across ? a->ldo : dim, row_o = across ? dim : a->ldo;
-    /* many queries: copies without gaps, so that rows do not meet in a few sets of the cache */
-    if (!across) {
+    /*
+     * many queries: copies without gaps, so that rows do not meet in a few sets of the cache; in
+     * bf16 arithmetic always, of q as it is multiplied
+     */
+    if (!across || a->bf16) {
+        int64_t wide = a->bf16 ? packed_words(dim) : dim;
         float *own =
-            kernels_scratch(job->d, worker, (size_t)(2 * bands * rows * dim) * sizeof *own);
+            kernels_scratch(job->d, worker, (size_t)(bands * rows * (wide + dim)) * sizeof *own);
         for (int band = 0; band < bands; band++)
-            for (int r = 0; r < rows; r++)
-                memcpy(own + (band * rows + r) * dim, q + band * band_q + r * row_q,
-                       (size_t)dim * sizeof *own);
+            for (int r = 0; r < rows; r++) {
+                float *copy = own + (band * rows + r) * wide;
+                const float *from = q + band * band_q + r * row_q;
+                if (a->bf16) ARES_K(pack_rows)(from, dim, 1, dim, copy);
+                else memcpy(copy, from, (size_t)dim * sizeof *own);
+            }
         q = own;
-        out = own + bands * rows * dim;
-        row_q = row_o = dim;
-        band_q = band_o = (int64_t)rows * dim;
+        row_q = wide;
+        band_q = rows * wide;
+        if (!across) {
+            out = own + bands * rows * wide;
+            row_o = dim;
+            band_o = (int64_t)rows * dim;
+        }
     }
     for (int band = 0; band < bands; band++)
         for (int r = 0; r < rows; r++) {
@@ -723,7 +863,8 @@ static void attend(const attention_job *job, int worker, int s, int first, int n
         /* decoding reads each block once: fetch the next one while this one is used */
         if (across && (c + 1) * 32 < last_seen) {
             const char *next = (const char *)chunk_at(job, s, c + 1, h);
-            for (int i = 0; i < 256 * dim; i += 64) __builtin_prefetch(next + i, 0, 2);
+            for (int i = 0; i < (a->bf16 ? 128 : 256) * dim; i += 64)
+                __builtin_prefetch(next + i, 0, 2);
         }
         for (int band = 0; band < bands; band++)
             for (int r0 = 0; r0 < rows; r0 += STRIP) {
@@ -733,7 +874,8 @@ static void attend(const attention_job *job, int worker, int s, int first, int n
                              .ldo = row_o,
                              .max = max + band * rows + r0,
                              .sum = sum + band * rows + r0,
-                             .rows = rows - r0 < STRIP ? rows - r0 : STRIP };
+                             .rows = rows - r0 < STRIP ? rows - r0 : STRIP,
+                             .pairs = a->bf16 };
                 for (int r = 0; r < st.rows; r++) {
                     int position = prefix + first + (across ? band : r0 + r);
                     int high = (a->causal ? position + 1 : keys) - c * 32,
@@ -741,7 +883,7 @@ static void attend(const attention_job *job, int worker, int s, int first, int n
                     st.high[r] = high < 0 ? 0 : high > 32 ? 32 : high;
                     st.low[r] = low < 0 ? 0 : low > 32 ? 32 : low;
                 }
-                strip_chunk(&st, block, block + 32 * dim, dim, a->scale);
+                strip_chunk(&st, block, block + chunk_words(a) / 2, dim, a->scale);
             }
     }
     for (int band = 0; band < bands; band++)
@@ -802,7 +944,7 @@ static int64_t divide_units(const attention_job *job, int64_t units, double shar
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
 {
     const ares_segments *seg = &a->seg;
-    ARES_ASSERT(a->n_heads % a->n_kv_heads == 0);
+    ARES_ASSERT(a->n_heads % a->n_kv_heads == 0 && !(a->bf16 && a->head_dim % 2));
     int64_t items = 0, blocks = 0;
     for (int s = 0; s < seg->n; s++) {
         items += (segment_rows(seg, s) + QUERIES - 1) / QUERIES;

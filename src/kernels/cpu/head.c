@@ -63,18 +63,16 @@ static float cross_of(const float *z, const float *zr, int n, float inv_temperat
     return v16_sum(sum);
 }
 
-/* The reference's logits of a task, in the second half of the worker's scratch. */
-static float *reference_logits(const head_job *j, const span *s, int worker)
+/* The reference's logits of a task. */
+static float *reference_logits(const head_job *j, const span *s, const vocab_memory *memory)
 {
     const ares_head_args *a = j->a;
-    float *zr = (float *)kernels_scratch(j->d, worker, scratch_vocab_task(s->rows, true)) +
-                s->rows * VOCAB_CHUNK;
     int64_t vocab = a->divergence ? a->divergence->vocab : a->vocab;
     if (s->chunk < vocab_chunks(vocab))
         vocab_logits(a->ref_w, vocab, s->chunk,
                      (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows,
-                     zr, VOCAB_CHUNK, a->ref_adapter, j->row + s->first);
-    return zr;
+                     memory->zr, VOCAB_CHUNK, memory->packed, a->ref_adapter, j->row + s->first);
+    return memory->zr;
 }
 
 /*
@@ -263,14 +261,14 @@ static void mixed_task(void *ctx, int64_t task, int worker)
 }
 
 /* The teacher's logits of a task in a kept block. */
-static void keep_reference_logits(const head_job *j, const span *s)
+static void keep_reference_logits(const head_job *j, const span *s, const vocab_memory *memory)
 {
     const ares_head_args *a = j->a;
     if (common_width(a->divergence, s->chunk))
         vocab_logits(a->ref_w, a->divergence->vocab, s->chunk,
                      (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows,
                      j->ref_logits + s->first * j->ld + s->chunk * VOCAB_CHUNK, j->ld,
-                     a->ref_adapter, j->row + s->first);
+                     memory->packed, a->ref_adapter, j->row + s->first);
 }
 
 static void add_to(float *z, const float *more, int n)
@@ -292,15 +290,16 @@ static void forward_task(void *ctx, int64_t task, int worker)
     const ares_head_args *a = j->a;
     span s = span_of(j, task);
     int width = vocab_width(a->vocab, s.chunk);
-    float *z = j->logits ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
-                         : kernels_scratch(j->d, worker, scratch_vocab_task(s.rows, j->kl_part));
-    const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
+    vocab_memory memory =
+        vocab_memory_of(j->d, worker, s.rows, a->w, j->kl_part || j->divergence ? a->ref_w : NULL);
+    float *z = j->logits ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK : memory.z;
+    const float *zr = j->kl_part ? reference_logits(j, &s, &memory) : NULL;
     /* the fused head keeps its logits for the gradient; the others need them for this task only */
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
-    if (j->divergence) keep_reference_logits(j, &s);
+    if (j->divergence) keep_reference_logits(j, &s, &memory);
     vocab_logits(a->w, a->vocab - j->skipped * VOCAB_CHUNK, s.chunk - j->skipped,
                  (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz,
-                 a->adapter, j->row + s.first);
+                 memory.packed, a->adapter, j->row + s.first);
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t row = j->row + s.first + r, target = a->target[row] - s.chunk * VOCAB_CHUNK;
         vocab_part part = vocab_part_of(z + r * ldz, width, a->inv_temperature);
@@ -435,15 +434,13 @@ static own_rows own_rows_of(const ares_head_args *a)
 /* A target outside of the vocabulary would write elsewhere. */
 static void check(const ares_head_args *a)
 {
-    ARES_ASSERT(a->w->layout == ARES_PANEL32 && own_rows_of(a).n <= a->w->n &&
-                a->w->dtype != ARES_F16);
+    ARES_ASSERT(vocab_serves(a->w) && own_rows_of(a).n <= a->w->n);
     ARES_ASSERT(!a->parts || !a->ref_x);
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
     const ares_divergence_args *by = a->divergence;
     int32_t vocab = by ? by->vocab : a->vocab;
     ARES_ASSERT(!by || (a->ref_x && vocab > 0 && vocab <= a->vocab));
-    ARES_ASSERT(!a->ref_x || (a->ref_w->layout == ARES_PANEL32 && vocab <= a->ref_w->n &&
-                              a->ref_w->dtype != ARES_F16));
+    ARES_ASSERT(!a->ref_x || (vocab_serves(a->ref_w) && vocab <= a->ref_w->n));
 }
 
 /* Places of a kept block of `most` rows in the scratch. more [2][most]: for the caller */
@@ -559,14 +556,17 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     span s = span_of(j, task);
     int width = vocab_width(a->vocab, s.chunk);
     float *z = j->logits + s.first * j->ld + (s.chunk - j->chunk) * VOCAB_CHUNK;
+    vocab_memory memory = { 0 };
+    if (!j->part || a->ref_x)
+        memory = vocab_memory_of(j->d, worker, s.rows, a->w, a->ref_x ? a->ref_w : NULL);
     /* without the forward's statistics its logits are not there either: make them again */
     if (!j->part)
         vocab_logits(a->w, a->vocab, s.chunk, (const float *)a->x + (j->row + s.first) * a->ldx,
-                     a->ldx, s.rows, z, j->ld, a->adapter, j->row + s.first);
+                     a->ldx, s.rows, z, j->ld, memory.packed, a->adapter, j->row + s.first);
     const ares_divergence_args *by = a->divergence;
     int64_t ldr = j->ref_logits ? j->ld : VOCAB_CHUNK;
     float *zr = j->ref_logits ? j->ref_logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
-                : a->ref_x    ? reference_logits(j, &s, worker)
+                : a->ref_x    ? reference_logits(j, &s, &memory)
                               : NULL;
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t at = s.first + r, row = j->row + at,
@@ -592,7 +592,8 @@ static void gradient_task(void *ctx, int64_t task, int worker)
 static ares_matrix rows_of(const ares_matrix *w, int64_t first, int64_t n)
 {
     ares_matrix part = *w;
-    part.data = (char *)w->data + (size_t)(first * w->k) * ares_dtype_bytes(w->dtype);
+    part.data = (char *)w->data +
+                (size_t)(first * ares_layout_inputs(w->layout, w->k)) * ares_dtype_bytes(w->dtype);
     part.n = (int32_t)n;
     return part;
 }

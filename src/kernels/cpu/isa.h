@@ -33,7 +33,7 @@ void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim,
 void ARES_K(silu_mul)(ares_device *d, const ares_silu_mul_args *a);
 void ARES_K(silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a);
 void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                      const void *v, int64_t ldkv, const int32_t *slots, void *cache);
+                      const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16);
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a);
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a);
 void ARES_K(head)(ares_device *d, const ares_head_args *a);

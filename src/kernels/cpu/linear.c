@@ -297,13 +297,6 @@ static inline v16 load_or(const float *x, int64_t n, float other)
     if (n <= 0) return v16_set1(other);
     return v16_select(v16m_first((int)n), v16_load_first(x, (int)n), v16_set1(other));
 }
-/* A word per lane: a in the high half, b in the low one. */
-static inline v16 pair_of(v16 a, v16 b)
-{
-    v16i low = v16i_shr(v16_bits(v16_round_bf16(b)), 16);
-    return v16_from_bits(v16i_xor(v16_bits(v16_round_bf16(a)), low));
-}
-
 void ARES_K(pack_rows)(const float *x, int64_t ldx, int64_t rows, int64_t k, float *to)
 {
     for (int64_t r = 0; r < rows; r++, x += ldx, to += packed_words(k))
@@ -324,7 +317,7 @@ static void pack_tokens(const float *x, int64_t ldx, int64_t tokens, int64_t k, 
         for (int64_t i = 0; i < k; i += 16) {
             v16 a = v16_swap(load_or(x + i, k - i, 0.0f)),
                 b = v16_swap(t + 1 < tokens ? load_or(x + ldx + i, k - i, 0.0f) : v16_set1(-0.0f));
-            v16_store(to + i, V16_DOT_STEPS == 1 ? pair_of(a, b) : v16_round_bf16(a));
+            v16_store(to + i, V16_DOT_STEPS == 1 ? v16_pair(a, b) : v16_round_bf16(a));
             if (V16_DOT_STEPS == 2) v16_store(to + ld + i, v16_round_bf16(b));
         }
 }
@@ -689,7 +682,7 @@ static void dw_task(const backward *b, int64_t task, int worker)
                     if (!b->pairs) v16_store(dy + t * 32 + half, v);
                     else if (t % 2 == 0) first_of_two = v;
                     if (!b->pairs || (t % 2 == 0 && t + 1 < tokens)) continue;
-                    v16 word = pair_of(first_of_two, t % 2 ? v : v16_zero());
+                    v16 word = v16_pair(first_of_two, t % 2 ? v : v16_zero());
                     v16_store_zip(dy + t / 2 * 64 + half * 2, word, word);
                 }
                 if (bias) v16_store_first(a->dbias + col + half, sum, n);

@@ -16,11 +16,36 @@ typedef struct store_job {
     int64_t ldkv;
     const int32_t *slots;
     float *cache;
+    bool bf16;
 } store_job;
 
 enum { ROWS_PER_TASK = 64 };
 
 /* Rows are divided among tasks; each row has a slot of its own, so no two tasks write one place. */
+/*
+ * A row of keys and values of one head in the layout of bf16 arithmetic: keys [dim/2][32] words of
+ * two numbers, values [16][dim] words of two keys. The first key of such a word clears its partner,
+ * which would be read before it is there, unless the next row brings it.
+ */
+static void store_pairs(uint16_t *block, int64_t at, int64_t dim, const float *k, const float *v,
+                        bool next_follows)
+{
+    uint16_t *values = block + ARES_KV_BLOCK * dim;
+    for (int64_t i = 0; i < dim; i += 16) {
+        uint32_t key[16], value[16];
+        int n = (int)ARES_MIN(16, dim - i);
+        v16i_store(key, v16_bits(v16_round_bf16(v16_load_first(k + i, n))));
+        v16i_store(value, v16_bits(v16_round_bf16(v16_load_first(v + i, n))));
+        for (int j = 0; j < n; j++) {
+            /* the first of a word is its high half */
+            uint16_t *word = values + (at / 2 * dim + i + j) * 2;
+            block[((i + j) / 2 * ARES_KV_BLOCK + at) * 2 + 1 - j % 2] = (uint16_t)(key[j] >> 16);
+            word[1 - at % 2] = (uint16_t)(value[j] >> 16);
+            if (at % 2 == 0 && !next_follows) word[0] = 0;
+        }
+    }
+}
+
 static void store_rows(void *ctx, int64_t task, int worker)
 {
     (void)worker;
@@ -30,6 +55,13 @@ static void store_rows(void *ctx, int64_t task, int worker)
     for (int64_t r = first; r < end; r++) {
         int64_t block = j->slots[r] / ARES_KV_BLOCK, at = j->slots[r] % ARES_KV_BLOCK;
         for (int64_t h = 0; h < j->n_kv; h++) {
+            if (j->bf16) {
+                store_pairs((uint16_t *)(void *)j->cache +
+                                (block * j->n_kv + h) * 2 * ARES_KV_BLOCK * dim,
+                            at, dim, j->k + r * j->ldkv + h * dim, j->v + r * j->ldkv + h * dim,
+                            r + 1 < j->rows && j->slots[r + 1] == j->slots[r] + 1);
+                continue;
+            }
             float *keys = j->cache + (block * j->n_kv + h) * 2 * ARES_KV_BLOCK * dim,
                   *values = keys + ARES_KV_BLOCK * dim;
             const float *k = j->k + r * j->ldkv + h * dim;
@@ -41,9 +73,10 @@ static void store_rows(void *ctx, int64_t task, int worker)
 }
 
 void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                      const void *v, int64_t ldkv, const int32_t *slots, void *cache)
+                      const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16)
 {
-    store_job job = { rows, n_kv, head_dim, k, v, ldkv, slots, cache };
+    store_job job = { rows, n_kv, head_dim, k, v, ldkv, slots, cache, bf16 };
+    ARES_ASSERT(!bf16 || head_dim % 2 == 0);
     kernels_run(d, (double)rows * n_kv * head_dim / 1e3, (rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK,
                 store_rows, &job);
 }

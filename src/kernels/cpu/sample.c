@@ -169,11 +169,11 @@ static void chunk_task(void *ctx, int64_t task, int worker)
     const float *logits = a->logits ? a->logits + (j->row + first) * a->vocab + token : NULL;
     int64_t ld = logits ? a->vocab : VOCAB_CHUNK;
     if (!logits) {
-        float *tile = kernels_scratch(j->d, worker, scratch_vocab_task(rows, false));
+        vocab_memory memory = vocab_memory_of(j->d, worker, rows, a->w, NULL);
         vocab_logits(a->w, a->vocab - j->first * VOCAB_CHUNK, chunk - j->first,
-                     (const float *)a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
-                     VOCAB_CHUNK, a->adapter, j->row + first);
-        logits = tile;
+                     (const float *)a->x + (j->row + first) * a->ldx, a->ldx, rows, memory.z,
+                     VOCAB_CHUNK, memory.packed, a->adapter, j->row + first);
+        logits = memory.z;
     }
     for (int64_t r = 0; r < rows; r++) {
         const float *z = logits + r * ld;
@@ -535,8 +535,7 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
     const ares_vocab_parts *cut = a->parts;
     int32_t begin = cut ? ares_vocab_part_first(a->vocab, cut->parts, cut->part) : 0,
             end = cut ? ares_vocab_part_first(a->vocab, cut->parts, cut->part + 1) : a->vocab;
-    ARES_ASSERT(a->logits || (a->w->layout == ARES_PANEL32 && end - begin <= a->w->n &&
-                              a->w->dtype != ARES_F16));
+    ARES_ASSERT(a->logits || (vocab_serves(a->w) && end - begin <= a->w->n));
     ARES_ASSERT(!cut || !a->logits);
     ARES_ASSERT(!a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 &&
                 a->n_likely <= ARES_LIKELY_MAX);

@@ -47,6 +47,7 @@
  *   v16_flush(v)               denormals are zeros of their sign
  *   v16_fma_flush(a, b, c)     flush(a b + c), operands without denormals
  *   v16_round_bf16(v)          as vcvtneps2bf16: denormals to zero, NaN quiet; in f32
+ *   v16_pair(a, b)             a 32-bit word per lane, of both rounded: a in the high half
  *
  * The product of a pair of inputs x and 16 pairs of weights, 32-bit words with the first in the
  * high half, takes V16_DOT_STEPS steps: two FMAs, or one vdpbf16ps. The packed x of a pair is as
@@ -135,6 +136,10 @@ V16_INLINE v16 v16_round_bf16(v16 v)
     v16 r = v16_select(v16_eq(v, v), v16_from_bits(v16i_and(nearest, high)), v16_from_bits(quiet));
     return v16_select(v16_lt(size, v16_set1(0x1p-126f)), zero, r);
 }
+
+V16_OP(v16, v16_pair, (v16 a, v16 b),
+       v16_from_bits(v16i_xor(v16_bits(v16_round_bf16(a)),
+                              v16i_shr(v16_bits(v16_round_bf16(b)), 16))))
 
 #if defined ARES_ISA_AVX512BF16
 enum { V16_DOT_STEPS = 1 };

@@ -9,10 +9,7 @@
 
 #include <math.h>
 
-enum {
-    VOCAB_CHUNK = ARES_VOCAB_CHUNK,
-    VOCAB_K = 1024 /* steps of k at once, so that a panel stays in that cache */
-};
+enum { VOCAB_CHUNK = ARES_VOCAB_CHUNK };
 
 /* Of the vocabulary: the log-prob of a logit z is (z - max) - log_sum. */
 typedef struct vocab_total {
@@ -28,22 +25,48 @@ static inline int vocab_width(int64_t vocab, int64_t chunk)
     return (int)ARES_MIN(VOCAB_CHUNK, vocab - chunk * VOCAB_CHUNK);
 }
 
+/* Whether the CPU computes with the weight: in f32 arithmetic, or in pairs in bf16. */
+static inline bool vocab_serves(const ares_matrix *w)
+{
+    return w->layout == ARES_PANEL32_PAIRS ? w->dtype == ARES_BF16
+                                           : w->layout == ARES_PANEL32 && w->dtype != ARES_F16;
+}
+
+/* A task's memory: logits of its rows, those of a reference, and x packed; zr and packed or NULL.
+ */
+typedef struct vocab_memory {
+    float *z, *zr, *packed;
+} vocab_memory;
+static inline vocab_memory vocab_memory_of(ares_device *d, int worker, int64_t rows,
+                                           const ares_matrix *w, const ares_matrix *ref_w)
+{
+    bool pairs =
+        (w && w->layout == ARES_PANEL32_PAIRS) || (ref_w && ref_w->layout == ARES_PANEL32_PAIRS);
+    float *z = kernels_scratch(d, worker, scratch_vocab_task(rows, ref_w, pairs)),
+          *end = z + rows * VOCAB_CHUNK * (ref_w ? 2 : 1);
+    return (vocab_memory){ z, ref_w ? z + rows * VOCAB_CHUNK : NULL, pairs ? end : NULL };
+}
+
 /*
- * z[r][..] = the logits x Wt of one chunk, before any temperature. adapter: NULL: none; row: of its
- * u, the first of these rows
+ * z[r][..] = the logits x Wt of one chunk, before any temperature. packed: of the task's memory;
+ * adapter: NULL: none; row: of its u, the first of these rows
  */
 static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chunk, const float *x,
-                                int64_t ldx, int64_t rows, float *z, int64_t ldz,
+                                int64_t ldx, int64_t rows, float *z, int64_t ldz, float *packed,
                                 const ares_head_adapter *adapter, int64_t row)
 {
-    int64_t step = rows <= 14 ? w->k : VOCAB_K, bytes = (int64_t)ares_dtype_bytes(w->dtype);
+    bool pairs = w->layout == ARES_PANEL32_PAIRS;
+    int64_t step = rows <= 14 ? w->k : VOCAB_K, bytes = (int64_t)ares_dtype_bytes(w->dtype),
+            inputs = ares_layout_inputs(w->layout, w->k);
+    if (pairs && w->k > 4 * VOCAB_K) step = VOCAB_K; /* as much as packed holds */
     product_args p = { .rows = rows,
                        .cols = vocab_width(vocab, chunk),
                        .x_row = ldx,
                        .x_k = 1,
                        .w_k = 32,
-                       .w_panel = (int64_t)w->k * 32,
-                       .bf16 = w->dtype == ARES_BF16,
+                       .w_panel = inputs * (pairs ? 16 : 32), /* in words, or numbers */
+                       .bf16 = w->dtype == ARES_BF16 && !pairs,
+                       .pairs = pairs,
                        .from_row = ldz,
                        .from_panel = 32,
                        .y = z,
@@ -52,7 +75,13 @@ static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chu
     for (int64_t k = 0; k < w->k; k += step) {
         p.k = ARES_MIN(step, w->k - k);
         p.x = x + k;
-        p.w = (const char *)w->data + (chunk * VOCAB_CHUNK * w->k + k * 32) * bytes;
+        if (pairs) {
+            ARES_K(pack_rows)(p.x, ldx, rows, p.k, packed);
+            p.x = packed;
+            p.x_row = packed_words(p.k);
+            p.k = (p.k + 1) / 2;
+        }
+        p.w = (const char *)w->data + (chunk * VOCAB_CHUNK * inputs + k * 32) * bytes;
         p.from = k ? z : NULL;
         ARES_K(product)(&p);
     }
@@ -63,6 +92,7 @@ static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chu
     p.w = (const char *)b->data + chunk * VOCAB_CHUNK * b->k * (int64_t)ares_dtype_bytes(b->dtype);
     p.w_panel = (int64_t)b->k * 32;
     p.bf16 = b->dtype == ARES_BF16;
+    p.pairs = false;
     p.from = NULL;
     p.residual = z;
     p.residual_row = ldz;

@@ -146,6 +146,7 @@ static ares_attention_args attention(const tower_pass *p, int i, const tower_sav
                                   .n_kv_heads = v->heads,
                                   .head_dim = dim,
                                   .scale = 1.0f / sqrtf((float)dim),
+                                  .bf16 = p->m->arithmetic == ARES_BF16,
                                   .q = s->qkv,
                                   .ldq = 3 * width,
                                   .k = acts_at(d, s->qkv, width),

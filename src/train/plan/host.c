@@ -47,6 +47,12 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
                                 .widest = ARES_MAX(model->vocab, model->intermediate),
                                 .threads = where->threads,
                                 .trained = !c->trainer.val_only };
+        if (t->run.model->arithmetic == ARES_BF16) { /* of the largest pass, trained or not */
+            int64_t fed = c->rollout.max_num_batched_tokens;
+            a.packed_rows = ARES_MAX(m->tokens, m->groups * m->group);
+            if (where->reinforcement)
+                a.packed_rows = ARES_MAX(a.packed_rows, fed == ARES_NULL_I64 ? 2048 : fed);
+        }
         if (i && !m->tokens) continue;
         if (a.trained) {
             bool beside = where->reinforcement && actor_beside(&t->actor),

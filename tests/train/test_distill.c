@@ -42,7 +42,7 @@ static bool begin(opened *o)
                                     .prompt_len = row->prompt_len,
                                     .index = k,
                                     .score = k > 0,
-                                    .feedback = ares_view_of(k ? "" : "no unit") };
+                                    .feedback = ares_view_of(k == 2 ? "no unit" : "") };
             ares_batch_add_row(b, &s, ids[k].n);
         }
     }
@@ -139,9 +139,9 @@ TEST(a_group_shows_its_first_right_answer_and_feedback_to_the_others)
         c->feedback_template = "!{feedback_raw}";
         c->include_feedback = true;
         fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
-        check_text(&s[0], "two", "two|<right>|!no unit");
+        check_text(&s[0], "two", "two|<right>|");
         check_text(&s[1], "two", "two|<also right>|");
-        check_text(&s[2], "two", "two|<right>|");
+        check_text(&s[2], "two", "two|<right>|!no unit");
         for (int k = 0; k < ANSWERS; k++) check_ids(&o, &s[k]);
         /* a row's hint stands in for feedback that nobody gave */
         check_text(&s[1 - ANSWERS], "one {prompt}", "one {prompt}|<also right>|!look {x} here");
@@ -150,8 +150,8 @@ TEST(a_group_shows_its_first_right_answer_and_feedback_to_the_others)
         /* discarded: neither shown nor right */
         o.t.batch.samples[ANSWERS + 1].discarded = 1;
         fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
-        check_text(&s[0], "two", "two|<also right>|!no unit");
-        CHECK(!s[2].distilled && s[1].distilled); /* the last right one has nobody to learn from */
+        check_text(&s[0], "two", "two|<also right>|");
+        check_text(&s[2], "two", "two||!no unit"); /* the only right one: feedback alone */
     }
     close_trainer(&o);
 }

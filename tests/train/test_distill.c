@@ -17,7 +17,7 @@ static const char rows[] =
     "],"
     "\"answer\":\"3\",\"hint\":{\"a\":[1,true]}}\n";
 enum { PROMPTS = 3, ANSWERS = 3 };
-static const char *const answers[ANSWERS] = { "wrong", "right", "also right" };
+static const char *const answers[ANSWERS] = { "wrong", "right", "<think>hm</think> also right" };
 
 /* A trainer of these rows, and a batch of three answers to each, scored 0, 1, 1. */
 static bool begin(opened *o)
@@ -137,7 +137,7 @@ TEST(a_group_shows_its_first_right_answer_and_feedback_to_the_others)
         c->reprompt_template = "{prompt}|{solution}|{feedback}";
         c->solution_template = "<{successful_previous_attempt}>";
         c->feedback_template = "!{feedback_raw}";
-        c->include_feedback = true;
+        c->include_feedback = c->remove_thinking = true;
         fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
         check_text(&s[0], "two", "two|<right>|");
         check_text(&s[1], "two", "two|<also right>|");
@@ -152,6 +152,9 @@ TEST(a_group_shows_its_first_right_answer_and_feedback_to_the_others)
         fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
         check_text(&s[0], "two", "two|<also right>|");
         check_text(&s[2], "two", "two||!no unit"); /* the only right one: feedback alone */
+        c->skip_own = c->remove_thinking = false;
+        fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
+        check_text(&s[2], "two", "two|<<think>hm</think> also right>|!no unit");
     }
     close_trainer(&o);
 }

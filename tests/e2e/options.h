@@ -331,7 +331,7 @@ static const option_case options[] = {
       "a_student_comes_near_its_teacher_on_its_own_answers" },
     { TAUGHT_LOSS "kl_discount_factor", "0.9", "taught_k1",
       "actor/grad_norm != base:actor/grad_norm" },
-    { TAUGHT_LOSS "loss_max_clamp", "1e-4", "taught", "distillation/clamped_frac > 0.5" },
+    { TAUGHT_LOSS "loss_max_clamp", "1e-9", "taught", "distillation/clamped_frac > 0.5" },
     { TAUGHT_LOSS "is_clip", "0.5", "taught", "distillation/is_weight_mean == 0.5" },
     { TAUGHT_LOSS "num_loss_tokens_to_skip", "2", "taught",
       "distillation/tokens < base:distillation/tokens" },

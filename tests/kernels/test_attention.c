@@ -218,7 +218,7 @@ static const shape shapes[] = {
     { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 39, true },
     { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1, true },
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0, true },
-    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17, true },
+    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 18, true },
 };
 
 TEST(attention_and_its_gradients_equal_an_f64_reference)
@@ -322,7 +322,9 @@ static paged page(ares_device *d, problem *p)
     const shape *s = p->s;
     paged c = { .stride = 16 };
     int blocks = s->segments * c.stride;
-    c.cache = filled((int64_t)blocks * s->kv_heads * 64 * s->dim, NAN);
+    /* NaN, as f32 and as bf16 */
+    size_t bytes = (size_t)(blocks * s->kv_heads * 64 * s->dim) * sizeof(float);
+    c.cache = memset(ares_malloc(bytes), -1, bytes);
     c.table = ares_malloc((size_t)blocks * sizeof(int32_t));
     for (int i = 0; i < blocks; i++)
         c.table[i] = (int32_t)((i * 7 + 3) % blocks); /* 7 divides no number of blocks here */
@@ -338,7 +340,10 @@ static paged page(ares_device *d, problem *p)
     return c;
 }
 
-/* Seen to fail with all 32 values of the last block read. */
+/*
+ * Seen to fail with all 32 values of the last block read; in bf16 arithmetic with a pair of values
+ * whose first key alone is there, and with pairs counted from an odd key on.
+ */
 TEST(paged_attention_equals_packed_whole_or_in_pieces_of_a_prompt)
 {
     for (int i = 0; i < ARES_COUNT(shapes); i++)
@@ -472,7 +477,7 @@ TEST(attention_keeps_a_nan_in_its_sequence)
     ares_device_close(&d);
 }
 
-/* Seen to fail with the partner of a first key cleared after the partner was there. */
+/* Tasks divide the rows between two keys of a pair, too. */
 TEST(rows_stored_together_make_the_bf16_cache_of_rows_stored_one_by_one)
 {
     enum { ROWS = 300, HEADS = 3, DIM = 18, BLOCKS = 12 };

@@ -31,6 +31,8 @@ static int64_t blocks(const peak_micro *m, int64_t n)
     return tokens / ARES_MAX(1, m->group) * of_group + (tokens % ARES_MAX(1, m->group) + 31) / 32;
 }
 
+enum { MOST_PACKED = 2048 }; /* rows of an operand that a product packs at once */
+
 /* Scratch of the kernels, for the larger of the two kinds of micro-batches. */
 static double scratch(const ares_trainer *t, const plan_where *where, const plan *p)
 {
@@ -47,11 +49,15 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
                                 .widest = ARES_MAX(model->vocab, model->intermediate),
                                 .threads = where->threads,
                                 .trained = !c->trainer.val_only };
-        if (t->run.model->arithmetic == ARES_BF16) { /* of the largest pass, trained or not */
-            int64_t fed = c->rollout.max_num_batched_tokens;
+        if (t->run.model->arithmetic == ARES_BF16) { /* operands of the largest pass, packed */
+            int64_t fed = c->rollout.max_num_batched_tokens,
+                    inner = ARES_MAX(ARES_MAX(model->intermediate, model->hidden),
+                                     model->heads * model->head_dim);
             a.packed_rows = ARES_MAX(m->tokens, m->groups * m->group);
             if (where->reinforcement)
-                a.packed_rows = ARES_MAX(a.packed_rows, fed == ARES_NULL_I64 ? 2048 : fed);
+                a.packed_rows = ARES_MAX(a.packed_rows, fed == ARES_NULL_I64 ? MOST_PACKED : fed);
+            /* the head packs by itself, so that no operand is as wide as the vocabulary */
+            a.packed_rows = ARES_MIN(a.packed_rows, MOST_PACKED) * inner / a.widest + 1;
         }
         if (i && !m->tokens) continue;
         if (a.trained) {

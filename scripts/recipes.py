@@ -137,6 +137,9 @@ def faults(program, name, words):
                "trainer.device")
     words = {word: value for word, value in words.items() if not word.endswith(machine)}
     verb = [words.pop("@verb")] if "@verb" in words else []
+    teacher = re.compile(r"\+?distillation\.teacher_models\.\w+\.model_path$")
+    if sum(bool(teacher.match(word)) for word in words) == 1:
+        words = {word: "model" if teacher.match(word) else value for word, value in words.items()}
     line = ["%s=%s" % (word, "model_vl" if value == "model" and sees else value)
             for word, value in words.items()]
     place = ["trainer.nnodes=1", "trainer.n_gpus_per_node=%d" % cards(name, words)]

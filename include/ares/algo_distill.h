@@ -160,9 +160,6 @@ int ares_distill_advantages(const ares_distillation_config *c, double coef, ares
 void ares_distill_weights(const ares_distillation_config *c, double coef, const float *weight,
                           const uint8_t *distilled, int64_t n, float *task, float *divergence);
 
-/* teacher <- (1 - rate) teacher + rate policy, in double, rounded once. [n] */
-void ares_ema_update(float *teacher, const float *policy, int64_t n, double rate);
-
 /* ---------------- metrics (distill.c), columns [tokens] of the step's first pass over each token
  */
 typedef struct ares_distill_seen {

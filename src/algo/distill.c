@@ -201,12 +201,6 @@ void ares_distill_weights(const ares_distillation_config *c, double coef, const 
     }
 }
 
-void ares_ema_update(float *teacher, const float *policy, int64_t n, double rate)
-{
-    for (int64_t i = 0; i < n; i++)
-        teacher[i] = (float)((1 - rate) * (double)teacher[i] + rate * (double)policy[i]);
-}
-
 /* ---------------- metrics */
 
 static int ascending(const void *a, const void *b)

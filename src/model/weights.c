@@ -1242,8 +1242,7 @@ static int mix_piece(void *ctx, const piece *x)
     ares_matrix theirs = lying(&whole, x);
     int rc = model_get(&j->into->params, &x->memory, mine, ARES_F32);
     if (rc == ARES_OK) rc = model_get(&j->from->params, &theirs, other, ARES_F32);
-    for (int64_t k = 0; k < n && rc == ARES_OK; k++)
-        mine[k] = (float)(j->share * (double)other[k] + (1 - j->share) * (double)mine[k]);
+    if (rc == ARES_OK) ares_f32_mix(mine, other, n, j->share);
     if (rc == ARES_OK) rc = model_put(&j->into->params, &x->memory, mine, ARES_F32);
     /* as it comes back from a checkpoint */
     if (rc == ARES_OK) rc = model_get(&j->into->params, &x->memory, mine, file);

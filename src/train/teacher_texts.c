@@ -594,6 +594,10 @@ static void put_rows(const teacher_texts *t, ares_batch *b, const slot *slots, c
         int64_t first = b->row_start[r], tokens = b->row_start[r + 1] - first;
         bool overlong = false;
         s->distilled = 1;
+        s->teacher_prompt = NULL;
+        s->teacher_prompt_len = 0;
+        s->teacher_row_media = NULL;
+        s->teacher_text = (ares_view){ 0 };
         if (slots) {
             int64_t from = slots[r].same_as >= 0 ? slots[r].same_as : r;
             const slot *x = &slots[from];

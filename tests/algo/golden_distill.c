@@ -148,7 +148,7 @@ GOLDEN(distill, ema_update)
     int64_t n;
     (void)golden_flat(g, golden_in(g, "teacher"), &n);
     float *teacher = column(g, "teacher");
-    ares_ema_update(teacher, column(g, "policy"), n, golden_number(g, "update_rate"));
+    ares_f32_mix(teacher, column(g, "policy"), n, golden_number(g, "update_rate"));
     golden_in_single(g);
     golden_numbers(g, "teacher", doubles(g, teacher, n), n, golden_want(g, "teacher"));
 }

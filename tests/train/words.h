@@ -460,6 +460,7 @@ static const meaning meanings[] = {
 
     /* teachers: verl, TRL, tinker-cookbook, prime-rl; SDPO as TRL and as its own code has it */
     { "distillation.teacher_models.teacher_model.model_path=t", DT "model_path=t" },
+    { "distillation.teacher_models.gsm8k.model_path=t", DT "model_path=t" },
     { "distillation.teacher_key=null", "" },
     { "distillation.teacher_key=data_source", "" },
     { DL "jsd_beta=0.25", DL "beta=0.25" },

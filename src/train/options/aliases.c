@@ -47,7 +47,7 @@
     "distillation.distillation_loss.beta"
 #define DISTILL_LOSS "distillation.distillation_loss."
 #define TEACHER "distillation.teacher_model."
-#define VERL_TEACHER "distillation.teacher_models.teacher_model."
+#define VERL_TEACHERS "distillation.teacher_models."
 #define NO_SERVER "the teacher is computed in this process, beside the student"
 #define TEACHER_HERE \
     "not built: a teacher behind a server; name its directory in " TEACHER "model_path"
@@ -606,11 +606,10 @@ const ares_config_alias train_aliases[] = {
     { "global_profiler.*", "", NULL, PROFILED },
     { "transfer_queue.*", "", NULL, ENGINE },
     /* teachers: verl, TRL, SDPO's code, tinker-cookbook, prime-rl; slime's are with its others */
-    { VERL_TEACHER "model_path", TEACHER "model_path", NULL, NULL },
-    { VERL_TEACHER "inference.*", "", NULL, NO_SERVER },
-    { VERL_TEACHER "num_replicas", "", NULL, NO_SERVER },
-    { VERL_TEACHER "key", "", NULL, "there is one teacher" },
-    { "distillation.teacher_models.*", NULL, NULL, ONE_TEACHER },
+    { VERL_TEACHERS "?.model_path", TEACHER "model_path", NULL, NULL },
+    { VERL_TEACHERS "?.inference.*", "", NULL, NO_SERVER },
+    { VERL_TEACHERS "?.num_replicas", "", NULL, NO_SERVER },
+    { VERL_TEACHERS "?.key", "", NULL, "there is one teacher" },
     { "distillation.teacher_key", "", "=null|data_source", "there is one teacher" },
     { "distillation.teacher_key", NULL, NULL, ONE_TEACHER },
     { "distillation.n_gpus_per_node", "", NULL, NO_SERVER },

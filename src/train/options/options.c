@@ -897,8 +897,10 @@ static void check_learning(ares_config *cfg, const ares_train_config *c)
             "validation is asked for and has no rows; name a JSONL file, data sets in "
             "eval.datasets, environments in env.val.tags%s",
             c->trainer.val_only ? "" : ", or set trainer.val_freq=-1");
-    bool taught = teacher_wanted(c) && !c->distillation.use_task_rewards; /* nothing is compared */
-    if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, taught ? 2 : c->rollout.n);
+    /* where a teacher alone teaches, no estimator compares the answers to a prompt */
+    bool taught = c->distillation.enabled && !c->distillation.use_task_rewards;
+    if (!c->trainer.val_only)
+        ares_adv_check(cfg, &c->algorithm, taught ? ARES_MAX(c->rollout.n, 2) : c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature",
                           "greedy samples of a prompt are all the same; set a temperature above 0 "

@@ -88,7 +88,28 @@ typedef struct option_case {
     "trainer.max_steps=2 "                                                               \
     "worker.actor.model.model_path=$DIR/vapor_model/checkpoints/step_000120/model "
 
+/* The row's "solution" is what the teacher reads besides. */
+#define TAUGHT                                                 \
+    ROWS "distillation.enabled=true distillation.context=row " \
+         "distillation.privileged_context_key=solution "
+/* Some answers to a prompt are right ones. */
+#define TAUGHT_GROUP                                                            \
+    ROWS LENGTHS RANDOM "distillation.enabled=true distillation.context=group " \
+                        "distillation.privileged_context_key=solution "         \
+                        "distillation.success_reward_threshold=0.5 "
+#define TEACHES "distillation.teacher_model."
+#define TAUGHT_LOSS "distillation.distillation_loss."
+
 static const situation situations[] = {
+    { "taught", TAUGHT },
+    { "taught_base", TAUGHT TEACHES "kind=base" },
+    { "taught_ema", TAUGHT TEACHES "kind=ema" },
+    { "taught_k1", TAUGHT TAUGHT_LOSS "loss_mode=k1 " TAUGHT_LOSS "use_policy_gradient=true" },
+    { "taught_tasks", TAUGHT LENGTHS RANDOM TAUGHT_LOSS "use_task_rewards=true" },
+    { "taught_stored", TAUGHT "distillation.response_key=answer distillation.lmbda=0" },
+    { "taught_answer", TAUGHT "distillation.response_key=answer" },
+    { "taught_group", TAUGHT_GROUP },
+    { "taught_told", TAUGHT_GROUP "distillation.include_environment_feedback=true" },
     { "vapor", VAPOR },
     { "vapor_dpo", VAPOR "vapor.dpo_coef=1" },
     { "vapor_each_step", VAPOR "vapor.ref_model_sync_steps=1" },
@@ -280,6 +301,69 @@ static const situation situations[] = {
 };
 
 static const option_case options[] = {
+    { "distillation.enabled", "true", "plain",
+      "fails 2 the policy would be its own teacher with the same prompt" },
+    { TEACHES "model_path", "$DIR/wide", "taught",
+      "distillation/reverse_kl != base:distillation/reverse_kl" },
+    { TEACHES "kind", "ema", "taught", "$ ls \"$RUN\"/checkpoints/step_000001/teacher" },
+    { TEACHES "update_rate", "1", "taught_ema",
+      "$ ! cmp -s \"$RUN\"/checkpoints/step_000001/teacher/model.safetensors "
+      "\"$BASE\"/checkpoints/step_000001/teacher/model.safetensors" },
+    { TEACHES "sync_steps", "2", "taught_ema",
+      "$ ! cmp -s \"$RUN\"/checkpoints/step_000001/teacher/model.safetensors "
+      "\"$BASE\"/checkpoints/step_000001/teacher/model.safetensors" },
+    { TEACHES "fsdp.torch_dtype", "bf16", "taught_base",
+      "distillation/reverse_kl != base:distillation/reverse_kl" },
+    { TEACHES "fsdp.enable_full_shard", NULL, "test_e2e", "two_ranks_distil_as_one_does" },
+    { TEACHES "fsdp.fsdp_size", "1", "taught_base", "same" },
+    { TEACHES "offload.offload_params", "true", "taught_base", "same" },
+    { TAUGHT_LOSS "loss_mode", "k3", "taught",
+      "there base:distillation/forward_kl; absent distillation/forward_kl" },
+    { TAUGHT_LOSS "beta", "0", "taught",
+      "distillation/loss == distillation/forward_kl; distillation/loss != "
+      "base:distillation/loss" },
+    { TAUGHT_LOSS "temperature", "5", "taught",
+      "distillation/reverse_kl < 0.5 * base:distillation/reverse_kl" },
+    { TAUGHT_LOSS "use_task_rewards", "true", "taught_told",
+      "actor/grad_norm != base:actor/grad_norm" },
+    { TAUGHT_LOSS "distillation_loss_coef", "3", "taught_tasks", "distillation/coef == 3" },
+    { TAUGHT_LOSS "use_policy_gradient", NULL, "test_e2e",
+      "a_student_comes_near_its_teacher_on_its_own_answers" },
+    { TAUGHT_LOSS "kl_discount_factor", "0.9", "taught_k1",
+      "actor/grad_norm != base:actor/grad_norm" },
+    { TAUGHT_LOSS "loss_max_clamp", "1e-9", "taught", "distillation/clamped_frac > 0.5" },
+    { TAUGHT_LOSS "is_clip", "0.5", "taught", "distillation/is_weight_mean == 0.5" },
+    { TAUGHT_LOSS "num_loss_tokens_to_skip", "2", "taught",
+      "distillation/tokens < base:distillation/tokens" },
+    { "distillation.positive_advantage_only", "true", "taught_tasks",
+      "distillation/tokens < base:distillation/tokens" },
+    { "distillation.lmbda", "0", "taught_answer", "distillation/stored_frac == 1" },
+    { "distillation.response_key", "question", "taught_stored",
+      "distillation/loss != base:distillation/loss" },
+    { "distillation.context", "group", "taught", "there distillation/success_group_fraction" },
+    { "distillation.privileged_context_key", "question", "taught",
+      "$ rollouts | grep -q 'teacher_prompt.*say 0'" },
+    { "distillation.teacher_prompt_template", "HINT {privileged_context}", "taught",
+      "$ rollouts | grep -q 'teacher_prompt.*HINT sol 0'" },
+    { "distillation.reprompt_template", "AGAIN {prompt}", "taught_group",
+      "$ rollouts | grep -q 'teacher_prompt.*AGAIN ask'" },
+    { "distillation.solution_template", "LIKE {successful_previous_attempt}", "taught_group",
+      "$ rollouts | grep -q 'teacher_prompt.*LIKE '" },
+    { "distillation.feedback_template", "TOLD {feedback_raw}", "taught_told",
+      "$ rollouts | grep -q 'teacher_prompt.*TOLD sol 0'" },
+    { "distillation.success_reward_threshold", "2", "taught_group",
+      "distillation/success_group_fraction == 0; base:distillation/success_group_fraction > 0" },
+    { "distillation.use_successful_as_teacher", "false", "taught_told",
+      "distillation/success_sample_fraction == 0" },
+    { "distillation.dont_reprompt_on_self_success", NULL, "test_train",
+      "a_group_shows_its_first_right_answer_and_feedback_to_the_others" },
+    { "distillation.include_environment_feedback", "true", "taught_group",
+      "distillation/feedback_used_fraction == 1; base:distillation/feedback_used_fraction == 0" },
+    { "distillation.environment_feedback_only_without_solution", "true", "taught_told",
+      "distillation/feedback_used_fraction < base:distillation/feedback_used_fraction" },
+    { "distillation.remove_thinking_from_demonstration", NULL, "test_train",
+      "a_group_shows_its_first_right_answer_and_feedback_to_the_others" },
+    { "distillation.max_reprompt_len", "5", "taught", "distillation/overlong_frac == 1" },
     { "vapor.beta", "0", "vapor",
       "vapor/pref_success_rate == 0; base:vapor/pref_success_rate == 0.75" },
     { "vapor.epsilon_low", "0.001", "vapor", "vapor/clip_frac_low > base:vapor/clip_frac_low" },

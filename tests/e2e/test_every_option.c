@@ -321,6 +321,7 @@ enum {
     REWARD,
     ENVIRONMENTS,
     VAPOR_PART,
+    DISTILLATION,
     RUN,
     PARTS
 };
@@ -333,6 +334,7 @@ static const char *const parts[PARTS] = {
     [REWARD] = "worker.reward. ",
     [ENVIRONMENTS] = "env. ",
     [VAPOR_PART] = "vapor. ",
+    [DISTILLATION] = "distillation. ",
     [RUN] = "worker.hybrid_engine trainer. report. ",
 };
 
@@ -392,6 +394,10 @@ TEST_SLOW(options_of_vapor_do_what_base_yaml_says)
     (void)vapor_model();
     (void)vapor_rows();
     check_options(VAPOR_PART);
+}
+TEST_SLOW(options_of_distillation_do_what_base_yaml_says)
+{
+    check_options(DISTILLATION);
 }
 TEST_SLOW(options_of_the_run_do_what_base_yaml_says)
 {

@@ -17,7 +17,7 @@ static const char rows[] =
     "],"
     "\"answer\":\"3\",\"hint\":{\"a\":[1,true]}}\n";
 enum { PROMPTS = 3, ANSWERS = 3 };
-static const char *const answers[ANSWERS] = { "wrong", "right", "also right" };
+static const char *const answers[ANSWERS] = { "wrong", "right", "<think>hm</think> also right" };
 
 /* A trainer of these rows, and a batch of three answers to each, scored 0, 1, 1. */
 static bool begin(opened *o)
@@ -42,7 +42,7 @@ static bool begin(opened *o)
                                     .prompt_len = row->prompt_len,
                                     .index = k,
                                     .score = k > 0,
-                                    .feedback = ares_view_of(k ? "" : "no unit") };
+                                    .feedback = ares_view_of(k == 2 ? "no unit" : "") };
             ares_batch_add_row(b, &s, ids[k].n);
         }
     }
@@ -137,11 +137,11 @@ TEST(a_group_shows_its_first_right_answer_and_feedback_to_the_others)
         c->reprompt_template = "{prompt}|{solution}|{feedback}";
         c->solution_template = "<{successful_previous_attempt}>";
         c->feedback_template = "!{feedback_raw}";
-        c->include_feedback = true;
+        c->include_feedback = c->remove_thinking = true;
         fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
-        check_text(&s[0], "two", "two|<right>|!no unit");
+        check_text(&s[0], "two", "two|<right>|");
         check_text(&s[1], "two", "two|<also right>|");
-        check_text(&s[2], "two", "two|<right>|");
+        check_text(&s[2], "two", "two|<right>|!no unit");
         for (int k = 0; k < ANSWERS; k++) check_ids(&o, &s[k]);
         /* a row's hint stands in for feedback that nobody gave */
         check_text(&s[1 - ANSWERS], "one {prompt}", "one {prompt}|<also right>|!look {x} here");
@@ -150,8 +150,11 @@ TEST(a_group_shows_its_first_right_answer_and_feedback_to_the_others)
         /* discarded: neither shown nor right */
         o.t.batch.samples[ANSWERS + 1].discarded = 1;
         fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
-        check_text(&s[0], "two", "two|<also right>|!no unit");
-        CHECK(!s[2].distilled && s[1].distilled); /* the last right one has nobody to learn from */
+        check_text(&s[0], "two", "two|<also right>|");
+        check_text(&s[2], "two", "two||!no unit"); /* the only right one: feedback alone */
+        c->skip_own = c->remove_thinking = false;
+        fill(&o, (teacher_limits){ 1 << 30, 1 << 30 });
+        check_text(&s[2], "two", "two|<<think>hm</think> also right>|!no unit");
     }
     close_trainer(&o);
 }
@@ -261,8 +264,9 @@ TEST(a_teacher_with_other_tokens_or_too_small_a_head_is_refused_by_id)
                       "done && sed -i 's/\"!\"/\"?!?\"/' other/tokenizer.json && sed -i "
                       "'s/<|im_end|>/<|im_bye|>/g' added/tokenizer.json added/*.json && rm -f "
                       "none/tokenizer* none/vocab* none/special* && sed -i "
-                      "'s/\"vocab_size\": *[0-9]*/\"vocab_size\": 258/; s/258,/1,/; s/_id\": "
-                      "*258/_id\": 1/' small/*config.json",
+                      "'s/eos_token_id\": *258/eos_token_id\": 1/; s/vocab_size\": "
+                      "*[0-9]*/vocab_size\": 258/' "
+                      "small/config.json small/generation_config.json",
                       test_dir(), model);
         CHECK_EQ(test_shell(NULL, "%s", cmd.data), 0);
         check_teacher(&o, NULL, NULL);

@@ -341,13 +341,6 @@ void ares_json_splice(ares_str *out, ares_view json);
  */
 void ares_json_indent(ares_str *out, ares_view json, int levels);
 
-/* into <- (1 - share) into + share from, in double and rounded once: a moving average. [n] */
-static inline void ares_f32_mix(float *into, const float *from, int64_t n, double share)
-{
-    for (int64_t i = 0; i < n; i++)
-        into[i] = (float)(share * (double)from[i] + (1 - share) * (double)into[i]);
-}
-
 /* ---------------- keyed randomness (rng.c)
  * Philox4x32-10 (Salmon et al. 2011). A random number is a function of its key alone, never of the
  * order of calls, the thread or the rank.

@@ -303,6 +303,8 @@ void matrix_copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *
                       int32_t first);
 /* The reverse: rows in host memory -> the parameter's tensor. */
 int model_put(const ares_params *ps, const ares_matrix *to, const void *rows, ares_dtype dtype);
+/* into <- (1 - share) into + share from, in double, rounded once. [n] */
+void model_mix(float *into, const float *from, int64_t n, double share);
 /* The weight [hidden] of a critic's new head, as transformers draws it. */
 void model_draw_value_head(uint64_t seed, int32_t hidden, float *out);
 /* All weights as one file, with a note in its metadata. *sum (may be NULL): as ares_model_save. */

@@ -1231,6 +1231,12 @@ typedef struct mixing {
     double share;
 } mixing;
 
+void model_mix(float *into, const float *from, int64_t n, double share)
+{
+    for (int64_t k = 0; k < n; k++)
+        into[k] = (float)(share * (double)from[k] + (1 - share) * (double)into[k]);
+}
+
 static int mix_piece(void *ctx, const piece *x)
 {
     const mixing *j = ctx;
@@ -1242,7 +1248,7 @@ static int mix_piece(void *ctx, const piece *x)
     ares_matrix theirs = lying(&whole, x);
     int rc = model_get(&j->into->params, &x->memory, mine, ARES_F32);
     if (rc == ARES_OK) rc = model_get(&j->from->params, &theirs, other, ARES_F32);
-    if (rc == ARES_OK) ares_f32_mix(mine, other, n, j->share);
+    if (rc == ARES_OK) model_mix(mine, other, n, j->share);
     if (rc == ARES_OK) rc = model_put(&j->into->params, &x->memory, mine, ARES_F32);
     /* as it comes back from a checkpoint */
     if (rc == ARES_OK) rc = model_get(&j->into->params, &x->memory, mine, file);

@@ -143,16 +143,6 @@ GOLDEN(distill, distillation_loss)
     ares_batch_fini(&b);
 }
 
-GOLDEN(distill, ema_update)
-{
-    int64_t n;
-    (void)golden_flat(g, golden_in(g, "teacher"), &n);
-    float *teacher = column(g, "teacher");
-    ares_f32_mix(teacher, column(g, "policy"), n, golden_number(g, "update_rate"));
-    golden_in_single(g);
-    golden_numbers(g, "teacher", doubles(g, teacher, n), n, golden_want(g, "teacher"));
-}
-
 GOLDEN(distill, distillation_metrics)
 {
     static const char *const keys[] = { "divergence", "reverse_kl", "agree" };

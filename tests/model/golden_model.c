@@ -2,6 +2,7 @@
 #include "golden.h"
 
 #include "ares/model.h"
+#include "internal.h"
 
 GOLDEN(aepo, response_mask)
 {
@@ -17,4 +18,22 @@ GOLDEN(aepo, response_mask)
         ended = ares_model_ends(&c, (int32_t)ids[t]);
     }
     golden_numbers(g, "mask", mask, n, g->expected);
+}
+
+/* The moving average of a distillation's teacher. */
+GOLDEN(distill, ema_update)
+{
+    int64_t n;
+    double *x = golden_flat(g, golden_in(g, "teacher"), &n),
+           *y = golden_flat(g, golden_in(g, "policy"), &n);
+    float *teacher = ares_arena_calloc(g->arena, (size_t)n, sizeof *teacher),
+          *policy = ares_arena_calloc(g->arena, (size_t)n, sizeof *policy);
+    for (int64_t i = 0; i < n; i++) {
+        teacher[i] = (float)x[i];
+        policy[i] = (float)y[i];
+    }
+    model_mix(teacher, policy, n, golden_number(g, "update_rate"));
+    for (int64_t i = 0; i < n; i++) x[i] = (double)teacher[i];
+    golden_in_single(g);
+    golden_numbers(g, "teacher", x, n, golden_want(g, "teacher"));
 }

@@ -318,6 +318,7 @@ typedef struct ares_sample {
     /* distillation, set by stage teacher: whether the row has a teacher, and what that reads before
      * the response (docs/distillation.md). teacher_prompt NULL: the student's prompt */
     uint8_t distilled;
+    float distillation; /* mean of its tokens' divergence; of no meaning where none was taught */
     int32_t teacher_prompt_len;
     const int32_t *teacher_prompt;           /* [teacher_prompt_len] */
     const ares_row_media *teacher_row_media; /* of teacher_prompt and response together */

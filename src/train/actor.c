@@ -264,6 +264,8 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     int rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);
+        for (int64_t r = 0; r < u.batch->rows && a->teacher; r++)
+            b->samples[minis.order ? minis.order[r] : r].distillation = update_distilled(&u, r);
         a->learner.step++;
         rc = report(a, &u, minis.order, norms, m);
     }

@@ -196,6 +196,8 @@ int update_prepare(update *u);
  * step is due.
  */
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
+/* The mean divergence of a row's tokens at their first pass; NaN where the teacher taught none. */
+float update_distilled(const update *u, int64_t row);
 void update_finish(update *u); /* after update_prepare, also one that failed */
 /* After the last mini-batch: adds this rank's tokens, by whether they were compared. (update.c) */
 void update_count_compared(const update *u, exactness *out);

@@ -118,7 +118,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("observe", controls_observe(t->run.controls, b, m));
     if (controls_stop(t->run.controls)) return ARES_OK; /* the run ends without this update */
     if (t->teacher)                                     /* by the scores as they were judged */
-        STAGE("teacher_texts", teacher_texts_fill(t->teacher->texts, t->run.world, b, m));
+        STAGE("teacher", teacher_texts_fill(t->teacher->texts, t->run.world, b, m));
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
@@ -126,7 +126,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
         STAGE("sum_pi_squared", LOCAL(actor_sum_pi_squared(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
     if (t->teacher && !ares_distills_vocabulary(&cfg->distillation))
-        STAGE("teacher", LOCAL(teacher_log_probs(t->teacher, b)));
+        STAGE("teacher_log_probs", LOCAL(teacher_log_probs(t->teacher, b)));
     if (t->vapor && !t->run.replays)
         STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, &second, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));

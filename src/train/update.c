@@ -963,6 +963,17 @@ static int prepare_teacher(update *u)
     return ARES_OK;
 }
 
+float update_distilled(const update *u, int64_t row)
+{
+    double sum = 0, n = 0;
+    for (int64_t t = u->batch->row_start[row]; t < u->batch->row_start[row + 1]; t++) {
+        if (!u->first->seen[t]) continue;
+        sum += (double)u->first->divergence[t];
+        n++;
+    }
+    return n > 0 ? (float)(sum / n) : NAN;
+}
+
 void update_finish(update *u)
 {
     ares_batch_fini(&u->beside);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "e2e.h"
 
@@ -206,6 +207,31 @@ TEST(a_student_of_more_rows_than_its_teacher_says_which_answers_have_none)
                         words("unreadable")) == 0);
     CHECK(e2e_metric("unreadable", 1, "distillation/unreadable_frac") > 0.5);
     CHECK(e2e_metric("unreadable", 1, "actor/empty_minibatches") > 0);
+}
+
+TEST(a_teacher_of_the_present_weights_takes_no_memory_for_weights)
+{
+    static const char *const teachers[] = { D "enabled=false " D "context=none " D
+                                              "privileged_context_key=privileged_context",
+                                            TEACHER "kind=live", TEACHER "kind=base" };
+    double gb[3], weights;
+    struct stat file;
+    REQUIRE(e2e_program(NULL, "init --arch qwen2 --hidden 256 --layers 4 --out %s",
+                        test_file("large")) == 0);
+    REQUIRE(stat(test_file("large/model.safetensors"), &file) == 0);
+    weights = (double)file.st_size / 1073741824.0;
+    for (int i = 0; i < 3; i++) {
+        char run[32], model[500];
+        snprintf(run, sizeof run, "memory_%d", i);
+        snprintf(model, sizeof model, "%s", test_file("large"));
+        REQUIRE(e2e_program(NULL,
+                            "train %s %s %s worker.actor.model.model_path='%s' "
+                            "trainer.save_freq=-1 trainer.max_steps=1",
+                            words(run), row_context, teachers[i], model) == 0);
+        gb[i] = e2e_metric(run, 1, "perf/max_memory_allocated_gb");
+    }
+    CHECK_MSG(gb[1] - gb[0] < 0.4 * weights, "live: %g of the weights", (gb[1] - gb[0]) / weights);
+    CHECK_MSG(gb[2] - gb[0] > 0.7 * weights, "base: %g of the weights", (gb[2] - gb[0]) / weights);
 }
 
 TEST(a_distillation_that_cannot_be_is_refused_by_name)

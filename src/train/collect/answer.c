@@ -454,7 +454,7 @@ void scoring_close(scoring *s, ares_metrics *m)
 }
 
 /*
- * Stored answers of a distillation (docs/distillation.md#stored-answers). Whether a prompt is
+ * Stored answers of a distillation (docs/distillation.md#the-loss). Whether a prompt is
  * answered or its stored answer is learnt depends on its draw alone, not on ranks or threads.
  */
 

@@ -264,6 +264,8 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
         ares_json_write_string(ares_json_key(out, "teacher_prompt"), s->teacher_text);
     if (t->run.cfg->distillation.enabled)
         ares_json_write_bool(ares_json_key(out, "distilled"), s->distilled);
+    if (t->run.cfg->distillation.enabled && s->distilled)
+        ares_json_write_float(ares_json_key(out, "distillation"), s->distillation);
     ares_json_write_string(ares_json_key(out, "ground_truth"), s->row->ground_truth);
     ares_json_write_float(ares_json_key(out, "score"), unscored ? NAN : s->score);
     ares_json_begin(ares_json_key(out, "rewards"), '{');

@@ -103,7 +103,6 @@ static void check_text(const ares_sample *s, const char *asked, const char *show
     ares_str_fini(&want);
 }
 
-/* Seen to fail without the one pass of the template, and with one prompt for all groups. */
 TEST(a_teacher_reads_the_hint_of_its_row_in_place_of_the_users_text)
 {
     opened o;

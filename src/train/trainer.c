@@ -206,6 +206,17 @@ static int adapter_fingerprint(const char *path, uint64_t *out)
     return rc;
 }
 
+/* Of the weights of a model, checkpoint or run; of a run of an adapter, of the adapter alone. */
+static int fingerprint_at(const char *path, uint64_t *out)
+{
+    ares_str dir = { 0 };
+    int rc =
+        ares_model_adapted(path) ? adapter_fingerprint(path, out) : ares_model_find(path, &dir);
+    if (rc == ARES_OK && dir.len) rc = ares_model_fingerprint(dir.data, out);
+    ares_str_fini(&dir);
+    return rc;
+}
+
 int training_open_device(training *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
@@ -220,6 +231,8 @@ int training_open_device(training *t)
     if (rc == ARES_OK) rc = ares_model_find(t->cfg->actor.model_path, &t->model_dir);
     if (rc == ARES_OK) rc = ares_model_fingerprint(t->model_dir.data, &t->model_weights);
     if (rc == ARES_OK) rc = adapter_fingerprint(t->cfg->actor_lora.adapter_path, &t->first_adapter);
+    if (rc == ARES_OK && teacher_wanted(t->cfg) && t->cfg->distillation.teacher_path)
+        rc = fingerprint_at(t->cfg->distillation.teacher_path, &t->teacher_weights);
     ARES_TRY(ares_world_share_error(t->world, rc));
     return sharing_open(&t->groups, t->cfg, t->world, &t->device, ares_world_size(t->world));
 }

@@ -75,6 +75,7 @@ typedef struct training {
     ares_str model_dir, tokenizer_dir; /* the second: or a tokenizer.json */
     uint64_t model_weights;            /* fingerprint of these weights */
     uint64_t first_adapter;            /* and of worker.actor.model.lora.adapter_path; 0: null */
+    uint64_t teacher_weights; /* and of distillation.teacher_model.model_path; 0: no such teacher */
 } training;
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world);

@@ -288,7 +288,10 @@ static void on_two_ranks(int part, int parts)
         if (!asked_for(i)) continue;
         describe(c.row[i], i, &k);
         bool good = trains(&k, "", WHOLE, smooth) && trains(&k, "--ranks 2", TWO, smooth);
-        if (!good || !laws_same(WHOLE, TWO, 2, 1e-4, apart, k.names))
+        /* a last bit of a gradient turns the rounding of a weight or an input to bf16 now and then
+         */
+        double near = strstr(k.names, "products in bf16") ? 0x1p-8 : 1e-4;
+        if (!good || !laws_same(WHOLE, TWO, 2, near, apart, k.names))
             printf("repeat: %s\n  options: %s\n", repeat(i), k.words);
         forget();
     }

@@ -159,10 +159,36 @@ TEST(a_resumed_run_of_an_average_equals_an_uninterrupted_one)
     REQUIRE(e2e_program(NULL, "train %s %s %s", words("whole"), row_context, with) == 0);
     REQUIRE(e2e_program(NULL, "train %s %s %s", words("again"), row_context, with) == 0);
     for (int step = 1; step < 3; step++) {
+        /* where its weights lie may change between two parts of a run */
+        const char *moved = step == 1 ? ""
+                                      : TEACHER "fsdp.enable_full_shard=true " TEACHER
+                                                "fsdp.fsdp_size=1 " TEACHER
+                                                "offload.offload_params=true";
         REQUIRE(e2e_go_back("again", "again_whole", step));
-        REQUIRE(e2e_program(NULL, "train %s %s %s", words("again"), row_context, with) == 0);
+        REQUIRE(e2e_program(NULL, "train %s %s %s %s", words("again"), row_context, with, moved) ==
+                0);
         CHECK_MSG(e2e_same_runs("whole", "again", 3), "from step %d", step);
     }
+}
+
+TEST(a_run_does_not_go_on_with_another_teacher)
+{
+    ares_str weights = { 0 }, out = { 0 };
+    char by[600], file[600];
+    snprintf(by, sizeof by, TEACHER "model_path='%s'", test_file("teacher"));
+    REQUIRE(test_shell(NULL, "cp -r " GOLDEN "teacher '%s'", test_file("teacher")) == 0);
+    REQUIRE(e2e_program(NULL, "train %s %s", words("taught"), by) == 0);
+    REQUIRE(e2e_go_back("taught", "taught_whole", 1));
+    snprintf(file, sizeof file, "%s/model.safetensors", test_file("teacher"));
+    REQUIRE_OK(ares_file_read(file, &weights));
+    weights.data[weights.len - 2] ^= 1;
+    REQUIRE_OK(ares_file_write(file, weights.data, weights.len));
+    CHECK_EQ(e2e_program(&out, "train %s %s", words("taught"), by), 1);
+    CHECK_CONTAINS(out.data, "the run began with another teacher than is in "
+                             "distillation.teacher_model.model_path");
+    CHECK_EQ(e2e_program(NULL, "train --force %s %s", words("taught"), by), 0);
+    ares_str_fini(&weights);
+    ares_str_fini(&out);
 }
 
 TEST(two_ranks_distil_as_one_does)

@@ -145,7 +145,8 @@ TEST(the_table_of_options_without_a_result_is_whole)
     int marked = 0;
     for (const char *at = out.data; (at = strstr(at, "may change when a run goes on)")); at++)
         marked++;
-    CHECK_EQ(ARES_COUNT(no_result), marked);
+    /* three of them are a teacher's: test_distill.c */
+    CHECK_EQ(ARES_COUNT(no_result) + 3, marked);
     ares_str_fini(&out);
 }
 

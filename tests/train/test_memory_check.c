@@ -153,12 +153,12 @@ TEST(what_ranks_share_or_the_host_holds_is_not_counted)
     const char *kl = "algorithm.kl_coef=0.1";
     faults("1e12", WITH(ON_CARD, kl), 8, true, &words, &told); /* states: 12 / 8 */
     CHECK_CONTAINS(words.data, "(weights, gradients and optimizer states of 1000.00 billion "
-                               "parameters: 7500.0; the reference: 4000.0)");
+                               "parameters: 7500.0; the reference: 2000.0)");
     faults("1e12",
            WITH(ON_CARD, kl, "worker.actor.fsdp.enable_full_shard=true",
                 "worker.actor.fsdp.fsdp_size=4", "worker.ref.fsdp.enable_full_shard=true"),
            8, true, &words, &told);
-    CHECK_CONTAINS(words.data, "parameters: 4500.0; the reference: 500.0)");
+    CHECK_CONTAINS(words.data, "parameters: 4500.0; the reference: 250.0)");
     /* 8 share, of which 2 are on this machine */
     CHECK_EQ(faults_of_some("1e12", WITH(off), 8, 2, true, &words, &told), 1);
     CHECK_CONTAINS(words.data, "at least 9000.0 GB");

@@ -49,6 +49,7 @@ train_origin train_origin_of(const training *t)
     o.adapter[0] = 0;
     if (t->first_adapter)
         snprintf(o.adapter, sizeof o.adapter, "%016llx", (unsigned long long)t->first_adapter);
+    snprintf(o.teacher, sizeof o.teacher, "%016llx", (unsigned long long)t->teacher_weights);
     return o;
 }
 
@@ -175,6 +176,8 @@ static int write_state(const training *t, const step_begin *at, const state_sums
     ares_json_write_string(ares_json_key(&o, "model_weights"), ares_view_of(origin.model));
     if (t->adapter)
         ares_json_write_string(ares_json_key(&o, "first_adapter"), ares_view_of(origin.adapter));
+    if (t->teacher_weights)
+        ares_json_write_string(ares_json_key(&o, "teacher_weights"), ares_view_of(origin.teacher));
     origin_describe_model(&t->model->cfg, &model);
     ares_json_write_string(ares_json_key(&o, "model"), ares_str_view(&model));
     ares_json_write_string(ares_json_key(&o, "optimizer"), ares_view_of(t->cfg->optim.strategy));
@@ -616,6 +619,15 @@ static int check_origin(training *t, const ares_json *o, const char *path)
             ARES_TRY(check_storage(o, path, "critic_storage", "critic", type));
     }
     if (t->adapter) ARES_TRY(check_first_adapter(t, o, path, own.adapter, force));
+    if (t->teacher_weights && differs(o, "teacher_weights", own.teacher)) {
+        if (force)
+            return ares_fail(ARES_ESTATE,
+                             "train: %s: the run began with another teacher than is in "
+                             "distillation.teacher_model.model_path = '%s' now; restore it (of a "
+                             "run that went on, name the checkpoint), or %s",
+                             path, t->cfg->distillation.teacher_path, force);
+        ares_log(ARES_LOG_WARN, "train: %s: the run began with another teacher", path);
+    }
     return check_model(t, o, path, own.model, force);
 }
 

@@ -221,6 +221,7 @@ void rundir_close(rundir *d);
 /* Hashes of all training rows, and of the model and adapter that the run began with. */
 typedef struct train_origin {
     char data[24], model[24], adapter[24]; /* adapter "": a new one, or none */
+    char teacher[24];                      /* of distillation.teacher_model.model_path */
 } train_origin;
 train_origin train_origin_of(const training *t);
 

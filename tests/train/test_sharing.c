@@ -355,9 +355,10 @@ TEST_LABELLED(what_two_ranks_share_changes_no_bit, "mpi,slow")
     same_bits(2, &of_all, 0, PART, "what_two_ranks_share_changes_no_bit");
 }
 
-TEST_MPI(what_two_ranks_share_changes_no_bit_in_bf16)
+TEST_MPI(products_in_bf16_keep_their_bits_whatever_two_ranks_share)
 {
-    same_bits(2, &of_all, IN_BF16, IN_BF16 + 1, "what_two_ranks_share_changes_no_bit_in_bf16");
+    same_bits(2, &of_all, IN_BF16, IN_BF16 + 1,
+              "products_in_bf16_keep_their_bits_whatever_two_ranks_share");
 }
 
 TEST_LABELLED(what_four_ranks_share_changes_no_bit, "mpi,slow")

@@ -42,6 +42,7 @@ static int load(teacher *x, training *t, const char *path)
                                    dtype && strcmp(dtype, "bf16") != 0 ? ARES_F32 : ARES_BF16,
                                .like_trained = moves && !c->actor.freeze_vision,
                                .share = &share };
+    if (opt.storage == ARES_BF16) opt.arithmetic = training_type(c->actor.arithmetic);
     if (moves) opt.trained = c->actor.trainable; /* the policy is mixed into it */
     if (t->device.k->act != ARES_F32 && opt.storage != ARES_BF16)
         return ares_fail(ARES_ECONFIG,

@@ -102,6 +102,27 @@ TEST(a_teacher_that_is_the_student_gives_exactly_0_in_every_form)
     }
 }
 
+TEST(a_teacher_stored_in_bf16_multiplies_as_the_policy_does)
+{
+    static const char *const teachers[] = {
+        TEACHER "model_path=" GOLDEN "student " TEACHER "fsdp.torch_dtype=bf16",
+        TEACHER "model_path=" GOLDEN "student",
+        "distillation.context=row distillation.privileged_context_key=hint",
+    };
+    for (int i = 0; i < ARES_COUNT(teachers); i++) {
+        char run[32];
+        snprintf(run, sizeof run, "bf16_%d", i);
+        REQUIRE(e2e_program(NULL,
+                            "train %s worker.actor.arithmetic=bf16 worker.actor.optim.lr=0 %s",
+                            words(run), teachers[i]) == 0);
+        for (int step = 1; step <= 3; step++) {
+            double kl = e2e_metric(run, step, "distillation/reverse_kl");
+            CHECK_MSG(i == 0 ? kl == 0 : kl > 0 && kl < 1, "teacher %d: a KL of %g", i, kl);
+            CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
+        }
+    }
+}
+
 TEST(a_student_comes_near_its_teacher_on_its_own_answers)
 {
     static const struct {

@@ -66,6 +66,9 @@ def stand_ins(program):
         pairs.append({"query": ask, "response": "The answer is: " + tell})
     for name, items in (("rows", rows), ("chats", chats), ("metamath", pairs)):
         pathlib.Path(name + ".jsonl").write_text("\n".join(map(json.dumps, items)))
+    pathlib.Path("chats").mkdir()
+    for split in ("train", "test"):
+        pathlib.Path("chats/%s.jsonl" % split).symlink_to("../chats.jsonl")
 
 
 EASYR1 = '''REWARD_TYPE = "batch"

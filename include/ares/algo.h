@@ -120,12 +120,12 @@ ares_option_table ares_algorithm_options;
       "trainer: a weight per token, or one per row, the product (sequence) or the geometric mean " \
       "of its tokens' weights")                                                                    \
     X(choice, rollout_is_mode, "rollout_is_mode", "truncate", "truncate|mask=clip",                \
-      "rollout_is: truncate caps weights at rollout_is_threshold; mask sets weights outside both " \
+      "rollout_is: truncate holds weights between the thresholds; mask sets weights outside both " \
       "thresholds to 0")                                                                           \
     X(f64, rollout_is_threshold, "rollout_is_threshold", "2.0", "(0,)",                            \
       "rollout_is: largest weight")                                                                \
     X(f64, rollout_is_threshold_lower, "rollout_is_threshold_lower", "null", "[0,)",               \
-      "rollout_is with rollout_is_mode mask: smallest weight; null: 1 / rollout_is_threshold")     \
+      "rollout_is: smallest weight; null: 1 / rollout_is_threshold (mask), none (truncate)")       \
     X(flag, rollout_is_batch_normalize, "rollout_is_batch_normalize", "false", "",                 \
       "rollout_is: divide the weights by their mean over the step, of tokens or of rows")          \
     X(text, rollout_rs, "rollout_rs", "null", "nonempty",                                          \

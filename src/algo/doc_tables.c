@@ -84,7 +84,7 @@ static const note corrections[] = {
       "verl", "whole rows", "worker.actor.rollout_is=sequence" },
     { "geometric", "one for a row: of their geometric mean", "w = exp(mean over the row)", "verl",
       "whole rows", "worker.actor.rollout_is=geometric" },
-    { "truncate", "weights cut off above", "min(w, rollout_is_threshold)", "Yao et al. 2025",
+    { "truncate", "weights held between thresholds", "max(lower, min(w, rollout_is_threshold))", "Yao et al. 2025",
       "rollout_is", "worker.actor.rollout_is_mode=truncate" },
     { "mask", "0 outside of the thresholds", "w where lower <= w <= rollout_is_threshold, else 0",
       "IcePop; verl", "rollout_is", "worker.actor.rollout_is_mode=mask" },

@@ -637,6 +637,13 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
         CHECK_NEAR(s.is[t], b->response_mask[t] && ratio >= 0.5 && ratio <= 2 ? ratio : 0, 1e-6);
     }
     s.cfg.rollout_is_mode = "truncate";
+    s.cfg.rollout_is_threshold_lower = 0.9; /* slime's tis_clip_low */
+    CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
+    for (int64_t t = 0; t < b->tokens; t++) {
+        double ratio = exp((double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]);
+        CHECK_NEAR(s.is[t], b->response_mask[t] ? fmax(fmin(ratio, 2), 0.9) : 0, 1e-6);
+    }
+    s.cfg.rollout_is_threshold_lower = NAN;
     s.cfg.rollout_is = "sequence";
     CHECK_OK(correction_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
     double sum = 0;

@@ -142,7 +142,7 @@ TEST(options_that_nothing_reads_are_told)
         { "algorithm.hwe_kl_scale=0.1", "it is for worker.actor.dynamic_kl_loss=true)" },
         { "algorithm.kl_lambda_lr=0.1", "it is for worker.actor.dynamic_kl_loss=true)" },
         { "worker.actor.rollout_is_threshold_lower=0.1",
-          "it is for worker.actor.rollout_is_mode=mask|clip)" },
+          "it is for worker.actor.rollout_is=token|sequence|geometric|true|True)" },
         { "algorithm.disable_kl=false algorithm.use_kl_in_reward=false algorithm.kl_coef=0.1",
           "it is for algorithm.use_kl_loss=true, algorithm.use_kl_in_reward=true)" },
         { "algorithm.kl_penalty=abs",

@@ -311,15 +311,16 @@ typedef struct weighing {
 } weighing;
 static weighing weighing_of(const ares_loss_config *cfg)
 {
-    double upper = cfg->rollout_is_threshold;
+    double upper = cfg->rollout_is_threshold, lower = cfg->rollout_is_threshold_lower;
+    bool mask = strcmp(cfg->rollout_is_mode, "mask") == 0;
     return (weighing){ .by_token = strcmp(cfg->rollout_is, "token") == 0,
                        .mean = strcmp(cfg->rollout_is, "geometric") == 0,
                        .none = strcmp(cfg->rollout_is, "none") == 0,
-                       .mask = strcmp(cfg->rollout_is_mode, "mask") == 0,
+                       .mask = mask,
                        .upper = upper,
-                       .lower = ares_is_null_f64(cfg->rollout_is_threshold_lower)
-                                    ? 1 / upper
-                                    : cfg->rollout_is_threshold_lower };
+                       .lower = !ares_is_null_f64(lower) ? lower
+                                : mask                   ? 1 / upper
+                                                         : 0 };
 }
 
 int correction_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,

@@ -149,9 +149,10 @@ ARES_LOSS_FN ares_token_term ares_ppo_token(double log_ratio, double advantage, 
 
 /*
  * Weights that correct for a sampler whose probabilities are not the trainer's: exp(log old - log
- * rollout), of a token or of a whole row, without a gradient. truncate: min(ratio, upper) (Yao et
- * al., "Your efficient RL framework secretly brings you off-policy RL training", 2025). mask: the
- * ratio inside [lower, upper], 0 outside (IcePop; verl's mode mask).
+ * rollout), of a token or of a whole row, without a gradient. truncate: the nearest number to the
+ * ratio in [lower, upper] (Yao et al., "Your efficient RL framework secretly brings you off-policy
+ * RL training", 2025, with lower = 0; slime's tis_clip_low is another). mask: the ratio inside
+ * [lower, upper], 0 outside (IcePop; verl's mode mask).
  */
 
 /* log_ratio: the token's, the sum over its row (sequence), or the mean over its row (geometric). */
@@ -159,7 +160,7 @@ ARES_LOSS_FN double ares_rollout_weight(double log_ratio, int mask, double lower
 {
     double ratio = ares_loss_exp(ares_loss_bound(log_ratio));
     if (mask) return ratio < lower || ratio > upper ? 0 : ratio;
-    return ratio > upper ? upper : ratio;
+    return ratio > upper ? upper : ratio < lower ? lower : ratio;
 }
 
 /*

@@ -407,7 +407,7 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
             !ares_is_null_f64(c->early_stop_imp_ratio),
         'e', "worker.actor.early_stop_scope", text);
     say(&r,
-        mask && !ares_is_null_f64(c->rollout_is_threshold_lower) &&
+        !ares_is_null_f64(c->rollout_is_threshold_lower) &&
             c->rollout_is_threshold_lower >= c->rollout_is_threshold,
         'e', "worker.actor.rollout_is_threshold_lower",
         "must lie below rollout_is_threshold: no weight is between them");

@@ -963,10 +963,7 @@ const ares_config_alias train_aliases[] = {
     { "runner.resume_dir", "trainer.find_last_checkpoint=true", "=auto", NULL },
     { "runner.resume_dir", "trainer.load_checkpoint_path", NULL, NULL },
     { "algorithm.reinpp_kl_beta", "", "=0", UNSAID },
-    { "algorithm.reinpp_kl_beta", NULL, NULL,
-      "one KL acts here: set algorithm.use_kl_in_reward=true and algorithm.kl_coef to it, and "
-      "leave "
-      "algorithm.kl_beta out" },
+    { "algorithm.reinpp_kl_beta", "x-rlinf.reinpp_kl_beta", NULL, NULL },
     { "algorithm.use_reinpp_baseline", "", "=false", UNSAID },
     { "algorithm.use_reinpp_baseline", "algorithm.adv_estimator=reinforce_plus_plus_baseline",
       "=true", NULL },
@@ -1250,9 +1247,9 @@ const ares_config_alias train_aliases[] = {
     { "dataset_name", "data.train_files", NULL, NULL },
     { "dataset_config", NULL, NULL, "name the files of that part in data.train_files" },
     { "dataset_train_split", "", "=train", UNSAID },
-    { "dataset_train_split", NULL, NULL, "name the files of that split in data.train_files" },
+    { "dataset_train_split", "x-trl.train_split", NULL, NULL },
     { "dataset_test_split", "", "=test", UNSAID },
-    { "dataset_test_split", NULL, NULL, "name the files of that split in data.val_files" },
+    { "dataset_test_split", "x-trl.test_split", NULL, NULL },
     { "shuffle_dataset", "data.shuffle", NULL, NULL },
     { "data_seed", "data.seed", NULL, NULL },
     { "model_revision", "", "=main", UNSAID },
@@ -1464,8 +1461,7 @@ const ares_config_alias train_aliases[] = {
     { "use_tis", ACTOR "rollout_is=none", "=false", NULL },
     { "tis_clip", ACTOR "rollout_is_threshold", NULL, NULL },
     { "tis_clip_low", "", "=0", UNSAID },
-    { "tis_clip_low", NULL, NULL,
-      "weights are not raised; worker.actor.rollout_is_mode: mask leaves small ones out" },
+    { "tis_clip_low", ACTOR "rollout_is_threshold_lower", NULL, NULL },
     { "use_rollout_logprobs", ACTOR "recompute_log_probs=false", "=true", NULL },
     { "use_rollout_logprobs", "", "=false", UNSAID },
     { "calculate_per_token_loss", ACTOR "loss_avg_mode=token-mean", "=true", NULL },
@@ -1798,6 +1794,45 @@ static void translate_loggers(ares_config *cfg)
     ares_str_fini(&value);
 }
 
+/* TRL's splits of the folder that dataset_name names. */
+static void translate_splits(ares_config *cfg)
+{
+    static const char *const splits[][2] = { { "x-trl.test_split", "data.val_files" },
+                                             { "x-trl.train_split", "data.train_files" } };
+    const char *name = ares_config_given(cfg, "data.train_files");
+    ares_str path = { 0 };
+    for (int i = 0; i < ARES_COUNT(splits); i++) {
+        const char *split = ares_config_given(cfg, splits[i][0]);
+        if (!split) continue;
+        if (!name || !ares_dir_exists(name)) {
+            ares_config_fault(cfg, splits[i][0],
+                              "is a split of a folder, and data.train_files names none; name the "
+                              "files of that split in %s",
+                              splits[i][1]);
+            continue;
+        }
+        ares_config_follow(cfg, splits[i][1], ares_path_join(&path, name, split), splits[i][0]);
+    }
+    ares_str_fini(&path);
+}
+
+/* RLinf's KL in the rewards of Reinforce++; kl_beta is that of the loss. */
+static void translate_kl_of_reinpp(ares_config *cfg)
+{
+    static const char word[] = "x-rlinf.reinpp_kl_beta";
+    const char *beta = ares_config_given(cfg, word),
+               *other = ares_config_given(cfg, "algorithm.kl_coef");
+    if (!beta) return;
+    if (other && atof(other) != 0) {
+        ares_config_fault(cfg, word,
+                          "one KL acts here: set algorithm.kl_beta=0, or this to 0");
+        return;
+    }
+    ares_config_follow(cfg, "algorithm.kl_coef", beta, word);
+    ares_config_follow(cfg, "algorithm.use_kl_in_reward", "true", word);
+    ares_config_follow(cfg, "algorithm.use_kl_loss", "false", word);
+}
+
 static void translate(ares_config *cfg)
 {
     static const char bypass[] = "algorithm.rollout_correction.bypass_mode",
@@ -1808,6 +1843,8 @@ static void translate(ares_config *cfg)
                       warmup[] = ACTOR "optim.lr_warmup_steps";
     char path[64], lower[64], higher[64];
     translate_batches(cfg);
+    translate_splits(cfg);
+    translate_kl_of_reinpp(cfg);
     adapters_translate(cfg);
     types_translate(cfg); /* of models that adapters share */
     translate_loggers(cfg);

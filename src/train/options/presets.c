@@ -341,15 +341,20 @@ static void translate_eval_sets(ares_config *cfg)
     static const char word[] = "x-slime.eval_prompt_data";
     ares_str sets = { 0 };
     char path[64];
-    const char *name;
+    /* slime takes a file without a name for rows of aime */
+    const char *alone = ares_config_given(cfg, word), *name;
+    if (!ares_config_given(cfg, "x-slime.eval_prompt_data.1") && !alone)
+        alone = ares_config_given(cfg, "x-slime.eval_prompt_data.0");
+    const char *const pair[] = { "aime", alone, NULL };
     int i = 0;
-    for (; snprintf(path, sizeof path, "%s.%d", word, i), (name = ares_config_given(cfg, path));
+    for (; snprintf(path, sizeof path, "%s.%d", word, i),
+           (name = alone ? pair[i] : ares_config_given(cfg, path));
          i++) {
         bool quoted = strpbrk(name, "'\n") != NULL;
         if (quoted) ares_config_fault(cfg, word, "names and files have no quotes here");
         ares_str_addf(&sets, i % 2 ? ", path: '%s'}" : i ? ", {name: '%s'" : "[{name: '%s'", name);
     }
-    if (i % 2 || (!i && ares_config_given(cfg, word)))
+    if (i % 2)
         ares_config_fault(cfg, word, "is a name and a file each, as in [aime, aime.jsonl]");
     else if (i) {
         ares_str_add_z(&sets, "]");

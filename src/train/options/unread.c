@@ -40,10 +40,9 @@ static const struct {
     { "worker.actor.loss_avg_mode", "seq-mean-token-sum-norm", "worker.actor.loss_scale_factor" },
     { "worker.actor.rollout_is", "token|sequence|geometric|true|True",
       "worker.actor.rollout_is_mode worker.actor.rollout_is_threshold "
-      "worker.actor.rollout_is_batch_normalize" },
+      "worker.actor.rollout_is_threshold_lower worker.actor.rollout_is_batch_normalize" },
     { "worker.actor.rollout_rs", NULL,
       "worker.actor.rollout_rs_threshold worker.actor.rollout_rs_threshold_lower" },
-    { "worker.actor.rollout_is_mode", "mask|clip", "worker.actor.rollout_is_threshold_lower" },
     { "env.token_exact", "false",
       "env.train_text_include_warning env.enable_response_mask env.mask_template_tokens" },
     { "env.context_window_mode", "limited_multi_turn|single_turn", "env.max_context_window" },

@@ -76,8 +76,8 @@ typedef struct ares_model_config {
 } ares_model_config;
 int ares_model_config_load(const char *dir, ares_model_config *out);
 /*
- * The id of the tokenizer's eos_token (-1: none) becomes eos[0], with a warning where the files of
- * the model `dir` do not name it.
+ * The id of the tokenizer's eos_token (-1: none), or of one that an option names, becomes eos[0].
+ * dir: the model, for a warning where its files do not name the id; NULL: none.
  */
 int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir);
 /* A word of generation_config.json that has an option here, the option's name and its value. */

@@ -23,6 +23,9 @@
       "the model to train: a model, checkpoint or run directory")                                 \
     X(text, tokenizer_path, "model.tokenizer_path", "null", "",                                   \
       "directory of the tokenizer; null: the one of model_path")                                  \
+    X(text, eos_token, "model.eos_token", "null", "nonempty",                                     \
+      "token that ends an answer, beside those that the files of model and tokenizer name, and "  \
+      "that is put after plain answers of supervised rows; null: those of the files alone")       \
     X(f64, parameters, "model.parameters", "null", "[1,)",                                        \
       "number of parameters, so that --check can compute memory where the model directory is "    \
       "not there; null: as its config.json says",                                                 \

@@ -664,13 +664,14 @@ int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir)
     if (!ares_model_ends(c, id)) {
         ares_str named = { 0 };
         for (int i = 0; i < c->n_eos; i++) ares_str_addf(&named, "%s%d", i ? ", " : "", c->eos[i]);
-        ares_warn("model: %s: answers end at the tokenizer's eos_token (id %d) as well; "
-                  "eos_token_id in config.json and generation_config.json names %s",
-                  dir, id, named.len ? named.data : "none");
+        if (dir)
+            ares_warn("model: %s: answers end at the tokenizer's eos_token (id %d) as well; "
+                      "eos_token_id in config.json and generation_config.json names %s",
+                      dir, id, named.len ? named.data : "none");
         ares_str_fini(&named);
         config_reader r = { 0 };
         put_eos(&r, id, c);
-        if (r.rc != ARES_OK) return ares_fail_in(r.rc, "model: %s: with the tokenizer's", dir);
+        if (r.rc != ARES_OK) return ares_fail_in(r.rc, "model: with %d", id);
     }
     for (int i = 0; i < c->n_eos; i++) /* the others keep their order */
         if (c->eos[i] == id) {

@@ -370,6 +370,18 @@ int training_open_model(training *t, const char *weights)
     }
     ARES_TRY(ares_model_add_eos(
         &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));
+    if (c->actor.eos_token) {
+        ares_ids ids = { 0 };
+        int rc = ares_tokenizer_encode(t->tokenizer, ares_view_of(c->actor.eos_token), false, &ids);
+        if (rc == ARES_OK && ids.n != 1)
+            rc = ares_fail(ARES_ECONFIG,
+                           "config: worker.actor.model.eos_token = '%s': is no token of %s, which "
+                           "reads %lld there; name one of its added tokens",
+                           c->actor.eos_token, t->tokenizer_dir.data, (long long)ids.n);
+        if (rc == ARES_OK) rc = ares_model_add_eos(&t->model->cfg, ids.ids[0], NULL);
+        ares_ids_fini(&ids);
+        ARES_TRY(rc);
+    }
     if (!t->model->cfg.vision.depth) return ARES_OK;
     ARES_TRY(ares_media_rules_load(&t->model->cfg, t->model_dir.data, &t->row_media));
     return ares_features_new(t->model, t->adapter, &t->row_media.processor,

@@ -1327,8 +1327,7 @@ const ares_config_alias train_aliases[] = {
     { "padding_free", "", NULL, PACKED },
     { "eval_packing", "", NULL, PACKED },
     { "dataset_num_proc", "", NULL, "rows are encoded on the threads of trainer.threads" },
-    { "eos_token", NULL, NULL,
-      "an answer ends as the chat template says; set eos_token in tokenizer_config.json" },
+    { "eos_token", ACTOR "model.eos_token", NULL, NULL },
     { "reward_model_name_or_path", NULL, NULL, REWARD_MODEL },
     { "completion_only_loss", "", "=true", UNSAID },
     { "completion_only_loss", NULL, NULL, "the loss is on what the assistant writes" },
@@ -1794,24 +1793,30 @@ static void translate_loggers(ares_config *cfg)
     ares_str_fini(&value);
 }
 
-/* TRL's splits of the folder that dataset_name names. */
+/* TRL's splits of the folder that dataset_name names: train, and test for evaluations. */
 static void translate_splits(ares_config *cfg)
 {
-    static const char *const splits[][2] = { { "x-trl.test_split", "data.val_files" },
-                                             { "x-trl.train_split", "data.train_files" } };
-    const char *name = ares_config_given(cfg, "data.train_files");
+    static const char *const splits[][3] = {
+        { "x-trl.test_split", "data.val_files", "test" },
+        { "x-trl.train_split", "data.train_files", "train" },
+    };
+    const char *name = ares_config_given(cfg, "data.train_files"),
+               *word = ares_config_word(cfg, "data.train_files"),
+               *asks = ares_config_word(cfg, "trainer.val_freq");
+    bool folder = name && strcmp(word, "dataset_name") == 0 && ares_dir_exists(name),
+         tests = strcmp(asks, "eval_steps") == 0 && !ares_config_is_set(cfg, "data.val_files");
     ares_str path = { 0 };
     for (int i = 0; i < ARES_COUNT(splits); i++) {
         const char *split = ares_config_given(cfg, splits[i][0]);
-        if (!split) continue;
-        if (!name || !ares_dir_exists(name)) {
+        if (split && !folder)
             ares_config_fault(cfg, splits[i][0],
-                              "is a split of a folder, and data.train_files names none; name the "
+                              "is a split of a folder, and dataset_name names none; name the "
                               "files of that split in %s",
                               splits[i][1]);
-            continue;
-        }
-        ares_config_follow(cfg, splits[i][1], ares_path_join(&path, name, split), splits[i][0]);
+        if (!folder || (!split && i == 0 && !tests)) continue;
+        ares_config_follow(cfg, splits[i][1],
+                           ares_path_join(&path, name, split ? split : splits[i][2]),
+                           split ? splits[i][0] : splits[1][1]);
     }
     ares_str_fini(&path);
 }
@@ -1824,8 +1829,7 @@ static void translate_kl_of_reinpp(ares_config *cfg)
                *other = ares_config_given(cfg, "algorithm.kl_coef");
     if (!beta) return;
     if (other && atof(other) != 0) {
-        ares_config_fault(cfg, word,
-                          "one KL acts here: set algorithm.kl_beta=0, or this to 0");
+        ares_config_fault(cfg, word, "one KL acts here: set algorithm.kl_beta=0, or this to 0");
         return;
     }
     ares_config_follow(cfg, "algorithm.kl_coef", beta, word);

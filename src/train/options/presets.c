@@ -354,8 +354,7 @@ static void translate_eval_sets(ares_config *cfg)
         if (quoted) ares_config_fault(cfg, word, "names and files have no quotes here");
         ares_str_addf(&sets, i % 2 ? ", path: '%s'}" : i ? ", {name: '%s'" : "[{name: '%s'", name);
     }
-    if (i % 2)
-        ares_config_fault(cfg, word, "is a name and a file each, as in [aime, aime.jsonl]");
+    if (i % 2) ares_config_fault(cfg, word, "is a name and a file each, as in [aime, aime.jsonl]");
     else if (i) {
         ares_str_add_z(&sets, "]");
         ares_config_follow(cfg, "eval.datasets", sets.data, word);

@@ -156,9 +156,10 @@ typedef struct ares_linear_backward_args {
 } ares_linear_backward_args;
 
 /*
- * y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) ("lanes"), for rows of width k (Zhang and
- * Sennrich 2019). With heads, `heads` rows lie side by side: row r begins at element
- * r / heads * ldx + r % heads * k of x, and likewise in y, dy and dx.
+ * y = x * rstd * f(w), rstd = 1/sqrt(mean(x^2) + eps) ("lanes"), for rows of width k (Zhang and
+ * Sennrich 2019). f(w) = w; with plus_one 1 + w, rounded to f32 (Gemma). With heads, `heads` rows
+ * lie side by side: row r begins at element r / heads * ldx + r % heads * k of x, and likewise in
+ * y, residual, dy and dx.
  */
 typedef struct ares_rms_norm_args {
     int32_t rows, k;
@@ -166,10 +167,14 @@ typedef struct ares_rms_norm_args {
     const void *x;
     int64_t ldx;
     const float *w; /* [k] */
+    bool plus_one;
     float eps;
     void *y;
     int64_t ldy;
     float *rstd; /* [rows]; written by forward, where it may be NULL; read by backward */
+    /* forward: y = residual + the norm, which a bf16 table rounds first; may be y. NULL: none */
+    const void *residual;
+    int64_t ldr;
     /*
      * forward, only where the table has rope_store: sum = x + bias [k] is written, of the type of
      * activations, because the product that follows adds to sum and not to x. Its rows are ldx
@@ -207,10 +212,10 @@ typedef struct ares_layer_norm_args {
 } ares_layer_norm_args;
 
 /*
- * y = f(x), n numbers: x Phi(x) (Hendrycks and Gimpel 2016), their tanh form x sigmoid(2 u) with
- * u = sqrt(2 / pi) (x + 0.044715 x^3), or x sigmoid(1.702 x).
+ * y = f(x), n numbers: x sigmoid(x); x Phi(x) (Hendrycks and Gimpel 2016), their tanh form
+ * x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), or x sigmoid(1.702 x).
  */
-typedef enum { ARES_GELU, ARES_GELU_TANH, ARES_QUICK_GELU } ares_activation;
+typedef enum { ARES_SILU, ARES_GELU, ARES_GELU_TANH, ARES_QUICK_GELU } ares_activation;
 #define ARES_GELU_TANH_BY 1.5957691216f /* 2 sqrt(2 / pi) */
 #define ARES_GELU_TANH_CUBE 0.044715f
 typedef struct ares_activation_args {
@@ -222,8 +227,12 @@ typedef struct ares_activation_args {
     void *dx; /* backward: f'(x) dy, written; may be dy */
 } ares_activation_args;
 
-/* y = silu(gate) * up, rows of width k; gate and up have the same distance of rows, ldgu. */
-typedef struct ares_silu_mul_args {
+/*
+ * y = f(gate) * up, rows of width k (Shazeer 2020); gate and up have the same distance of rows,
+ * ldgu.
+ */
+typedef struct ares_gate_mul_args {
+    ares_activation f;
     int32_t rows, k;
     const void *gate, *up;
     int64_t ldgu;
@@ -240,7 +249,7 @@ typedef struct ares_silu_mul_args {
     int64_t lddy;
     void *d_gate, *d_up;
     int64_t lddgu;
-} ares_silu_mul_args;
+} ares_gate_mul_args;
 
 /*
  * Segments of a packed batch. Segment s owns the query rows [start[s], start[s+1]); its i-th row
@@ -367,8 +376,9 @@ typedef struct ares_rope_store_args {
     int64_t ld;
     const void *q_bias, *k_bias, *v_bias; /* NULL: none */
     const float *q_norm, *k_norm;         /* [head_dim]; NULL: none */
+    bool plus_one;                        /* of both norms, as in ares_rms_norm_args */
     float eps;
-    const float *cos_sin; /* [rows][head_dim] */
+    const float *cos_sin; /* [rows][head_dim]; NULL: no rotation */
     const int32_t *slots; /* [rows] */
     void *cache;
 } ares_rope_store_args;
@@ -662,13 +672,14 @@ typedef struct ares_kernels {
     void (*linear_backward)(ares_device *d, const ares_linear_backward_args *a);
 
     /*
-     * Row i of y [n][k] = row ids[i] of e, of either layout. Backward: de += dy in row order; de is
-     * f32, or of the activations' type where no id comes twice.
+     * Row i of y [n][k] = scale * row ids[i] of e, of either layout; a scale of 0 is none.
+     * Backward: de += scale * dy in row order, the product rounded to f32 before the sum; de is
+     * f32, or, without a scale, of the activations' type where no id comes twice.
      */
     void (*embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                      int64_t ldy);
+                      int64_t ldy, float scale);
     void (*embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                               const void *dy, int64_t lddy);
+                               const void *dy, int64_t lddy, float scale);
 
     void (*rms_norm)(ares_device *d, const ares_rms_norm_args *a);
     void (*rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
@@ -681,13 +692,13 @@ typedef struct ares_kernels {
     /*
      * Rotates the pairs (i, i + head_dim/2) of every head in place by the angles of its row:
      * cos_sin [rows][head_dim] holds cosines, then sines; the host makes it, for one, three or no
-     * position axes. inverse: the transpose, for backward.
+     * position axes. NULL: no rotation. inverse: the transpose, for backward.
      */
     void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
                  int64_t ldx, const float *cos_sin, bool inverse);
 
-    void (*silu_mul)(ares_device *d, const ares_silu_mul_args *a);
-    void (*silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a);
+    void (*gate_mul)(ares_device *d, const ares_gate_mul_args *a);
+    void (*gate_mul_backward)(ares_device *d, const ares_gate_mul_args *a);
 
     /*
      * Stores row r of k and v [rows][n_kv * head_dim] in slot slots[r] of the paged cache: slot =

@@ -309,10 +309,10 @@ static ares_attention_args attention(const ares_model *m, int layer, const block
 }
 
 /* y = silu(gate) * up, of the block's gate and up side by side. */
-static ares_silu_mul_args swiglu(const ares_model *m, int32_t rows, const block_saved *s, void *y)
+static ares_gate_mul_args swiglu(const ares_model *m, int32_t rows, const block_saved *s, void *y)
 {
     int32_t wide = m->cfg.intermediate;
-    return (ares_silu_mul_args){ .rows = rows,
+    return (ares_gate_mul_args){ .rows = rows,
                                  .k = wide,
                                  .gate = s->gate_up,
                                  .up = acts_at(m->device, s->gate_up, wide),
@@ -444,7 +444,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
         linear_args(p->rows, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
         linear_args(p->rows, &l->up, t->h, NULL, acts_at(d, s->gate_up, n.wide), 2 * n.wide)
     };
-    ares_silu_mul_args act = swiglu(m, rows, s, t->act);
+    ares_gate_mul_args act = swiglu(m, rows, s, t->act);
     if (at_once) {
         gate_up[0].bias = gate_up[1].bias = NULL;
         act.gate_bias = linear_bias(&l->gate);
@@ -452,7 +452,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     }
     k->linear(d, gate_up, 2);
     linears_adapt(d, &beside, (const ares_linear *[]){ &l->gate, &l->up }, gate_up, 2);
-    k->silu_mul(d, &act);
+    k->gate_mul(d, &act);
     add_to_stream(m, p, s, t, &l->down, gathered(m, rows, t->act, n.wide, t->all), s->x_mid, x_out);
 }
 
@@ -471,13 +471,13 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     /* the MLP; its activation and the normed stream are computed again, cheaper than memory */
     linear_backward(d, &l->down, rows, dx, hidden, NULL, t->d_act, false);
     linear_adapt_backward(d, &beside, &l->down, dx, hidden, NULL, t->d_act);
-    ares_silu_mul_args act = swiglu(m, rows, s, t->act);
+    ares_gate_mul_args act = swiglu(m, rows, s, t->act);
     act.dy = t->d_act;
     act.lddy = n.wide;
     act.d_gate = t->d_gate_up;
     act.d_up = acts_at(d, t->d_gate_up, n.wide);
     act.lddgu = 2 * n.wide;
-    k->silu_mul_backward(d, &act);
+    k->gate_mul_backward(d, &act);
     linear_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
     linear_adapt_backward(d, &beside, &l->down, dx, hidden, t->act, NULL);
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL, NULL);

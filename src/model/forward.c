@@ -477,7 +477,7 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     block_prefetch(&m->params, &m->layer[0].in);
     for (int j = 0; j < n; j++) {
         k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
-                     width);
+                     width, 0);
         for (int32_t f = 0, run; f < p[j].n_features; f += run) {
             run = run_of_features(&p[j], f);
             k->convert(d, feature_row(w, 0, &w->micro[j], &p[j], f), k->act,
@@ -500,7 +500,7 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
         const micro *u = &w->micro[j];
         ares_matrix last = { stream(w, layers, u), k->act, ARES_ROWS, p[j].rows, width };
         /* the look-up of an embedding also gathers rows */
-        k->embedding(d, &last, u->out, u->n_out, tail(w, w->out, u), width);
+        k->embedding(d, &last, u->out, u->n_out, tail(w, w->out, u), width, 0);
         ares_rms_norm_args norm = final_norm(w, u);
         norm.y = hidden[j] = tail(w, w->hidden, u);
         norm.ldy = width;
@@ -733,7 +733,7 @@ static void tail_backward(ares_workspace *w, const micro *u, const void *d_hidde
     k->rms_norm_backward(d, &norm);
     k->zero(d, dx, (size_t)rows * row_bytes(w));
     ares_matrix last = { dx, k->act, ARES_ROWS, rows, width };
-    k->embedding_backward(d, &last, u->out, u->n_out, d_out, width);
+    k->embedding_backward(d, &last, u->out, u->n_out, d_out, width, 0);
 }
 
 /* The lowest block with anything to train: below it no derivative is wanted. */
@@ -774,9 +774,10 @@ static void embed_backward(ares_model *m, ares_workspace *w, const ares_packed *
             k->zero(d, row, bytes);
         }
         for (int32_t i = 0; i < u->n_runs && look_up; i++)
-            k->embedding_backward(
-                d, &m->params.embed_grad, u->ids + u->run[i].from, u->run[i].n,
-                (char *)stream(w, layers, u) + (size_t)u->run[i].to * row_bytes(w), m->cfg.hidden);
+            k->embedding_backward(d, &m->params.embed_grad, u->ids + u->run[i].from, u->run[i].n,
+                                  (char *)stream(w, layers, u) +
+                                      (size_t)u->run[i].to * row_bytes(w),
+                                  m->cfg.hidden, 0);
     }
     if (look_up) gradients_end_look_up(&m->params);
 }

@@ -13,8 +13,14 @@ typedef struct shape {
     int heads, kv_heads, dim;
     bool causal;
     int window;
-    bool bf16; /* arithmetic */
+    bool bf16;   /* arithmetic */
+    float scale; /* of scores; 0: dim^-0.5 */
 } shape;
+
+static float scale_of(const shape *s)
+{
+    return s->scale != 0 ? s->scale : 1.0f / sqrtf((float)s->dim);
+}
 
 typedef struct problem {
     const shape *s;
@@ -73,7 +79,7 @@ static ares_attention_args args_of(problem *p)
                                   .n_heads = s->heads,
                                   .n_kv_heads = s->kv_heads,
                                   .head_dim = s->dim,
-                                  .scale = 1.0f / sqrtf((float)s->dim),
+                                  .scale = scale_of(s),
                                   .causal = s->causal,
                                   .window = s->window,
                                   .bf16 = s->bf16,
@@ -110,7 +116,7 @@ static void reference(problem *p)
     const shape *s = p->s;
     const double eps = 4 * ldexp(1.0, -24), short_ = s->bf16 ? ldexp(1.0, -8) : 0;
     int dim = s->dim, group = s->heads / s->kv_heads;
-    double scale = (double)(1.0f / sqrtf((float)dim));
+    double scale = (double)scale_of(s);
     double *prob = ares_calloc((size_t)p->total, sizeof(double));
     for (int g = 0; g < s->segments; g++)
         for (int i = 0; i < s->rows[g]; i++)
@@ -196,29 +202,31 @@ static int64_t narrow_of(const problem *p)
 }
 
 static const shape shapes[] = {
-    { 1, { 1 }, { -1 }, 1, 1, 2, true, 0, false },
-    { 3, { 5, 33, 70 }, { -1, -1, -1 }, 4, 2, 16, true, 0, false },
-    { 2, { 130, 31 }, { -1, -1 }, 9, 3, 64, true, 0, false },
-    { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0, false }, /* a prompt and three
+    { 1, { 1 }, { -1 }, 1, 1, 2, true, 0, false, 0 },
+    { 3, { 5, 33, 70 }, { -1, -1, -1 }, 4, 2, 16, true, 0, false, 0 },
+    { 2, { 130, 31 }, { -1, -1 }, 9, 3, 64, true, 0, false, 0 },
+    { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0, false, 0 }, /* a prompt and three
                                                                             answers */
     /* two groups; one prompt is a whole block */
-    { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0, false },
-    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40, false }, /* window */
-    { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1, false },  /* the narrowest: a token sees itself
-                                                               */
-    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0, false }, /* vision: everything sees everything
-                                                               */
+    { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0, false, 0 },
+    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40, false, 0.31f }, /* window */
+    { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1, false, 0 },      /* the narrowest: a token sees
+                                                                      * itself
+                                                                      */
+    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0, false, 0 },     /* vision: everything sees
+                                                                      * everything
+                                                                      */
     /* more heads per KV head than attention takes at a time */
-    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17, false },
+    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17, false, 0.09f },
     /* in bf16 arithmetic */
-    { 1, { 1 }, { -1 }, 1, 1, 2, true, 0, true },
-    { 2, { 130, 31 }, { -1, -1 }, 9, 3, 64, true, 0, true },
-    { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0, true },
-    { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0, true },
-    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 39, true },
-    { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1, true },
-    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0, true },
-    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 18, true },
+    { 1, { 1 }, { -1 }, 1, 1, 2, true, 0, true, 0 },
+    { 2, { 130, 31 }, { -1, -1 }, 9, 3, 64, true, 0, true, 0 },
+    { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0, true, 0 },
+    { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0, true, 0 },
+    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 39, true, 0.31f },
+    { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1, true, 0 },
+    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0, true, 0 },
+    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 18, true, 0 },
 };
 
 TEST(attention_and_its_gradients_equal_an_f64_reference)
@@ -249,7 +257,7 @@ TEST(attention_and_its_gradients_equal_an_f64_reference)
  */
 TEST(the_f64_reference_has_the_derivatives_of_its_outputs)
 {
-    static const shape s = { 3, { 5, 3, 4 }, { -1, 0, 0 }, 4, 2, 6, true, 5, false };
+    static const shape s = { 3, { 5, 3, 4 }, { -1, 0, 0 }, 4, 2, 6, true, 5, false, 0 };
     problem p = problem_new(&s, 77);
     reference(&p);
     float *inputs[] = { p.q, p.k, p.v };
@@ -408,9 +416,11 @@ TEST(paged_attention_equals_packed_whole_or_in_pieces_of_a_prompt)
 /* A sequence alone, among others, and with its prompt shared or repeated. */
 TEST(other_sequences_and_a_shared_prompt_do_not_change_a_sequence)
 {
-    static const shape shared = { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0, false };
-    static const shape whole = { 3, { 57, 38, 98 }, { -1, -1, -1 }, 6, 2, 32, true, 0, false };
-    static const shape alone = { 1, { 98 }, { -1 }, 6, 2, 32, true, 0, false };
+    static const shape shared = {
+        4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0, false, 0
+    };
+    static const shape whole = { 3, { 57, 38, 98 }, { -1, -1, -1 }, 6, 2, 32, true, 0, false, 0 };
+    static const shape alone = { 1, { 98 }, { -1 }, 6, 2, 32, true, 0, false, 0 };
     const char *isa = best_isa();
     ares_device d;
     REQUIRE(device_of(isa, 2, &d));
@@ -461,7 +471,7 @@ TEST(other_sequences_and_a_shared_prompt_do_not_change_a_sequence)
 /* NaN in one sequence must not change a bit of the next. */
 TEST(attention_keeps_a_nan_in_its_sequence)
 {
-    static const shape s = { 2, { 40, 45 }, { -1, -1 }, 2, 1, 16, true, 0, false };
+    static const shape s = { 2, { 40, 45 }, { -1, -1 }, 2, 1, 16, true, 0, false, 0 };
     ares_device d;
     REQUIRE(device_of("plain", 1, &d));
     problem a = problem_new(&s, 8), b = problem_new(&s, 8);

@@ -189,8 +189,8 @@ TEST(embedding_and_its_gradient_equal_autograd)
         tokens[i] = (int32_t)ares_rng_below(ares_rng_root(6, ARES_RNG_TEST), (uint64_t)i, VOCAB);
     float *rows = normals(7, VOCAB * K, 1), *dy = normals(8, N * K, 1), *y = filled(N * K, NAN);
     ares_matrix e = weight_of(rows, VOCAB, K, ARES_F32), de = weight_of(NULL, VOCAB, K, ARES_F32);
-    d.k->embedding(&d, &e, tokens, N, y, K);
-    d.k->embedding_backward(&d, &de, tokens, N, dy, K);
+    d.k->embedding(&d, &e, tokens, N, y, K, 0);
+    d.k->embedding_backward(&d, &de, tokens, N, dy, K, 0);
     float *de_rows = rows_of(&de);
     leaf leaves[] = { { "de", rows, de_rows, VOCAB, K } };
     agrees("embedding", embedding_formula, &(ids){ tokens, N }, leaves, 1, y, dy, N * K);
@@ -199,7 +199,7 @@ TEST(embedding_and_its_gradient_equal_autograd)
     ares_device_close(&d);
 }
 
-/* ---------------------------------------------------------------- rms_norm, rope, silu_mul */
+/* ---------------------------------------------------------------- rms_norm, rope, gate_mul */
 
 static at_tensor rms_norm_formula(const at_tensor *in, const void *ctx)
 {
@@ -289,36 +289,50 @@ TEST(rope_and_its_inverse_equal_autograd)
     ares_device_close(&d);
 }
 
-static at_tensor silu_mul_formula(const at_tensor *in, const void *ctx)
+static at_tensor gate_mul_formula(const at_tensor *in, const void *ctx)
 {
-    (void)ctx;
+    const ares_activation *f = ctx;
+    if (*f == ARES_GELU_TANH) {
+        at_tensor g = in[0], cube = at_mul(at_mul(g, g), g),
+                  u = at_mul_s(at_add(g, at_mul_s(cube, 0.044715)), 2 * 0.7978845608028654);
+        return at_mul(at_mul(g, at_sigmoid(u)), in[1]);
+    }
     return at_mul(at_mul(in[0], at_sigmoid(in[0])), in[1]);
 }
 
-TEST(silu_mul_and_its_gradients_equal_autograd)
+TEST(gate_mul_and_its_gradients_equal_autograd)
 {
     enum { ROWS = 31, K = 45, N = ROWS * K };
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
     float *gate = normals(1, N, 3), *up = normals(2, N, 1), *dy = normals(3, N, 1),
           *y = filled(N, NAN), *dg = filled(N, NAN), *du = filled(N, NAN);
-    d.k->silu_mul(&d,
-                  &(ares_silu_mul_args){
-                      .rows = ROWS, .k = K, .gate = gate, .up = up, .ldgu = K, .y = y, .ldy = K });
-    d.k->silu_mul_backward(&d, &(ares_silu_mul_args){ .rows = ROWS,
-                                                      .k = K,
-                                                      .gate = gate,
-                                                      .up = up,
-                                                      .ldgu = K,
-                                                      .y = NULL,
-                                                      .ldy = 0,
-                                                      .dy = dy,
-                                                      .lddy = K,
-                                                      .d_gate = dg,
-                                                      .d_up = du,
-                                                      .lddgu = K });
-    leaf leaves[] = { { "d_gate", gate, dg, ROWS, K }, { "d_up", up, du, ROWS, K } };
-    agrees("silu_mul", silu_mul_formula, NULL, leaves, 2, y, dy, N);
+    static const ares_activation fs[] = { ARES_SILU, ARES_GELU_TANH };
+    for (int i = 0; i < ARES_COUNT(fs); i++) {
+        d.k->gate_mul(&d, &(ares_gate_mul_args){ .f = fs[i],
+                                                 .rows = ROWS,
+                                                 .k = K,
+                                                 .gate = gate,
+                                                 .up = up,
+                                                 .ldgu = K,
+                                                 .y = y,
+                                                 .ldy = K });
+        d.k->gate_mul_backward(&d, &(ares_gate_mul_args){ .f = fs[i],
+                                                          .rows = ROWS,
+                                                          .k = K,
+                                                          .gate = gate,
+                                                          .up = up,
+                                                          .ldgu = K,
+                                                          .y = NULL,
+                                                          .ldy = 0,
+                                                          .dy = dy,
+                                                          .lddy = K,
+                                                          .d_gate = dg,
+                                                          .d_up = du,
+                                                          .lddgu = K });
+        leaf leaves[] = { { "d_gate", gate, dg, ROWS, K }, { "d_up", up, du, ROWS, K } };
+        agrees("gate_mul", gate_mul_formula, &fs[i], leaves, 2, y, dy, N);
+    }
     ares_free(gate), ares_free(up), ares_free(dy), ares_free(y), ares_free(dg), ares_free(du);
     ares_device_close(&d);
 }

@@ -211,7 +211,7 @@ TEST_GPU(cuda_bf16_rotations_and_swiglu)
     floats(angles, 7, ROWS * DIM);
     for (int i = 0; i < 2; i++) {
         d[i].k->rope(&d[i], ROWS, HEADS, DIM, of(&x, i, 0), LD, angles[i], false);
-        ares_silu_mul_args a = { .rows = ROWS,
+        ares_gate_mul_args a = { .rows = ROWS,
                                  .k = N,
                                  .gate = of(&gate_up, i, 0),
                                  .up = of(&gate_up, i, N),
@@ -223,9 +223,9 @@ TEST_GPU(cuda_bf16_rotations_and_swiglu)
                                  .d_gate = of(&d_gate_up, i, 0),
                                  .d_up = of(&d_gate_up, i, N),
                                  .lddgu = LD };
-        d[i].k->silu_mul(&d[i], &a);
+        d[i].k->gate_mul(&d[i], &a);
         a.y = of(&z, i, 0);
-        d[i].k->silu_mul_backward(&d[i], &a);
+        d[i].k->gate_mul_backward(&d[i], &a);
     }
     same("rope", &x, 1);
     same("silu_mul", &y, 1);
@@ -246,9 +246,9 @@ TEST_GPU(cuda_bf16_look_ups_conversions_and_their_gradients)
         ares_matrix table = weight(&e, i, 0, N, WIDE), to = weight(&scattered, i, 0, N, WIDE),
                     gradient = { de[i], ARES_F32, ARES_ROWS, N, WIDE };
         const int32_t *on = up(i, ids, sizeof ids), *each = up(i, once, sizeof once);
-        d[i].k->embedding(&d[i], &table, on, ROWS, of(&y, i, 0), LD);
-        d[i].k->embedding_backward(&d[i], &gradient, on, ROWS, of(&dy, i, 0), LD);
-        d[i].k->embedding_backward(&d[i], &to, each, ROWS, of(&dy, i, 0), LD);
+        d[i].k->embedding(&d[i], &table, on, ROWS, of(&y, i, 0), LD, 0);
+        d[i].k->embedding_backward(&d[i], &gradient, on, ROWS, of(&dy, i, 0), LD, 0);
+        d[i].k->embedding_backward(&d[i], &to, each, ROWS, of(&dy, i, 0), LD, 0);
         d[i].k->convert(&d[i], wide[i], ARES_F32, of(&dy, i, 0), d[i].k->act, ROWS * LD);
     }
     same("rows", &y, 1);

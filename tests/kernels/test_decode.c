@@ -291,7 +291,8 @@ TEST_GPU(what_runs_of_keys_leave_for_their_merge_does_not_grow_with_the_longest_
 enum { ROWS = 5, SLOTS = 3 * ARES_KV_BLOCK };
 typedef struct heads {
     int q, kv, dim;
-    bool bias, norm;
+    bool bias, norm, plus_one, still; /* still: without rotation */
+    bool of_v;                        /* only v has a bias */
 } heads;
 
 /*
@@ -304,7 +305,8 @@ static void step_by_step(const heads *h, bool bf16, float *x, const float *bias,
     ares_device cpu;
     int64_t wide = (h->q + 2 * h->kv) * h->dim, n = ROWS * wide;
     REQUIRE_OK(ares_device_open("cpu", 1, &cpu));
-    for (int64_t i = 0; h->bias && i < n; i++) x[i] += bias[i % wide];
+    for (int64_t i = 0; h->bias && i < n; i++)
+        if (!h->of_v || i % wide >= (h->q + h->kv) * h->dim) x[i] += bias[i % wide];
     rounded(x, n, bf16);
     for (int k = 0; h->norm && k < 2; k++) {
         int count = k ? h->kv : h->q;
@@ -315,12 +317,13 @@ static void step_by_step(const heads *h, bool bf16, float *x, const float *bias,
                                                      .x = at,
                                                      .ldx = wide,
                                                      .w = norm + k * h->dim,
+                                                     .plus_one = h->plus_one,
                                                      .eps = 1e-6f,
                                                      .y = at,
                                                      .ldy = wide });
     }
     rounded(x, n, bf16);
-    cpu.k->rope(&cpu, ROWS, h->q + h->kv, h->dim, x, wide, angles, false);
+    cpu.k->rope(&cpu, ROWS, h->q + h->kv, h->dim, x, wide, h->still ? NULL : angles, false);
     rounded(x, n, bf16);
     ares_device_close(&cpu);
 }
@@ -332,10 +335,14 @@ static void step_by_step(const heads *h, bool bf16, float *x, const float *bias,
  */
 TEST_GPU(bias_norms_rotation_and_store_in_one_launch_are_the_steps_one_by_one)
 {
-    static const heads cases[] = { { 4, 2, 64, true, false },
-                                   { 6, 2, 128, true, true },
-                                   { 3, 3, 16, false, true },
-                                   { 5, 1, 24, false, false } };
+    static const heads cases[] = { { 4, 2, 64, .bias = true },
+                                   { 6, 2, 128, .bias = true, .norm = true },
+                                   { 3, 3, 16, .norm = true },
+                                   { .q = 5, .kv = 1, .dim = 24 },
+                                   { 4, 2, 64, .bias = true, .norm = true, .plus_one = true },
+                                   { 4, 1, 32, .norm = true, .still = true },
+                                   { 3, 1, 64, .bias = true, .of_v = true, .still = true },
+                                   { 3, 1, 64, .bias = true, .of_v = true } };
     static const int32_t slots[ROWS] = { 3, 95, 32, 64, 31 };
     for (int i = 0; i < 2 * ARES_COUNT(cases); i++) {
         const heads *h = &cases[i / 2];
@@ -356,7 +363,7 @@ TEST_GPU(bias_norms_rotation_and_store_in_one_launch_are_the_steps_one_by_one)
                 angles[r * h->dim + j] = cosf((float)(r * (j + 1)));
                 angles[r * h->dim + h->dim / 2 + j] = sinf((float)(r * (j + 1)));
             }
-        for (int j = 0; j < 2 * h->dim; j++) norm[j] += 1.0f;
+        for (int j = 0; j < 2 * h->dim && !h->plus_one; j++) norm[j] += 1.0f;
         rounded(x, n, bf16), rounded(bias, wide, bf16);
         char *rows = put(&d, x, n), *added = put(&d, bias, wide), *kept = put(&d, cache, cached);
         size_t each = ares_dtype_bytes(d.k->act), angle_bytes = (size_t)(ROWS * h->dim) * 4,
@@ -367,22 +374,23 @@ TEST_GPU(bias_norms_rotation_and_store_in_one_launch_are_the_steps_one_by_one)
         int32_t *there = put_ints(&d, slots, ROWS);
         d.k->copy_in(&d, turned, angles, angle_bytes);
         d.k->copy_in(&d, weights, norm, norm_bytes);
-        d.k->rope_store(
-            &d, &(ares_rope_store_args){ .rows = ROWS,
-                                         .n_heads = h->q,
-                                         .n_kv_heads = h->kv,
-                                         .head_dim = h->dim,
-                                         .qkv = rows,
-                                         .ld = wide,
-                                         .q_bias = h->bias ? added : NULL,
-                                         .k_bias = h->bias ? added + (size_t)q * each : NULL,
-                                         .v_bias = h->bias ? added + (size_t)(q + kv) * each : NULL,
-                                         .q_norm = h->norm ? weights : NULL,
-                                         .k_norm = h->norm ? weights + h->dim : NULL,
-                                         .eps = 1e-6f,
-                                         .cos_sin = turned,
-                                         .slots = there,
-                                         .cache = kept });
+        d.k->rope_store(&d, &(ares_rope_store_args){
+                                .rows = ROWS,
+                                .n_heads = h->q,
+                                .n_kv_heads = h->kv,
+                                .head_dim = h->dim,
+                                .qkv = rows,
+                                .ld = wide,
+                                .q_bias = h->bias && !h->of_v ? added : NULL,
+                                .k_bias = h->bias && !h->of_v ? added + (size_t)q * each : NULL,
+                                .v_bias = h->bias ? added + (size_t)(q + kv) * each : NULL,
+                                .q_norm = h->norm ? weights : NULL,
+                                .k_norm = h->norm ? weights + h->dim : NULL,
+                                .plus_one = h->plus_one,
+                                .eps = 1e-6f,
+                                .cos_sin = h->still ? NULL : turned,
+                                .slots = there,
+                                .cache = kept });
         d.k->convert(&d, wide_rows, ARES_F32, rows, d.k->act, n);
         d.k->convert(&d, wide_cache, ARES_F32, kept, d.k->act, cached);
         d.k->copy_out(&d, got, wide_rows, (size_t)n * 4);
@@ -437,14 +445,15 @@ static double farthest(const float *a, const float *b, int64_t n)
 }
 
 /*
- * A sum with a bias rounds once: the same bits as on the host. Norm and SwiGLU of numbers below 8
- * are products of a few roundings: ulps in f32, 2^-8 of 32 in bf16. Seen to fail with the bias of
- * gate added to up, and with a norm that reads x after it has the bias.
+ * A sum with a bias rounds once: the same bits as on the host. Norm and gated activation of numbers
+ * below 8 are products of a few roundings: ulps in f32, 2^-8 of 32 in bf16. Seen to fail with the
+ * bias of gate added to up, and with a norm that reads x after it has the bias.
  */
-TEST_GPU(norm_and_swiglu_add_the_biases_of_the_products_around_them)
+TEST_GPU(norm_and_gate_add_the_biases_of_the_products_around_them)
 {
     enum { WIDTH = 300, ALL = ROWS * WIDTH };
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (int kind = 0; kind < 4; kind++) {
+        bool bf16 = kind % 2;
         ares_device d, cpu;
         if (!card_open_as(&d, bf16 ? ARES_BF16 : ARES_F32)) return;
         REQUIRE_OK(ares_device_open("cpu", 1, &cpu));
@@ -475,7 +484,8 @@ TEST_GPU(norm_and_swiglu_add_the_biases_of_the_products_around_them)
         ares_free(got), ares_free(got_sum);
 
         size_t each = ares_dtype_bytes(d.k->act);
-        ares_silu_mul_args act = { .rows = ROWS,
+        ares_gate_mul_args act = { .f = kind / 2 ? ARES_GELU_TANH : ARES_SILU,
+                                   .rows = ROWS,
                                    .k = WIDTH,
                                    .gate = gu_on,
                                    .up = gu_on + WIDTH * each,
@@ -484,11 +494,11 @@ TEST_GPU(norm_and_swiglu_add_the_biases_of_the_products_around_them)
                                    .up_bias = up_bias,
                                    .y = y_on,
                                    .ldy = WIDTH };
-        d.k->silu_mul(&d, &act);
+        d.k->gate_mul(&d, &act);
         for (int i = 0; i < 2 * ALL; i++) gu[i] += bias[i % (2 * WIDTH)];
         rounded(gu, 2 * ALL, bf16);
         act.gate = gu, act.up = gu + WIDTH, act.gate_bias = act.up_bias = NULL, act.y = y;
-        cpu.k->silu_mul(&cpu, &act);
+        cpu.k->gate_mul(&cpu, &act);
         got = taken(&d, y_on, ALL);
         CHECK(farthest(got, y, ALL) < (bf16 ? 0.125 : 1e-5));
         float *all[] = { x, gu, w, bias, y, sum, got };

@@ -76,8 +76,8 @@ TEST(every_lane_of_every_instruction_set_gives_the_bits_of_one_lane)
     for (int i = 0; i < ISAS; i++) {
         ares_device d;
         if (!device_of(isas[i], 1, &d)) continue;
-        d.k->silu_mul(&d,
-                      &(ares_silu_mul_args){
+        d.k->gate_mul(&d,
+                      &(ares_gate_mul_args){
                           .rows = 1, .k = N, .gate = x, .up = one, .ldgu = N, .y = y, .ldy = N });
         int wrong = 0;
         for (int j = 0; j < N; j++) {

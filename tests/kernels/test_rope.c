@@ -1,6 +1,6 @@
 #include "kernels_test.h"
 
-TEST(rope_turns_pairs_half_a_head_apart_and_its_inverse_turns_them_back)
+TEST(rope_turns_pairs_half_a_head_apart_back_again_and_without_angles_not_at_all)
 {
     static const int dims[] = { 2, 6, 32, 64, 80, 128 };
     for (int s = 0; s < ARES_COUNT(dims); s++) {
@@ -17,6 +17,8 @@ TEST(rope_turns_pairs_half_a_head_apart_and_its_inverse_turns_them_back)
             ares_device d;
             if (!device_of(isas[n], 2, &d)) continue;
             memcpy(x, start, (size_t)(rows * ld) * 4);
+            d.k->rope(&d, rows, heads, hd, x, ld, NULL, false);
+            CHECK_MEM(x, start, (size_t)(rows * ld) * 4);
             d.k->rope(&d, rows, heads, hd, x, ld, table, false);
             if (!first) {
                 first = filled((int64_t)rows * ld, 0);

@@ -250,8 +250,8 @@ TEST(an_aten_device_counts_its_memory_and_reports_its_first_failure_once)
     d.k->release(&d, p, 1000);
     CHECK_EQ(d.allocated, 0);
     CHECK_EQ(d.most_allocated, 1000);
-    d.k->embedding(&d, &e, ids, 2, y, 2); /* there is no row 7 */
-    d.k->add(&d, y, x, 6);                /* not done after a failure */
+    d.k->embedding(&d, &e, ids, 2, y, 2, 0); /* there is no row 7 */
+    d.k->add(&d, y, x, 6);                   /* not done after a failure */
     for (int i = 0; i < 6; i++) CHECK_NEAR(y[i], 0, 0);
     double squares = -1;
     d.k->square_sums(&d, x, 6, &squares);
@@ -520,18 +520,23 @@ static void embedding_cases(table which)
                                  : 7);
     int32_t *ids_up = up(&p, ids, sizeof ids);
     void *y_up = up_acts(&p, y, N * K), *dy_up = up_acts(&p, dy, N * K);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        weights w = weights_new(&p, e, bf16 ? ARES_BF16 : ARES_F32, VOCAB, K);
-        p.cpu.k->embedding(&p.cpu, &w.cpu, ids, N, y, K);
-        p.other.k->embedding(&p.other, &w.other, ids_up, N, y_up, K);
+    for (int i = 0; i < 4; i++) { /* f32 and bf16, as it is and scaled */
+        float scale = i < 2 ? 0 : 5.0596f;
+        weights w = weights_new(&p, e, i % 2 ? ARES_BF16 : ARES_F32, VOCAB, K);
+        p.cpu.k->embedding(&p.cpu, &w.cpu, ids, N, y, K, scale);
+        p.other.k->embedding(&p.other, &w.other, ids_up, N, y_up, K, scale);
         agree_acts(&p, "y", y_up, y, N * K, 0);
         ares_free(w.cpu.data);
     }
-    weights de = weights_new(&p, old, ARES_F32, VOCAB, K);
-    p.cpu.k->embedding_backward(&p.cpu, &de.cpu, ids, N, dy, K);
-    p.other.k->embedding_backward(&p.other, &de.other, ids_up, N, dy_up, K);
-    weights_agree(&p, "de", &de, 0);
-    ares_free(e), ares_free(dy), ares_free(y), ares_free(old), ares_free(de.cpu.data);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        float scale = scaled ? 5.0596f : 0;
+        weights de = weights_new(&p, old, ARES_F32, VOCAB, K);
+        p.cpu.k->embedding_backward(&p.cpu, &de.cpu, ids, N, dy, K, scale);
+        p.other.k->embedding_backward(&p.other, &de.other, ids_up, N, dy_up, K, scale);
+        weights_agree(&p, "de", &de, 0);
+        ares_free(de.cpu.data);
+    }
+    ares_free(e), ares_free(dy), ares_free(y), ares_free(old);
     pair_close(&p);
 }
 ON_ALL(embedding_and_its_gradient_have_the_bits_of_the_cpu, embedding_cases)
@@ -631,17 +636,25 @@ static void rms_norm_cases(table which)
 {
     static const int32_t shapes[][2] = { { 1, 1 },     { 5, 33 },    { 70, 128 },
                                          { 67, 1000 }, { 1300, 70 }, { 16900, 2 } };
-    for (int s = 0; s < ARES_COUNT(shapes); s++) {
+    /* with w; with 1 + w, added to rows beside; added to y itself */
+    for (int s = 0; s < 3 * ARES_COUNT(shapes); s++) {
         norm n;
-        if (!norm_open(&n, which, shapes[s], 0)) return;
+        if (!norm_open(&n, which, shapes[s / 3], 0)) return;
+        float *beside = normals(9, n.rows * n.ld, 3.0);
+        void *beside_up = up_acts(&n.p, beside, n.rows * n.ld);
         ares_rms_norm_args a = { .rows = n.rows,
                                  .k = n.k,
                                  .x = n.cpu.x,
                                  .ldx = n.ld,
                                  .w = n.cpu.w,
+                                 .plus_one = s % 3 == 1,
                                  .eps = 1e-5f,
                                  .y = n.cpu.y,
                                  .ldy = n.ld,
+                                 .residual = s % 3 == 1 ? beside
+                                             : s % 3    ? n.cpu.y
+                                                        : NULL,
+                                 .ldr = n.ld,
                                  .rstd = n.cpu.rstd,
                                  .dy = n.cpu.dy,
                                  .lddy = n.ld,
@@ -651,12 +664,14 @@ static void rms_norm_cases(table which)
                            b = a;
         b.x = n.other.x, b.w = n.other.w, b.y = n.other.y, b.rstd = n.other.rstd;
         b.dy = n.other.dy, b.dx = n.other.dx, b.dw = n.other.dw;
+        b.residual = s % 3 == 1 ? beside_up : s % 3 ? n.other.y : NULL;
         n.p.cpu.k->rms_norm(&n.p.cpu, &a);
         n.p.other.k->rms_norm(&n.p.other, &b);
         n.p.cpu.k->rms_norm_backward(&n.p.cpu, &a);
         n.p.other.k->rms_norm_backward(&n.p.other, &b);
         /* of a row of one number only the rounding errors are left, times rstd */
         norm_agrees(&n, 1e-6, n.k == 1 ? 4e-6 : 1e-6, n.rows > 1000 ? 2e-5 : 2e-6);
+        ares_free(beside);
         norm_close(&n);
     }
 }
@@ -727,7 +742,7 @@ static void activation_cases(table which)
     enum { N = 5003 };
     pair p;
     if (!pair_open(&p, which)) return;
-    for (int f = ARES_GELU; f <= ARES_QUICK_GELU; f++) {
+    for (int f = ARES_SILU; f <= ARES_QUICK_GELU; f++) {
         float *x = normals(1, N, 3.0), *dy = normals(2, N, 1.0), *y = filled(N, 0),
               *dx = filled(N, 0);
         x[0] = 0, x[1] = 60, x[2] = -60;
@@ -757,70 +772,67 @@ static void activation_cases(table which)
 }
 ON_ALL(activations_and_their_gradients_agree_with_the_cpu, activation_cases)
 
-static void rope_and_silu_cases(table which)
+static void rope_cases(table which)
 {
     pair p;
     if (!pair_open(&p, which)) return;
-    enum { ROWS = 37, HEADS = 3, DIM = 34, LD = HEADS * DIM + 1, N = ROWS * LD, WIDTH = 100 };
+    enum { ROWS = 37, HEADS = 3, DIM = 34, LD = HEADS * DIM + 1, N = ROWS * LD };
     float *x = normals(1, N, 1.0), *angles = normals(2, ROWS * DIM, 1.0),
           *angles_up = up_floats(&p, angles, ROWS * DIM);
     void *x_up = up_acts(&p, x, N);
+    p.other.k->rope(&p.other, ROWS, HEADS, DIM, x_up, LD, NULL, false);
+    agree_acts(&p, "without angles", x_up, x, N, 0);
     for (int inverse = 0; inverse < 2; inverse++) {
         p.cpu.k->rope(&p.cpu, ROWS, HEADS, DIM, x, LD, angles, inverse);
         p.other.k->rope(&p.other, ROWS, HEADS, DIM, x_up, LD, angles_up, inverse);
         agree_acts(&p, inverse ? "rope back" : "rope", x_up, x, N, 1e-6);
     }
-    float *gate = normals(3, N, 3.0), *up_ = normals(4, N, 1.0), *dy = normals(5, N, 1.0),
-          *y = filled(N, 0);
-    void *gate_up = up_acts(&p, gate, N), *up_up = up_acts(&p, up_, N), *dy_up = up_acts(&p, dy, N),
-         *y_up = up_acts(&p, y, N);
-    p.cpu.k->silu_mul(
-        &p.cpu,
-        &(ares_silu_mul_args){
-            .rows = ROWS, .k = WIDTH, .gate = gate, .up = up_, .ldgu = LD, .y = y, .ldy = LD });
-    p.other.k->silu_mul(&p.other, &(ares_silu_mul_args){ .rows = ROWS,
-                                                         .k = WIDTH,
-                                                         .gate = gate_up,
-                                                         .up = up_up,
-                                                         .ldgu = LD,
-                                                         .y = y_up,
-                                                         .ldy = LD });
-    agree_acts(&p, "silu_mul", y_up, y, N, 1e-6);
-    p.other.k->zero(&p.other, y_up, N * ares_dtype_bytes(p.other.k->act));
-    memset(y, 0, N * sizeof(float));
-    /* in place */
-    p.cpu.k->silu_mul_backward(&p.cpu, &(ares_silu_mul_args){ .rows = ROWS,
-                                                              .k = WIDTH,
-                                                              .gate = gate,
-                                                              .up = up_,
-                                                              .ldgu = LD,
-                                                              .y = y,
-                                                              .ldy = LD,
-                                                              .dy = dy,
-                                                              .lddy = LD,
-                                                              .d_gate = gate,
-                                                              .d_up = up_,
-                                                              .lddgu = LD });
-    p.other.k->silu_mul_backward(&p.other, &(ares_silu_mul_args){ .rows = ROWS,
-                                                                  .k = WIDTH,
-                                                                  .gate = gate_up,
-                                                                  .up = up_up,
-                                                                  .ldgu = LD,
-                                                                  .y = y_up,
-                                                                  .ldy = LD,
-                                                                  .dy = dy_up,
-                                                                  .lddy = LD,
-                                                                  .d_gate = gate_up,
-                                                                  .d_up = up_up,
-                                                                  .lddgu = LD });
-    agree_acts(&p, "d_gate", gate_up, gate, N, 1e-6);
-    agree_acts(&p, "d_up", up_up, up_, N, 1e-6);
-    agree_acts(&p, "y again", y_up, y, N, 1e-6);
-    float *all[] = { x, angles, gate, up_, dy, y };
-    for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+    ares_free(x), ares_free(angles);
     pair_close(&p);
 }
-ON_ALL(rope_and_silu_mul_agree_with_the_cpu, rope_and_silu_cases)
+ON_ALL(rope_agrees_with_the_cpu, rope_cases)
+
+static void gate_mul_cases(table which)
+{
+    pair p;
+    if (!pair_open(&p, which)) return;
+    enum { ROWS = 37, WIDTH = 100, LD = WIDTH + 3, N = ROWS * LD };
+    for (int f = ARES_SILU; f <= ARES_QUICK_GELU; f++) {
+        float *gate = normals(3, N, 3.0), *up_ = normals(4, N, 1.0), *dy = normals(5, N, 1.0),
+              *y = filled(N, 0);
+        void *gate_up = up_acts(&p, gate, N), *up_up = up_acts(&p, up_, N),
+             *dy_up = up_acts(&p, dy, N), *y_up = up_acts(&p, y, N);
+        ares_gate_mul_args a = { .f = (ares_activation)f,
+                                 .rows = ROWS,
+                                 .k = WIDTH,
+                                 .gate = gate,
+                                 .up = up_,
+                                 .ldgu = LD,
+                                 .y = y,
+                                 .ldy = LD,
+                                 .dy = dy,
+                                 .lddy = LD,
+                                 .d_gate = gate, /* in place */
+                                 .d_up = up_,
+                                 .lddgu = LD },
+                           b = a;
+        b.gate = b.d_gate = gate_up, b.up = b.d_up = up_up, b.y = y_up, b.dy = dy_up;
+        p.cpu.k->gate_mul(&p.cpu, &a);
+        p.other.k->gate_mul(&p.other, &b);
+        agree_acts(&p, "y", y_up, y, N, 1e-6);
+        p.other.k->zero(&p.other, y_up, N * ares_dtype_bytes(p.other.k->act));
+        memset(y, 0, N * sizeof(float));
+        p.cpu.k->gate_mul_backward(&p.cpu, &a);
+        p.other.k->gate_mul_backward(&p.other, &b);
+        agree_acts(&p, "d_gate", gate_up, gate, N, 1e-6);
+        agree_acts(&p, "d_up", up_up, up_, N, 1e-6);
+        agree_acts(&p, "y again", y_up, y, N, 1e-6);
+        float *all[] = { gate, up_, dy, y };
+        for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+    }
+    pair_close(&p);
+}
+ON_ALL(gate_mul_and_its_gradients_agree_with_the_cpu, gate_mul_cases)
 
 /* ------------------------------------------------------------------ attention */
 
@@ -829,26 +841,27 @@ typedef struct shape {
     int segments, rows[SEGMENTS_MAX], prefix_of[SEGMENTS_MAX], heads, kv_heads, dim;
     bool causal;
     int window;
+    float scale; /* 0: head_dim^-0.5 */
 } shape;
 static const shape shapes[] = {
-    { 1, { 1 }, { -1 }, 1, 1, 2, true, 0 },
-    { 3, { 5, 33, 70 }, { -1, -1, -1 }, 4, 2, 16, true, 0 },
-    { 2, { 64, 32 }, { -1, -1 }, 2, 2, 128, true, 0 },
-    { 2, { 130, 31 }, { -1, -1 }, 9, 3, 64, true, 0 },
-    { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0 },
-    { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0 },
-    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40 },
-    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },
+    { 1, { 1 }, { -1 }, 1, 1, 2, true, 0, 0 },
+    { 3, { 5, 33, 70 }, { -1, -1, -1 }, 4, 2, 16, true, 0, 0 },
+    { 2, { 64, 32 }, { -1, -1 }, 2, 2, 128, true, 0, 0 },
+    { 2, { 130, 31 }, { -1, -1 }, 9, 3, 64, true, 0, 0 },
+    { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0, 0.09f },
+    { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0, 0 },
+    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40, 0.31f },
+    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0, 0 },
     /* windows and frames of vision towers */
-    { 6, { 64, 32, 16, 8, 4, 100 }, { -1, -1, -1, -1, -1, -1 }, 4, 4, 80, false, 0 },
-    { 5, { 64, 4, 16, 36, 8 }, { -1, -1, -1, -1, -1 }, 2, 2, 12, false, 0 },
-    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 },
-    { 1, { 45 }, { -1 }, 2, 1, 256, true, 0 },
+    { 6, { 64, 32, 16, 8, 4, 100 }, { -1, -1, -1, -1, -1, -1 }, 4, 4, 80, false, 0, 0 },
+    { 5, { 64, 4, 16, 36, 8 }, { -1, -1, -1, -1, -1 }, 2, 2, 12, false, 0, 0 },
+    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17, 0 },
+    { 1, { 45 }, { -1 }, 2, 1, 256, true, 0, 0 },
     /* from the cache: rows that decode, with sequences of different lengths */
-    { 7, { 37, 1, 20, 1, 1, 1, 1 }, { -1, 0, -1, 2, 0, 0, 2 }, 6, 2, 10, true, 0 },
-    { 7, { 37, 1, 20, 1, 1, 1, 1 }, { -1, 0, -1, 2, 0, 0, 2 }, 3, 1, 16, true, 25 },
+    { 7, { 37, 1, 20, 1, 1, 1, 1 }, { -1, 0, -1, 2, 0, 0, 2 }, 6, 2, 10, true, 0, 0 },
+    { 7, { 37, 1, 20, 1, 1, 1, 1 }, { -1, 0, -1, 2, 0, 0, 2 }, 3, 1, 16, true, 25, 0.5f },
     /* one key of the prefix in its second tile */
-    { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 },
+    { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0, 0 },
 };
 
 /* [rows][columns] to [columns][rows] */
@@ -886,7 +899,7 @@ static void attention_case(table which, const shape *s)
                               .n_heads = s->heads,
                               .n_kv_heads = s->kv_heads,
                               .head_dim = s->dim,
-                              .scale = 1.0f / sqrtf((float)s->dim),
+                              .scale = s->scale != 0 ? s->scale : 1.0f / sqrtf((float)s->dim),
                               .causal = s->causal,
                               .window = s->window,
                               .q = q,

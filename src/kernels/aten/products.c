@@ -260,22 +260,25 @@ void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a)
 }
 
 static void embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                      int64_t ldy)
+                      int64_t ldy, float scale)
 {
     at_scope *s = n > 0 ? aten_enter(d, "embedding") : NULL;
     if (!s) return;
-    at_copy_(aten_acts(d, y, n, e->k, ldy),
-             at_index_select(aten_matrix(d, e), 0, aten_ids(d, ids, n)));
+    at_tensor rows = at_index_select(aten_matrix(d, e), 0, aten_ids(d, ids, n));
+    if (scale != 0) rows = at_mul_s(at_to(rows, AT_F32), (double)scale);
+    at_copy_(aten_acts(d, y, n, e->k, ldy), rows);
     aten_leave(d, s);
 }
 
 static void embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                               const void *dy, int64_t lddy)
+                               const void *dy, int64_t lddy, float scale)
 {
     at_scope *s = n > 0 ? aten_enter(d, "embedding_backward") : NULL;
     if (!s) return;
-    at_index_add_(aten_matrix(d, de), 0, aten_ids(d, ids, n),
-                  at_to(aten_acts(d, dy, n, de->k, lddy), aten_type(de->dtype)));
+    ARES_ASSERT(scale == 0 || de->dtype == ARES_F32);
+    at_tensor rows = at_to(aten_acts(d, dy, n, de->k, lddy), aten_type(de->dtype));
+    if (scale != 0) rows = at_mul_s(rows, (double)scale);
+    at_index_add_(aten_matrix(d, de), 0, aten_ids(d, ids, n), rows);
     aten_leave(d, s);
 }
 

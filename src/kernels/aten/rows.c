@@ -23,13 +23,24 @@ static at_tensor norm_factors(const ares_device *d, const ares_rms_norm_args *a)
                    (const int64_t[]){ heads, 1, 1 }, 3);
 }
 
+/* f(w) */
+static at_tensor norm_weight(const ares_device *d, const ares_rms_norm_args *a)
+{
+    at_tensor w = aten_vector(d, a->w, a->k);
+    return a->plus_one ? at_add_s(w, 1) : w;
+}
+
 static void rms_norm(ares_device *d, const ares_rms_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm") : NULL;
     if (!s) return;
-    at_tensor x = at_to(norm_rows(d, a, a->x, a->ldx), AT_F32), w = aten_vector(d, a->w, a->k),
-              rstd = at_rsqrt(at_add_s(at_mean_dim(at_mul(x, x), 2, true), a->eps));
-    at_mul_out(norm_rows(d, a, a->y, a->ldy), at_mul(x, rstd), w);
+    at_tensor x = at_to(norm_rows(d, a, a->x, a->ldx), AT_F32), w = norm_weight(d, a),
+              rstd = at_rsqrt(at_add_s(at_mean_dim(at_mul(x, x), 2, true), a->eps)),
+              y = norm_rows(d, a, a->y, a->ldy);
+    if (!a->residual) at_mul_out(y, at_mul(x, rstd), w);
+    else /* the norm is rounded, then the sum */
+        at_copy_(y, at_add(norm_rows(d, a, a->residual, a->ldr),
+                           at_to(at_mul(at_mul(x, rstd), w), aten_type(d->k->act))));
     if (a->rstd) at_copy_(norm_factors(d, a), rstd);
     aten_leave(d, s);
 }
@@ -40,7 +51,7 @@ static void rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm_backward") : NULL;
     if (!s) return;
     at_tensor x = at_to(norm_rows(d, a, a->x, a->ldx), AT_F32),
-              dy = at_to(norm_rows(d, a, a->dy, a->lddy), AT_F32), w = aten_vector(d, a->w, a->k),
+              dy = at_to(norm_rows(d, a, a->dy, a->lddy), AT_F32), w = norm_weight(d, a),
               rstd = norm_factors(d, a), hat = at_mul(x, rstd), product = at_mul(hat, dy);
     if (a->dw)
         at_add_(aten_vector(d, a->dw, a->k),
@@ -90,7 +101,7 @@ static void layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
 static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
                  int64_t ldx, const float *cos_sin, bool inverse)
 {
-    at_scope *s = rows > 0 ? aten_enter(d, "rope") : NULL;
+    at_scope *s = rows > 0 && cos_sin ? aten_enter(d, "rope") : NULL;
     if (!s) return;
     int64_t half = head_dim / 2;
     const int64_t of_x[] = { rows, heads, half }, steps[] = { ldx, head_dim, 1 };
@@ -107,29 +118,61 @@ static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, 
     aten_leave(d, s);
 }
 
-static void silu_mul(ares_device *d, const ares_silu_mul_args *a)
+/*
+ * What the sigmoid is taken of: x for SiLU, x times (1 + cube x^2) for the tanh form, and so for
+ * its derivative; 1.702 x for the quick one.
+ */
+static at_tensor inner(ares_activation f, at_tensor x, double cube)
 {
-    at_scope *s = a->rows > 0 ? aten_enter(d, "silu_mul") : NULL;
+    if (f == ARES_QUICK_GELU) return at_mul_s(x, 1.702);
+    return at_mul_(at_mul_s(x, (double)ARES_GELU_TANH_BY),
+                   at_add_s(at_mul_s(at_mul(x, x), cube), 1));
+}
+
+/* f(x), of f32 */
+static at_tensor activated(ares_activation f, at_tensor x)
+{
+    if (f == ARES_SILU) return at_silu(x);
+    if (f == ARES_GELU) return at_gelu(x);
+    return at_mul(x, at_sigmoid(inner(f, x, (double)ARES_GELU_TANH_CUBE)));
+}
+
+/* dx = f'(x) dy; dx may be the memory of x. With s = sigmoid(u): (x s)' = s + x u' s (1 - s). */
+static void activated_back(at_tensor dx, ares_activation f, at_tensor x, at_tensor dy)
+{
+    if (f == ARES_SILU) at_silu_backward_out(dx, dy, x);
+    else if (f == ARES_GELU) at_gelu_backward_out(dx, dy, x);
+    else {
+        double cube = (double)ARES_GELU_TANH_CUBE;
+        at_tensor by = inner(f, x, 3 * cube), sigma = at_sigmoid(inner(f, x, cube)),
+                  rest = at_mul_(by, at_add_s(at_neg(sigma), 1));
+        at_mul_out(dx, at_mul_(sigma, at_add_s(rest, 1)), dy);
+    }
+}
+
+static void gate_mul(ares_device *d, const ares_gate_mul_args *a)
+{
+    at_scope *s = a->rows > 0 ? aten_enter(d, "gate_mul") : NULL;
     if (!s) return;
-    /* silu in f32, rounded once with the product */
+    /* the activation in f32, rounded once with the product */
     at_mul_out(aten_acts(d, a->y, a->rows, a->k, a->ldy),
-               at_silu(aten_wide(d, a->gate, a->rows, a->k, a->ldgu)),
+               activated(a->f, aten_wide(d, a->gate, a->rows, a->k, a->ldgu)),
                aten_acts(d, a->up, a->rows, a->k, a->ldgu));
     aten_leave(d, s);
 }
 
-static void silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
+static void gate_mul_backward(ares_device *d, const ares_gate_mul_args *a)
 {
-    at_scope *s = a->rows > 0 ? aten_enter(d, "silu_mul_backward") : NULL;
+    at_scope *s = a->rows > 0 ? aten_enter(d, "gate_mul_backward") : NULL;
     if (!s) return;
     at_tensor gate = aten_wide(d, a->gate, a->rows, a->k, a->ldgu),
               up = aten_wide(d, a->up, a->rows, a->k, a->ldgu),
-              dy = aten_wide(d, a->dy, a->rows, a->k, a->lddy), silu = at_silu(gate),
-              d_silu = at_mul(dy, up);
-    if (a->y) at_mul_out(aten_acts(d, a->y, a->rows, a->k, a->ldy), silu, up);
+              dy = aten_wide(d, a->dy, a->rows, a->k, a->lddy), of_gate = activated(a->f, gate),
+              d_of_gate = at_mul(dy, up);
+    if (a->y) at_mul_out(aten_acts(d, a->y, a->rows, a->k, a->ldy), of_gate, up);
     /* gate and up have been read for all that follows: they may be overwritten */
-    at_silu_backward_out(aten_acts(d, a->d_gate, a->rows, a->k, a->lddgu), d_silu, gate);
-    at_mul_out(aten_acts(d, a->d_up, a->rows, a->k, a->lddgu), silu, dy);
+    activated_back(aten_acts(d, a->d_gate, a->rows, a->k, a->lddgu), a->f, gate, d_of_gate);
+    at_mul_out(aten_acts(d, a->d_up, a->rows, a->k, a->lddgu), of_gate, dy);
     aten_leave(d, s);
 }
 
@@ -143,37 +186,19 @@ static at_tensor flat_wide(const ares_device *d, const ares_activation_args *a, 
     return aten_wide(d, x, 1, a->n, a->n);
 }
 
-/* x times (1 + cube x^2) of the tanh form, and of its derivative; 1.702 x of the quick one. */
-static at_tensor inner(ares_activation f, at_tensor x, double cube)
-{
-    if (f == ARES_QUICK_GELU) return at_mul_s(x, 1.702);
-    return at_mul_(at_mul_s(x, (double)ARES_GELU_TANH_BY),
-                   at_add_s(at_mul_s(at_mul(x, x), cube), 1));
-}
-
 static void activation(ares_device *d, const ares_activation_args *a)
 {
     at_scope *s = a->n > 0 ? aten_enter(d, "activation") : NULL;
     if (!s) return;
-    at_tensor x = flat_wide(d, a, a->x);
-    if (a->f == ARES_GELU) at_copy_(flat(d, a, a->y), at_gelu(x));
-    else at_mul_out(flat(d, a, a->y), x, at_sigmoid(inner(a->f, x, (double)ARES_GELU_TANH_CUBE)));
+    at_copy_(flat(d, a, a->y), activated(a->f, flat_wide(d, a, a->x)));
     aten_leave(d, s);
 }
 
-/* With s = sigmoid(u): (x s)' = s + x u' s (1 - s). */
 static void activation_backward(ares_device *d, const ares_activation_args *a)
 {
     at_scope *s = a->n > 0 ? aten_enter(d, "activation_backward") : NULL;
     if (!s) return;
-    at_tensor x = flat_wide(d, a, a->x), dy = flat_wide(d, a, a->dy), dx = flat(d, a, a->dx);
-    if (a->f == ARES_GELU) at_gelu_backward_out(dx, dy, x);
-    else {
-        double cube = (double)ARES_GELU_TANH_CUBE;
-        at_tensor by = inner(a->f, x, 3 * cube), sigma = at_sigmoid(inner(a->f, x, cube)),
-                  rest = at_mul_(by, at_add_s(at_neg(sigma), 1));
-        at_mul_out(dx, at_mul_(sigma, at_add_s(rest, 1)), dy);
-    }
+    activated_back(flat(d, a, a->dx), a->f, flat_wide(d, a, a->x), flat_wide(d, a, a->dy));
     aten_leave(d, s);
 }
 
@@ -299,8 +324,8 @@ void aten_fill_rows(ares_kernels *k)
     k->layer_norm = layer_norm;
     k->layer_norm_backward = layer_norm_backward;
     k->rope = rope;
-    k->silu_mul = silu_mul;
-    k->silu_mul_backward = silu_mul_backward;
+    k->gate_mul = gate_mul;
+    k->gate_mul_backward = gate_mul_backward;
     k->activation = activation;
     k->activation_backward = activation_backward;
     k->adamw = adamw;

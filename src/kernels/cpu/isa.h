@@ -19,9 +19,9 @@ extern const ares_kernels ARES_K(kernels_table); /* table.c */
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n);
 void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a);
 void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                       int64_t ldy);
+                       int64_t ldy, float scale);
 void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
-                                int32_t n, const void *dy, int64_t lddy);
+                                int32_t n, const void *dy, int64_t lddy, float scale);
 void ARES_K(rms_norm)(ares_device *d, const ares_rms_norm_args *a);
 void ARES_K(rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
 void ARES_K(layer_norm)(ares_device *d, const ares_layer_norm_args *a);
@@ -30,8 +30,8 @@ void ARES_K(activation)(ares_device *d, const ares_activation_args *a);
 void ARES_K(activation_backward)(ares_device *d, const ares_activation_args *a);
 void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
                   int64_t ldx, const float *cos_sin, bool inverse);
-void ARES_K(silu_mul)(ares_device *d, const ares_silu_mul_args *a);
-void ARES_K(silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a);
+void ARES_K(gate_mul)(ares_device *d, const ares_gate_mul_args *a);
+void ARES_K(gate_mul_backward)(ares_device *d, const ares_gate_mul_args *a);
 void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                       const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16);
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a);

@@ -1,7 +1,7 @@
 /* RMS norm and layer norm on the CPU, forward and backward. */
 #include "isa.h"
 
-/* Root mean square norm (Zhang and Sennrich 2019) as in Llama: (x * rstd) * w. */
+/* Root mean square norm (Zhang and Sennrich 2019) as in Llama: (x * rstd) * f(w). */
 
 enum {
     ROW_CHUNK = 16,
@@ -25,13 +25,19 @@ V16_INLINE void put(float *p, int32_t i, int32_t k, v16 v)
     else v16_store_first(p + i, v, k - i);
 }
 
+/* 16 numbers of f(w); adding -0 changes no number, not even one of the zeros. */
+V16_INLINE v16 weight_at(const ares_rms_norm_args *a, int32_t i)
+{
+    return v16_add(at(a->w, i, a->k), v16_set1(a->plus_one ? 1.0f : -0.0f));
+}
+
 /* Where row r begins. */
 static inline int64_t row_at(const ares_rms_norm_args *a, int64_t r, int64_t ld)
 {
     return a->heads ? r / a->heads * ld + r % a->heads * a->k : r * ld;
 }
 
-/* ROW_CHUNK rows: y = x rstd w, and rstd is kept for the backward pass. */
+/* ROW_CHUNK rows: y = residual + x rstd f(w), and rstd is kept for the backward pass. */
 static void rms_norm_task(void *ctx, int64_t task, int worker)
 {
     const ares_rms_norm_args *a = &((const rms_norm_job *)ctx)->a;
@@ -48,8 +54,12 @@ static void rms_norm_task(void *ctx, int64_t task, int worker)
         float rstd = 1.0f / sqrtf(v16_sum(sum) / (float)a->k + a->eps);
         if (a->rstd) a->rstd[r] = rstd;
         v16 scale = v16_set1(rstd);
-        for (int32_t i = 0; i < a->k; i += 16)
-            put(y, i, a->k, v16_mul(v16_mul(at(x, i, a->k), scale), at(a->w, i, a->k)));
+        const float *to = (const float *)a->residual;
+        if (to) to += row_at(a, r, a->ldr);
+        for (int32_t i = 0; i < a->k; i += 16) {
+            v16 v = v16_mul(v16_mul(at(x, i, a->k), scale), weight_at(a, i));
+            put(y, i, a->k, to ? v16_add(at(to, i, a->k), v) : v);
+        }
     }
 }
 
@@ -61,7 +71,10 @@ void ARES_K(rms_norm)(ares_device *d, const ares_rms_norm_args *a)
                 rms_norm_task, &j);
 }
 
-/* dx += rstd * (w dy - x * rstd^2 / k * sum(w dy x)); dw += (x * rstd) * dy, row after row */
+/*
+ * dx += rstd * (g - x * rstd^2 / k * sum(g x)) with g = f(w) dy; dw += (x * rstd) * dy, row after
+ * row
+ */
 static void rms_norm_backward_task(void *ctx, int64_t task, int worker)
 {
     const rms_norm_job *j = ctx;
@@ -77,10 +90,10 @@ static void rms_norm_backward_task(void *ctx, int64_t task, int worker)
             float *dx = (float *)a->dx + row_at(a, r, a->lddx), rstd = a->rstd[r];
             v16 sum = v16_zero();
             for (int32_t i = 0; i < k; i += 16)
-                sum = v16_fma(v16_mul(at(dy, i, k), at(a->w, i, k)), at(x, i, k), sum);
+                sum = v16_fma(v16_mul(at(dy, i, k), weight_at(a, i)), at(x, i, k), sum);
             v16 scale = v16_set1(rstd), pull = v16_set1(v16_sum(sum) * (rstd * rstd) / (float)k);
             for (int32_t i = 0; i < k; i += 16) {
-                v16 g = v16_fnma(at(x, i, k), pull, v16_mul(at(dy, i, k), at(a->w, i, k)));
+                v16 g = v16_fnma(at(x, i, k), pull, v16_mul(at(dy, i, k), weight_at(a, i)));
                 put(dx, i, k, v16_fma(g, scale, at(dx, i, k)));
             }
         }

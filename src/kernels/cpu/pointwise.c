@@ -1,6 +1,6 @@
 /*
  * CPU kernels that visit each number once: storing keys and values in the paged cache,
- * activations, SwiGLU, sums of arrays, rotary embedding, and rows of the embedding.
+ * activations, gated activations, sums of arrays, rotary embedding, and rows of the embedding.
  */
 #include "isa.h"
 
@@ -109,37 +109,36 @@ V16_INLINE v16 normal_cdf(v16 x)
 }
 
 /*
- * What the sigmoid is taken of: u = by x (1 + cube x^2) for the tanh form, 1.702 x for the quick
- * one. With 3 cube it is x u', x times the derivative.
+ * What the sigmoid is taken of: x for SiLU, u = by x (1 + cube x^2) for the tanh form, 1.702 x for
+ * the quick one. With 3 cube it is x u', x times the derivative.
  */
 V16_INLINE v16 inner(ares_activation f, v16 x, float cube)
 {
+    if (f == ARES_SILU) return x;
     if (f == ARES_QUICK_GELU) return v16_mul(x, v16_set1(1.702f));
     v16 square = v16_mul(x, x);
     v16 cubic = v16_fma(square, v16_set1(cube), v16_set1(1.0f));
     return v16_mul(v16_mul(x, v16_set1(ARES_GELU_TANH_BY)), cubic);
 }
 
-/* f(x) */
-V16_INLINE v16 activated(ares_activation f, v16 x)
-{
-    if (f == ARES_GELU) return v16_mul(x, normal_cdf(x));
-    return v16_mul(x, v16_sigmoid(inner(f, x, ARES_GELU_TANH_CUBE)));
-}
-
-/* f'(x) */
-V16_INLINE v16 slope(ares_activation f, v16 x)
+/* f(x), and f'(x) where slope is not NULL */
+V16_INLINE v16 activated(ares_activation f, v16 x, v16 *slope)
 {
     const v16 one = v16_set1(1.0f);
     if (f == ARES_GELU) {
+        v16 phi = normal_cdf(x);
         /* (x Phi(x))' = Phi(x) + x phi(x); 0.39894228 = 1 / sqrt(2 pi) */
-        v16 density =
-            v16_mul(v16_exp(v16_mul(v16_mul(x, x), v16_set1(-0.5f))), v16_set1(0.39894228f));
-        return v16_fma(x, density, normal_cdf(x));
+        if (slope) {
+            v16 square = v16_mul(v16_mul(x, x), v16_set1(-0.5f));
+            *slope = v16_fma(x, v16_mul(v16_exp(square), v16_set1(0.39894228f)), phi);
+        }
+        return v16_mul(x, phi);
     }
     /* (x s(u))' = s + x u' s (1 - s) */
     v16 s = v16_sigmoid(inner(f, x, ARES_GELU_TANH_CUBE));
-    return v16_fma(v16_mul(inner(f, x, 3.0f * ARES_GELU_TANH_CUBE), s), v16_sub(one, s), s);
+    if (slope)
+        *slope = v16_fma(v16_mul(inner(f, x, 3.0f * ARES_GELU_TANH_CUBE), s), v16_sub(one, s), s);
+    return v16_mul(x, s);
 }
 
 static void activation_task(void *ctx, int64_t task, int worker)
@@ -151,7 +150,7 @@ static void activation_task(void *ctx, int64_t task, int worker)
     int64_t end = ARES_MIN(a->n, (task + 1) * ACTIVATION_CHUNK);
     for (int64_t i = task * ACTIVATION_CHUNK; i < end; i += 16) {
         int n = (int)ARES_MIN(16, end - i);
-        v16_store_first(y + i, activated(a->f, v16_load_first(x + i, n)), n);
+        v16_store_first(y + i, activated(a->f, v16_load_first(x + i, n), NULL), n);
     }
 }
 
@@ -164,8 +163,9 @@ static void activation_backward_task(void *ctx, int64_t task, int worker)
     int64_t end = ARES_MIN(a->n, (task + 1) * ACTIVATION_CHUNK);
     for (int64_t i = task * ACTIVATION_CHUNK; i < end; i += 16) {
         int n = (int)ARES_MIN(16, end - i);
-        v16 s = slope(a->f, v16_load_first(x + i, n));
-        v16_store_first(dx + i, v16_mul(s, v16_load_first(dy + i, n)), n);
+        v16 slope;
+        activated(a->f, v16_load_first(x + i, n), &slope);
+        v16_store_first(dx + i, v16_mul(slope, v16_load_first(dy + i, n)), n);
     }
 }
 
@@ -182,61 +182,71 @@ void ARES_K(activation_backward)(ares_device *d, const ares_activation_args *a)
                 activation_backward_task, &own);
 }
 
-/* silu(gate) * up with silu(g) = g * sigmoid(g), and its gradient (SwiGLU, Shazeer 2020). */
+/* f(gate) * up, and its gradient (SwiGLU and its kin, Shazeer 2020). */
 
-enum { SILU_ROWS = 4 };
+enum { GATE_ROWS = 4 };
 
-static void silu_mul_task(void *ctx, int64_t task, int worker)
+V16_INLINE void gate_rows(const ares_gate_mul_args *a, ares_activation f, int64_t task)
 {
-    const ares_silu_mul_args *a = ctx;
     const float *gate = a->gate, *up = a->up;
     float *y = a->y;
-    (void)worker;
-    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * SILU_ROWS);
-    for (int64_t r = task * SILU_ROWS; r < end; r++)
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * GATE_ROWS);
+    for (int64_t r = task * GATE_ROWS; r < end; r++)
         for (int32_t i = 0; i < a->k; i += 16) {
             int n = ARES_MIN(16, a->k - i);
             v16 g = v16_load_first(gate + r * a->ldgu + i, n),
                 u = v16_load_first(up + r * a->ldgu + i, n);
-            v16_store_first(y + r * a->ldy + i, v16_mul(v16_mul(g, v16_sigmoid(g)), u), n);
+            v16_store_first(y + r * a->ldy + i, v16_mul(activated(f, g, NULL), u), n);
         }
 }
 
-void ARES_K(silu_mul)(ares_device *d, const ares_silu_mul_args *a)
+V16_INLINE void gate_rows_back(const ares_gate_mul_args *a, ares_activation f, int64_t task)
 {
-    ares_silu_mul_args own = *a;
-    kernels_run(d, (double)a->rows * a->k / 2e3, (a->rows + SILU_ROWS - 1) / SILU_ROWS,
-                silu_mul_task, &own);
-}
-
-/* silu'(g) = s + silu(g) (1 - s), s = sigmoid(g) */
-static void silu_mul_backward_task(void *ctx, int64_t task, int worker)
-{
-    const ares_silu_mul_args *a = ctx;
     const float *gate = a->gate, *up = a->up, *dys = a->dy;
     float *y = a->y, *d_gate = a->d_gate, *d_up = a->d_up;
-    const v16 one = v16_set1(1.0f);
-    (void)worker;
-    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * SILU_ROWS);
-    for (int64_t r = task * SILU_ROWS; r < end; r++)
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * GATE_ROWS);
+    for (int64_t r = task * GATE_ROWS; r < end; r++)
         for (int32_t i = 0; i < a->k; i += 16) {
             int n = ARES_MIN(16, a->k - i);
             v16 g = v16_load_first(gate + r * a->ldgu + i, n),
                 u = v16_load_first(up + r * a->ldgu + i, n);
-            v16 dy = v16_load_first(dys + r * a->lddy + i, n);
-            v16 s = v16_sigmoid(g), silu = v16_mul(g, s);
-            v16_store_first(d_up + r * a->lddgu + i, v16_mul(dy, silu), n);
-            v16_store_first(d_gate + r * a->lddgu + i,
-                            v16_mul(v16_mul(dy, u), v16_fma(silu, v16_sub(one, s), s)), n);
-            if (y) v16_store_first(y + r * a->ldy + i, v16_mul(silu, u), n);
+            v16 dy = v16_load_first(dys + r * a->lddy + i, n), slope,
+                of_g = activated(f, g, &slope);
+            v16_store_first(d_up + r * a->lddgu + i, v16_mul(dy, of_g), n);
+            v16_store_first(d_gate + r * a->lddgu + i, v16_mul(v16_mul(dy, u), slope), n);
+            if (y) v16_store_first(y + r * a->ldy + i, v16_mul(of_g, u), n);
         }
 }
 
-void ARES_K(silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a)
+/* The two activations of language models each get a loop of their own. */
+static void gate_mul_task(void *ctx, int64_t task, int worker)
 {
-    ares_silu_mul_args own = *a;
-    kernels_run(d, (double)a->rows * a->k / 1.5e3, (a->rows + SILU_ROWS - 1) / SILU_ROWS,
-                silu_mul_backward_task, &own);
+    const ares_gate_mul_args *a = ctx;
+    (void)worker;
+    if (a->f == ARES_SILU) gate_rows(a, ARES_SILU, task);
+    else if (a->f == ARES_GELU_TANH) gate_rows(a, ARES_GELU_TANH, task);
+    else gate_rows(a, a->f, task);
+}
+static void gate_mul_backward_task(void *ctx, int64_t task, int worker)
+{
+    const ares_gate_mul_args *a = ctx;
+    (void)worker;
+    if (a->f == ARES_SILU) gate_rows_back(a, ARES_SILU, task);
+    else if (a->f == ARES_GELU_TANH) gate_rows_back(a, ARES_GELU_TANH, task);
+    else gate_rows_back(a, a->f, task);
+}
+
+void ARES_K(gate_mul)(ares_device *d, const ares_gate_mul_args *a)
+{
+    ares_gate_mul_args own = *a;
+    kernels_run(d, (double)a->rows * a->k / 2e3, (a->rows + GATE_ROWS - 1) / GATE_ROWS,
+                gate_mul_task, &own);
+}
+void ARES_K(gate_mul_backward)(ares_device *d, const ares_gate_mul_args *a)
+{
+    ares_gate_mul_args own = *a;
+    kernels_run(d, (double)a->rows * a->k / 1.5e3, (a->rows + GATE_ROWS - 1) / GATE_ROWS,
+                gate_mul_backward_task, &own);
 }
 
 /* Sums and updates of whole arrays. */
@@ -325,6 +335,7 @@ void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim,
                   int64_t ldx, const float *cos_sin, bool inverse)
 {
     ARES_ASSERT(head_dim % 2 == 0);
+    if (!cos_sin) return;
     rope_job j = { rows, heads, head_dim, x, ldx, cos_sin, inverse };
     kernels_run(d, (double)rows * heads * head_dim / 5e3, (rows + ROPE_ROWS - 1) / ROPE_ROWS,
                 rope_task, &j);
@@ -345,6 +356,7 @@ typedef struct embedding_job {
     float *y;
     const float *dy;
     int64_t ld, columns;
+    float scale;
 } embedding_job;
 
 /* The first number of a row, and the distances of an even number of it and of the odd one after. */
@@ -374,21 +386,24 @@ static void embedding_task(void *ctx, int64_t task, int worker)
         float *y = j->y + r * j->ld;
         if (e->dtype == ARES_F32) {
             const float *from = (const float *)e->data + q.at;
-            for (int64_t i = 0; i < e->k; i++) y[i] = from[place(q, i)];
+            for (int64_t i = 0; i < e->k; i++) y[i] = j->scale * from[place(q, i)];
         } else {
             const uint16_t *from = (const uint16_t *)e->data + q.at;
             for (int64_t i = 0; i < e->k; i++) {
                 uint32_t bits = (uint32_t)from[place(q, i)] << 16;
                 memcpy(&y[i], &bits, 4);
+                y[i] *= j->scale;
             }
         }
     }
 }
 
 void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                       int64_t ldy)
+                       int64_t ldy, float scale)
 {
-    embedding_job j = { .e = e, .ids = ids, .n = n, .y = y, .ld = ldy };
+    embedding_job j = {
+        .e = e, .ids = ids, .n = n, .y = y, .ld = ldy, .scale = scale != 0 ? scale : 1.0f
+    };
     ARES_ASSERT(e->dtype != ARES_F16);
     kernels_run(d, (double)n * e->k / 500, (n + EMBEDDING_ROWS - 1) / EMBEDDING_ROWS,
                 embedding_task, &j);
@@ -404,19 +419,23 @@ static void embedding_backward_task(void *ctx, int64_t task, int worker)
         embedding_row q = row_of(e, j->ids[r]);
         float *row = (float *)e->data + q.at;
         const float *dy = j->dy + r * j->ld;
-        for (int64_t i = from; i < to; i++) row[place(q, i)] += dy[i];
+        for (int64_t i = from; i < to; i++) row[place(q, i)] += j->scale * dy[i];
     }
 }
 
 void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
-                                int32_t n, const void *dy, int64_t lddy)
+                                int32_t n, const void *dy, int64_t lddy, float scale)
 {
     ARES_ASSERT(de->dtype == ARES_F32);
     int64_t tasks = ARES_MIN((int64_t)de->k, 4 * ares_pool_threads(d->pool));
     int64_t columns = (de->k + tasks - 1) / tasks;
-    embedding_job j = {
-        .e = de, .ids = ids, .n = n, .dy = dy, .ld = lddy, .columns = (columns + 15) / 16 * 16
-    };
+    embedding_job j = { .e = de,
+                        .ids = ids,
+                        .n = n,
+                        .dy = dy,
+                        .ld = lddy,
+                        .columns = (columns + 15) / 16 * 16,
+                        .scale = scale != 0 ? scale : 1.0f };
     kernels_run(d, (double)n * de->k / 250, (de->k + j.columns - 1) / j.columns,
                 embedding_backward_task, &j);
 }

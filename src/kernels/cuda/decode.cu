@@ -435,15 +435,16 @@ static __global__ void __launch_bounds__(THREADS) store_heads(ares_rope_store_ar
         }
         scale = 1.0f / sqrtf(cuda_warp_sum(sum) / (float)dim + a.eps);
     }
-    const float *cosines = a.cos_sin + r * dim, *sines = cosines + half;
+    const float *cosines = a.cos_sin ? a.cos_sin + r * dim : NULL, *sines = cosines + half;
+    float one = a.plus_one ? 1.0f : -0.0f; /* adding -0 changes no number */
     for (int32_t i = lane; i < half; i += 32) {
         float x = cuda_with_bias(from, bias, i), y = cuda_with_bias(from, bias, i + half);
         if (norm) {
-            x = cuda_rounded<T>(x * scale * norm[i]);
-            y = cuda_rounded<T>(y * scale * norm[i + half]);
+            x = cuda_rounded<T>(x * scale * (norm[i] + one));
+            y = cuda_rounded<T>(y * scale * (norm[i + half] + one));
         }
-        cuda_put(to + i, fmaf(-y, sines[i], x * cosines[i]));
-        cuda_put(to + i + half, fmaf(x, sines[i], y * cosines[i]));
+        cuda_put(to + i, cosines ? fmaf(-y, sines[i], x * cosines[i]) : x);
+        cuda_put(to + i + half, cosines ? fmaf(x, sines[i], y * cosines[i]) : y);
     }
 }
 

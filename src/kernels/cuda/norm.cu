@@ -96,6 +96,12 @@ static void layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
  * of a chunk of the rows (cuda_columns).
  */
 
+/* f(w) of column i */
+static __device__ float weight_at(const ares_rms_norm_args &a, int32_t i)
+{
+    return a.plus_one ? 1.0f + a.w[i] : a.w[i];
+}
+
 /* Where row r begins. */
 static __device__ int64_t row_at(const ares_rms_norm_args &a, int64_t r, int64_t ld)
 {
@@ -108,7 +114,7 @@ template <typename T> static __global__ void rms_row(ares_rms_norm_args a)
     int32_t k = a.k;
     const T *x = (const T *)a.x + row_at(a, row, a.ldx);
     T *y = (T *)a.y + row_at(a, row, a.ldy);
-    const float *w = a.w;
+    const T *to = a.residual ? (const T *)a.residual + row_at(a, row, a.ldr) : NULL;
     float sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) {
         float v = cuda_get(x + i);
@@ -118,14 +124,16 @@ template <typename T> static __global__ void rms_row(ares_rms_norm_args a)
     if (a.rstd && threadIdx.x == 0) a.rstd[row] = scale;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) {
         float v = cuda_get(x + i);
-        cuda_put(y + i, v * scale * w[i]);
+        float norm = __fmul_rn(v * scale, weight_at(a, i));
+        /* the norm is rounded as one alone would be, then the sum */
+        cuda_put(y + i, to ? cuda_get(to + i) + cuda_rounded<T>(norm) : norm);
         /* sum = x + bias, as ares_rms_norm_args says */
         if (a.bias)
             cuda_put((T *)a.sum + row_at(a, row, a.ldx) + i, v + cuda_get((const T *)a.bias + i));
     }
 }
 
-/* dx += rstd * (w dy - x * rstd^2 / k * sum(w dy x)) */
+/* dx += rstd * (g - x * rstd^2 / k * sum(g x)) with g = f(w) dy */
 template <typename T> static __global__ void rms_row_back(ares_rms_norm_args a)
 {
     int64_t row = blockIdx.x;
@@ -133,14 +141,13 @@ template <typename T> static __global__ void rms_row_back(ares_rms_norm_args a)
     const T *x = (const T *)a.x + row_at(a, row, a.ldx),
             *dy = (const T *)a.dy + row_at(a, row, a.lddy);
     T *dx = (T *)a.dx + row_at(a, row, a.lddx);
-    const float *w = a.w;
     float scale = a.rstd[row], sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
-        sum = fmaf(cuda_get(dy + i) * w[i], cuda_get(x + i), sum);
+        sum = fmaf(cuda_get(dy + i) * weight_at(a, i), cuda_get(x + i), sum);
     float pull = cuda_block_sum(sum) * (scale * scale) / (float)k;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
-        cuda_put(dx + i, fmaf(fmaf(-cuda_get(x + i), pull, cuda_get(dy + i) * w[i]), scale,
-                              cuda_get(dx + i)));
+        cuda_put(dx + i, fmaf(fmaf(-cuda_get(x + i), pull, cuda_get(dy + i) * weight_at(a, i)),
+                              scale, cuda_get(dx + i)));
 }
 
 /* dw += sum of x rstd dy over the rows of this block's chunk; the last block adds the chunks. */

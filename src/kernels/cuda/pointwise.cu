@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Kernels that visit each number once: rotation, SwiGLU, GELU, conversion. */
+/* Kernels that visit each number once: rotation, activations, conversion. */
 
 /* One thread per pair (i, i + half) of a head; sign -1 turns back, for the gradient. */
 template <typename T>
@@ -25,6 +25,7 @@ static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, 
 {
     cuda_context *c = cuda_enter(d);
     ARES_ASSERT(head_dim % 2 == 0);
+    if (!cos_sin) return;
     cuda_launch(c, "rope", CUDA_BY_TYPE(c, rotate),
                 cuda_blocks((int64_t)rows * heads * (head_dim / 2)), CUDA_THREADS, 0, rows, heads,
                 head_dim / 2, x, ldx, cos_sin, inverse ? -1.0f : 1.0f);
@@ -36,46 +37,6 @@ static __device__ float sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* y = silu(gate + bias) (up + bias) */
-template <typename T> static __global__ void swiglu(ares_silu_mul_args a)
-{
-    const T *gate = (const T *)a.gate, *up = (const T *)a.up;
-    CUDA_EACH(at, (int64_t)a.rows * a.k)
-    {
-        int64_t r = at / a.k, i = at % a.k;
-        float g = cuda_with_bias(gate + r * a.ldgu, (const T *)a.gate_bias, i),
-              u = cuda_with_bias(up + r * a.ldgu, (const T *)a.up_bias, i);
-        cuda_put((T *)a.y + r * a.ldy + i, g * sigmoid(g) * u);
-    }
-}
-static void silu_mul(ares_device *d, const ares_silu_mul_args *a)
-{
-    cuda_context *c = cuda_enter(d);
-    cuda_launch(c, "silu_mul", CUDA_BY_TYPE(c, swiglu), cuda_blocks((int64_t)a->rows * a->k),
-                CUDA_THREADS, 0, *a);
-}
-
-/* With silu = g s: d_up = dy silu, d_gate = dy up (s + silu (1 - s)); y is made again if asked. */
-template <typename T> static __global__ void swiglu_back(ares_silu_mul_args a)
-{
-    const T *gate = (const T *)a.gate, *up = (const T *)a.up;
-    CUDA_EACH(at, (int64_t)a.rows * a.k)
-    {
-        int64_t r = at / a.k, i = at % a.k;
-        float g = cuda_get(gate + r * a.ldgu + i), u = cuda_get(up + r * a.ldgu + i),
-              e = cuda_get((const T *)a.dy + r * a.lddy + i), s = sigmoid(g), silu = g * s;
-        cuda_put((T *)a.d_up + r * a.lddgu + i, e * silu);
-        cuda_put((T *)a.d_gate + r * a.lddgu + i, e * u * fmaf(silu, 1.0f - s, s));
-        if (a.y) cuda_put((T *)a.y + r * a.ldy + i, silu * u);
-    }
-}
-static void silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
-{
-    cuda_context *c = cuda_enter(d);
-    cuda_launch(c, "silu_mul_backward", CUDA_BY_TYPE(c, swiglu_back),
-                cuda_blocks((int64_t)a->rows * a->k), CUDA_THREADS, 0, *a);
-}
-
 /* Phi(x) */
 static __device__ float normal_cdf(float x)
 {
@@ -85,27 +46,21 @@ static __device__ float normal_cdf(float x)
 /* What the sigmoid is taken of, and x times its derivative. */
 static __device__ float inner(ares_activation f, float x)
 {
+    if (f == ARES_SILU) return x;
     if (f == ARES_QUICK_GELU) return 1.702f * x;
     return ARES_GELU_TANH_BY * x * fmaf(x * x, ARES_GELU_TANH_CUBE, 1.0f);
 }
 static __device__ float inner_slope(ares_activation f, float x)
 {
+    if (f == ARES_SILU) return x;
     if (f == ARES_QUICK_GELU) return 1.702f * x;
     return ARES_GELU_TANH_BY * x * fmaf(x * x, 3.0f * ARES_GELU_TANH_CUBE, 1.0f);
 }
 
-template <typename T> static __global__ void activate(ares_activation_args a)
+/* f(x) */
+static __device__ float activated(ares_activation f, float x)
 {
-    CUDA_EACH(i, a.n)
-    {
-        float x = cuda_get((const T *)a.x + i);
-        cuda_put((T *)a.y + i, x * (a.f == ARES_GELU ? normal_cdf(x) : sigmoid(inner(a.f, x))));
-    }
-}
-static void activation(ares_device *d, const ares_activation_args *a)
-{
-    cuda_context *c = cuda_enter(d);
-    cuda_launch(c, "activation", CUDA_BY_TYPE(c, activate), cuda_blocks(a->n), CUDA_THREADS, 0, *a);
+    return x * (f == ARES_GELU ? normal_cdf(x) : sigmoid(inner(f, x)));
 }
 
 /* f'(x). At a saturated sigmoid its own value is the slope: inf * 0 would be NaN. */
@@ -115,6 +70,20 @@ static __device__ float slope(ares_activation f, float x)
     float s = sigmoid(inner(f, x));
     return s == 0.0f || s == 1.0f ? s : fmaf(inner_slope(f, x) * s, 1.0f - s, s);
 }
+template <typename T> static __global__ void activate(ares_activation_args a)
+{
+    CUDA_EACH(i, a.n)
+    {
+        float x = cuda_get((const T *)a.x + i);
+        cuda_put((T *)a.y + i, activated(a.f, x));
+    }
+}
+static void activation(ares_device *d, const ares_activation_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "activation", CUDA_BY_TYPE(c, activate), cuda_blocks(a->n), CUDA_THREADS, 0, *a);
+}
+
 template <typename T> static __global__ void activate_back(ares_activation_args a)
 {
     CUDA_EACH(i, a.n)
@@ -126,6 +95,46 @@ static void activation_backward(ares_device *d, const ares_activation_args *a)
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "activation_backward", CUDA_BY_TYPE(c, activate_back), cuda_blocks(a->n),
                 CUDA_THREADS, 0, *a);
+}
+
+/* y = f(gate + bias) (up + bias) */
+template <typename T> static __global__ void gated(ares_gate_mul_args a)
+{
+    const T *gate = (const T *)a.gate, *up = (const T *)a.up;
+    CUDA_EACH(at, (int64_t)a.rows * a.k)
+    {
+        int64_t r = at / a.k, i = at % a.k;
+        float g = cuda_with_bias(gate + r * a.ldgu, (const T *)a.gate_bias, i),
+              u = cuda_with_bias(up + r * a.ldgu, (const T *)a.up_bias, i);
+        cuda_put((T *)a.y + r * a.ldy + i, activated(a.f, g) * u);
+    }
+}
+static void gate_mul(ares_device *d, const ares_gate_mul_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "gate_mul", CUDA_BY_TYPE(c, gated), cuda_blocks((int64_t)a->rows * a->k),
+                CUDA_THREADS, 0, *a);
+}
+
+/* d_up = dy f(gate), d_gate = dy up f'(gate); y is made again if asked. */
+template <typename T> static __global__ void gated_back(ares_gate_mul_args a)
+{
+    const T *gate = (const T *)a.gate, *up = (const T *)a.up;
+    CUDA_EACH(at, (int64_t)a.rows * a.k)
+    {
+        int64_t r = at / a.k, i = at % a.k;
+        float g = cuda_get(gate + r * a.ldgu + i), u = cuda_get(up + r * a.ldgu + i),
+              e = cuda_get((const T *)a.dy + r * a.lddy + i), of_g = activated(a.f, g);
+        cuda_put((T *)a.d_up + r * a.lddgu + i, e * of_g);
+        cuda_put((T *)a.d_gate + r * a.lddgu + i, e * u * slope(a.f, g));
+        if (a.y) cuda_put((T *)a.y + r * a.ldy + i, of_g * u);
+    }
+}
+static void gate_mul_backward(ares_device *d, const ares_gate_mul_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "gate_mul_backward", CUDA_BY_TYPE(c, gated_back),
+                cuda_blocks((int64_t)a->rows * a->k), CUDA_THREADS, 0, *a);
 }
 
 static __global__ void widen(float *to, const uint16_t *from, int64_t n)
@@ -156,15 +165,16 @@ static void convert(ares_device *d, void *to, ares_dtype to_type, const void *fr
  */
 
 template <typename E, typename T>
-static __global__ void look_up(const void *e, int32_t k, const int32_t *ids, void *y, int64_t ldy)
+static __global__ void look_up(const void *e, int32_t k, const int32_t *ids, void *y, int64_t ldy,
+                               float scale)
 {
     int64_t row = blockIdx.x, from = (int64_t)ids[row] * k;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
-        cuda_put((T *)y + row * ldy + i, cuda_get((const E *)e + from + i));
+        cuda_put((T *)y + row * ldy + i, scale * cuda_get((const E *)e + from + i));
 }
 
 static void embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
-                      int64_t ldy)
+                      int64_t ldy, float scale)
 {
     cuda_context *c = cuda_enter(d);
     bool wide = e->dtype == ARES_F32, of_wide = c->act == ARES_F32;
@@ -173,12 +183,13 @@ static void embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, 
                 !of_wide ? look_up<uint16_t, uint16_t>
                 : wide   ? look_up<float, float>
                          : look_up<uint16_t, float>,
-                (unsigned)n, CUDA_THREADS, 0, e->data, e->k, ids, y, ldy);
+                (unsigned)n, CUDA_THREADS, 0, e->data, e->k, ids, y, ldy,
+                scale != 0.0f ? scale : 1.0f);
 }
 
 template <typename E, typename T>
 static __global__ void add_rows(void *de, int32_t k, const int32_t *ids, int32_t n, const void *dy,
-                                int64_t lddy)
+                                int64_t lddy, float scale)
 {
     __shared__ uint32_t same[CUDA_THREADS / 32]; /* one bit per row: whether it has this id */
     int32_t own = blockIdx.x, id = ids[own];
@@ -195,7 +206,7 @@ static __global__ void add_rows(void *de, int32_t k, const int32_t *ids, int32_t
                 const T *from = (const T *)dy + (first + w * 32 + __ffs((int)bits) - 1) * lddy;
                 for (int32_t i = threadIdx.x; i < k; i += CUDA_THREADS) {
                     E *to = (E *)de + (int64_t)id * k + i;
-                    cuda_put(to, cuda_get(to) + cuda_get(from + i));
+                    cuda_put(to, cuda_get(to) + __fmul_rn(scale, cuda_get(from + i)));
                 }
             }
         __syncthreads();
@@ -203,22 +214,24 @@ static __global__ void add_rows(void *de, int32_t k, const int32_t *ids, int32_t
 }
 
 static void embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                               const void *dy, int64_t lddy)
+                               const void *dy, int64_t lddy, float scale)
 {
     cuda_context *c = cuda_enter(d);
-    ARES_ASSERT(de->layout == ARES_ROWS && (de->dtype == ARES_F32 || de->dtype == c->act));
+    ARES_ASSERT(de->layout == ARES_ROWS &&
+                (de->dtype == ARES_F32 || (de->dtype == c->act && scale == 0.0f)));
     cuda_launch(c, "embedding_backward",
                 c->act == ARES_F32       ? add_rows<float, float>
                 : de->dtype == ARES_BF16 ? add_rows<uint16_t, uint16_t>
                                          : add_rows<float, uint16_t>,
-                (unsigned)n, CUDA_THREADS, 0, de->data, de->k, ids, n, dy, lddy);
+                (unsigned)n, CUDA_THREADS, 0, de->data, de->k, ids, n, dy, lddy,
+                scale != 0.0f ? scale : 1.0f);
 }
 
 void cuda_fill_pointwise(ares_kernels *k)
 {
     k->rope = rope;
-    k->silu_mul = silu_mul;
-    k->silu_mul_backward = silu_mul_backward;
+    k->gate_mul = gate_mul;
+    k->gate_mul_backward = gate_mul_backward;
     k->activation = activation;
     k->activation_backward = activation_backward;
     k->convert = convert;

@@ -165,10 +165,10 @@ static void rotate(const tower_pass *p, void *qkv, bool inverse)
                           3 * (int64_t)v->width, p->cos_sin, inverse);
 }
 
-static ares_silu_mul_args swiglu(const tower_pass *p, const tower_saved *s)
+static ares_gate_mul_args swiglu(const tower_pass *p, const tower_saved *s)
 {
     int32_t wide = pass_config(p)->intermediate;
-    return (ares_silu_mul_args){ .rows = p->rows,
+    return (ares_gate_mul_args){ .rows = p->rows,
                                  .k = wide,
                                  .gate = s->wide,
                                  .up = acts_at(p->m->device, s->wide, wide),
@@ -196,13 +196,13 @@ static void mlp(const tower_pass *p, const ares_tower_layer *l, const tower_save
         d->k->activation(d, &a);
         return;
     }
-    ares_silu_mul_args a = swiglu(p, s);
+    ares_gate_mul_args a = swiglu(p, s);
     ares_linear_args both[] = { linear_args(p->rows, &l->gate, p->t.h, NULL, s->wide, 2 * wide),
                                 linear_args(p->rows, &l->up, p->t.h, NULL,
                                             acts_at(d, s->wide, wide), 2 * wide) };
     d->k->linear(d, both, 2);
     linears_adapt(d, &p->beside, (const ares_linear *[]){ &l->gate, &l->up }, both, 2);
-    d->k->silu_mul(d, &a);
+    d->k->gate_mul(d, &a);
 }
 
 /* x_out = the stream after block i; it may be s->x_in. */
@@ -234,13 +234,13 @@ static void activation_backward(const tower_pass *p, const tower_saved *s)
         d->k->activation_backward(d, &a);
         return;
     }
-    ares_silu_mul_args a = swiglu(p, s);
+    ares_gate_mul_args a = swiglu(p, s);
     a.dy = p->t.d_act;
     a.lddy = wide;
     a.d_gate = p->t.d_wide;
     a.d_up = acts_at(d, p->t.d_wide, wide);
     a.lddgu = 2 * wide;
-    d->k->silu_mul_backward(d, &a);
+    d->k->gate_mul_backward(d, &a);
 }
 /* dx [rows][width]: d loss / d x_out on entry, d loss / d x_in on return. */
 static void tower_block_backward(const tower_pass *p, int i, const tower_saved *s, void *dx)
@@ -600,7 +600,7 @@ static void gather(const picture *u, int32_t n, int64_t width, const int32_t *id
 {
     ares_device *d = u->p.m->device;
     ares_matrix all = { (void *)(uintptr_t)from, d->k->act, ARES_ROWS, n, (int32_t)width };
-    d->k->embedding(d, &all, ids, n, to, width);
+    d->k->embedding(d, &all, ids, n, to, width, 0);
 }
 
 /* The adapter beside the products of the merger, whose rows are tokens. */

@@ -1,6 +1,6 @@
 /*
- * model: Hugging Face decoders (Qwen 2, 2.5, 3, Llama) from config.json and safetensors, and their
- * one forward pass.
+ * model: Hugging Face decoders (docs/model.md) from config.json and safetensors, and their one
+ * forward pass.
  *
  * Parameters lie in one arena per device. The optimizer writes them in place; rollout, log-prob
  * passes and training read the same memory. A block's forward and backward are written once, over
@@ -51,17 +51,42 @@ typedef struct ares_vision_config {
     int32_t image_token, video_token, vision_start, vision_end; /* ids */
 } ares_vision_config;
 
-enum { ARES_MAX_EOS = 16 };
+/* Where a block may have a norm: of what attention and the MLP read, and of what they add. */
+typedef enum {
+    ARES_BEFORE_ATTENTION,
+    ARES_AFTER_ATTENTION,
+    ARES_BEFORE_MLP,
+    ARES_AFTER_MLP,
+    ARES_BLOCK_NORMS
+} ares_block_norm;
+/* The norms of q and k: none, one per head, or one over all heads of a row together. */
+typedef enum { ARES_QK_NORM_NONE, ARES_QK_NORM_HEADS, ARES_QK_NORM_ROW } ares_qk_norm;
+/* The kind of a layer: bits of ares_model_config.layer. */
+enum {
+    ARES_LAYER_WINDOW = 1,     /* attention sees the last `window` keys */
+    ARES_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
+    ARES_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_local */
+};
+
+enum { ARES_MAX_EOS = 16, ARES_MAX_LAYERS = 1 << 12 };
+/* What config.json says, and what a block of its architecture is made of. All 0: Llama's block. */
 typedef struct ares_model_config {
-    char model_type[32]; /* "qwen2", "qwen3", "llama", "qwen2_vl", "qwen2_5_vl" */
+    char model_type[32]; /* "qwen2", "gemma3_text" ... (archs of config.c) */
     int32_t vocab, hidden, layers, heads, kv_heads, head_dim, intermediate, max_position;
     float rms_norm_eps;
-    bool tied, qkv_bias, o_bias, mlp_bias, qk_norm;
+    bool tied, qkv_bias, o_bias, mlp_bias;
+    ares_qk_norm qk_norm;
+    /*
+     * [ARES_BLOCK_NORMS]: how the files call the norm of each place; NULL: there is none. NULL:
+     * Llama's, before attention and before the MLP
+     */
+    const char *const *norm_names;
     /* one number per token in place of the language model's head (ares_model_options) */
     bool value_head;
-    /* keys of the sliding window in layers from window_from_layer on; window 0: none */
-    int32_t window, window_from_layer;
-    ares_rope_config rope;
+    bool no_value_head;             /* transformers has no class of it with one */
+    int32_t window;                 /* of the layers that have ARES_LAYER_WINDOW; 0: none has */
+    uint8_t layer[ARES_MAX_LAYERS]; /* [layers] */
+    ares_rope_config rope, rope_local;
     ares_vision_config vision;
     const char *text_names;   /* first part of the names of the text's tensors; NULL: "model" */
     const char *vision_names; /* the same of the tower's tensors; NULL: "visual" */

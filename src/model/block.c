@@ -296,8 +296,7 @@ static ares_attention_args attention(const ares_model *m, int layer, const block
                                   .scale = 1.0f / sqrtf((float)c->head_dim),
                                   .causal = true,
                                   .bf16 = m->arithmetic == ARES_BF16,
-                                  .window =
-                                      c->window && layer >= c->window_from_layer ? c->window : 0,
+                                  .window = c->layer[layer] & ARES_LAYER_WINDOW ? c->window : 0,
                                   .q = s->qkv,
                                   .ldq = n.qkv,
                                   .k = acts_at(m->device, s->qkv, n.q),
@@ -341,10 +340,18 @@ static bool norms_add_biases(const ares_model *m, const block_pass *p, const blo
     return stores_at_once(m, p) && s->x_mid == s->x_in && !m->tp;
 }
 
+/* The angles that a layer's q and k are rotated by; NULL: they are not. */
+static const float *angles_of(const ares_model *m, int layer, const block_pass *p)
+{
+    return m->cfg.layer[layer] & ARES_LAYER_NO_ROPE ? NULL : p->cos_sin;
+}
+
 /* The rotation of q and k, whose heads follow each other, and the cache's rows of k and v. */
-static void rotate_and_store(const ares_model *m, const ares_model_layer *l, const block_pass *p,
+static void rotate_and_store(const ares_model *m, int layer, const block_pass *p,
                              const block_saved *s)
 {
+    const ares_model_layer *l = &m->layer[layer];
+    const float *cos_sin = angles_of(m, layer, p);
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     const ares_model_config *c = &m->cfg;
@@ -362,13 +369,14 @@ static void rotate_and_store(const ares_model *m, const ares_model_layer *l, con
                                    .q_norm = param_vector(l->q_norm),
                                    .k_norm = param_vector(l->k_norm),
                                    .eps = c->rms_norm_eps,
-                                   .cos_sin = p->cos_sin,
+                                   .cos_sin = cos_sin,
                                    .slots = p->slots,
                                    .cache = p->cache };
         k->rope_store(d, &a);
         return;
     }
-    k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, p->cos_sin, false);
+    if (cos_sin)
+        k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, cos_sin, false);
     if (p->cache)
         k->store_kv(d, p->rows, c->kv_heads, c->head_dim, acts_at(d, s->qkv, n.q),
                     acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache,
@@ -426,7 +434,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     k->linear(d, qkv, 3);
     linears_adapt(d, &beside, (const ares_linear *[]){ &l->q, &l->k, &l->v }, qkv, 3);
     if (c->qk_norm && !at_once) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
-    rotate_and_store(m, l, p, s);
+    rotate_and_store(m, layer, p, s);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
     add_to_stream(m, p, s, t, &l->o, gathered(m, rows, s->attn, n.q, t->all), s->x_in, s->x_mid);
@@ -492,7 +500,8 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     a.dv = acts_at(d, t->d_qkv, n.q + n.kv);
     a.lddkv = n.qkv;
     k->attention_backward(d, &a);
-    k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, d_qk, n.qkv, p->cos_sin, true);
+    const float *cos_sin = angles_of(m, layer, p);
+    if (cos_sin) k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, d_qk, n.qkv, cos_sin, true);
     if (c->qk_norm) head_norms_backward(m, l, s, rows, d_qk, t->d_qkv, n.qkv);
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL, NULL);
     linears_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,

@@ -101,6 +101,8 @@ static inline void *carve(carver *c, int64_t rows, int64_t width) /* activations
  * both forms from 4.43 on.
  */
 int model_config_save(const ares_model_config *c, const char *dir);
+/* Writes it as it was read, of a model that has m->config_text. */
+int model_config_keep(const ares_model *m, const char *dir);
 
 /* Numbers of a file's type <-> f32, row-major, rounded to nearest even. */
 static inline void model_widen(float *to, const void *from, ares_dtype dtype, int64_t n)

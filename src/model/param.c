@@ -368,7 +368,7 @@ static void free_params(ares_model *m)
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
                    const model_slice *slice, ares_model **out)
 {
-    if (opt->value_head && cfg->vision.depth)
+    if (opt->value_head && cfg->no_value_head)
         return ares_fail(ARES_EUNSUPPORTED,
                          "model: a critic that starts as a %s is not offered; use an estimator "
                          "without a critic, or a critic of another model",

@@ -48,6 +48,14 @@ static int read_set(const char *variant, const char *key, const char *value, are
     return read_with(variant, from, to, c);
 }
 
+/* The first layer with a window; 0 where there is none at all. */
+static int32_t first_that_slides(const ares_model_config *c)
+{
+    int32_t i = 0;
+    while (c->window && i < c->layers && !(c->layer[i] & ARES_LAYER_WINDOW)) i++;
+    return i;
+}
+
 static void same_config(const ares_model_config *a, const ares_model_config *b)
 {
     CHECK_STR(a->model_type, b->model_type);
@@ -67,7 +75,9 @@ static void same_config(const ares_model_config *a, const ares_model_config *b)
     CHECK_EQ(a->mlp_bias, b->mlp_bias);
     CHECK_EQ(a->qk_norm, b->qk_norm);
     CHECK_EQ(a->window, b->window);
-    CHECK_EQ(a->window_from_layer, b->window_from_layer);
+    CHECK(a->norm_names == b->norm_names && a->no_value_head == b->no_value_head);
+    for (int32_t i = 0; i < b->layers; i++)
+        CHECK_MSG(a->layer[i] == b->layer[i], "layer %d: %d, not %d", i, a->layer[i], b->layer[i]);
     CHECK_EQ(a->file_dtype, b->file_dtype);
     CHECK_EQ(a->bos, b->bos);
     CHECK_EQ(a->pad, b->pad);
@@ -105,6 +115,14 @@ TEST(a_saved_config_says_what_the_loaded_one_said)
         { "llama_linear", "{", "{" },
         { "llama_dynamic", "{", "{" },
         { "llama_yarn", "{", "{" },
+        { "mistral_window", "{", "{" },
+        { "mistral_null", "{", "{" },
+        { "smollm3_nope", "{", "{" },
+        { "smollm3_default", "{",
+          "{ \"no_rope_layers\": [0, 1, 0, 0, 1], \"use_sliding_window\": true, "
+          "\"sliding_window\": 5," },
+        { "qwen2_window", "\"max_window_layers\": 1",
+          "\"layer_types\": [\"sliding_attention\", \"full_attention\"]" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_model_config c, again;
@@ -209,21 +227,24 @@ static int read_bare(const char *type, const char *members, ares_model_config *c
     return ares_model_config_load(test_dir(), c);
 }
 
-/* As in the classes of transformers 5: Qwen2Config, Qwen3Config, LlamaConfig, Qwen2VLTextConfig. */
+/* As in the configuration classes of transformers 5: Qwen2Config, Qwen3Config, LlamaConfig ... */
 TEST(a_key_that_is_absent_means_what_it_means_in_transformers)
 {
     static const struct {
         const char *type;
         int32_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_position,
-            window_from, bos, eos;
+            window_from, bos, eos, pad;
         float eps;
         double theta;
     } cases[] = {
-        { "qwen2", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, 1e-6f, 1e4 },
-        { "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, 1e-6f, 1e4 },
-        { "llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, 0, 1, 2, 1e-6f, 1e4 },
-        { "qwen2_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, 1e-5f, 1e6 },
-        { "qwen2_5_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, 1e-5f, 1e6 },
+        { "qwen2", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, -1, 1e-6f, 1e4 },
+        { "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, -1, 1e-6f, 1e4 },
+        { "llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, 0, 1, 2, -1, 1e-6f, 1e4 },
+        { "qwen2_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, -1, 1e-5f, 1e6 },
+        { "qwen2_5_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, -1, 1e-5f, 1e6 },
+        { "mistral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, 0, 1, 2, -1, 1e-6f, 1e4 },
+        { "smollm3", 128256, 2048, 11008, 36, 16, 4, 128, 32768, 0, 128000, 128001, 128004, 1e-6f,
+          2e6 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const char *type = cases[i].type;
@@ -243,18 +264,20 @@ TEST(a_key_that_is_absent_means_what_it_means_in_transformers)
         CHECK_EQ(c.max_position, cases[i].max_position);
         CHECK_EQ(c.bos, cases[i].bos);
         CHECK_EQ(c.n_eos ? c.eos[0] : -1, cases[i].eos);
-        CHECK_EQ(c.pad, -1);
+        CHECK_EQ(c.pad, cases[i].pad);
         CHECK_NEAR(c.rms_norm_eps, cases[i].eps, 0);
         CHECK_NEAR(c.rope.theta, cases[i].theta, 0);
         CHECK_NEAR(c.initializer_range, 0.02, 0);
-        CHECK(!c.tied && !c.o_bias && !c.mlp_bias && c.qk_norm == qwen3 && !c.window);
-        CHECK_EQ(c.qkv_bias, !qwen3 && cases[i].bos < 0);
+        CHECK(!c.o_bias && !c.mlp_bias && c.qk_norm == qwen3);
+        CHECK_EQ(c.tied, strcmp(type, "smollm3") == 0);
+        CHECK_EQ(c.window, strcmp(type, "mistral") == 0 ? 4096 : 0);
+        CHECK_EQ(c.qkv_bias, strncmp(type, "qwen2", 5) == 0);
         CHECK_EQ(c.rope.kind, ARES_ROPE_DEFAULT);
         CHECK_EQ(c.file_dtype, ARES_F32);
         (void)snprintf(members, sizeof members, ", \"use_sliding_window\": true%s", tower);
         REQUIRE_OK(read_bare(type, members, &c));
-        CHECK_EQ(c.window, cases[i].window_from ? 4096 : 0);
-        CHECK_EQ(c.window_from_layer, cases[i].window_from);
+        CHECK_EQ(c.window, cases[i].window_from || strcmp(type, "mistral") == 0 ? 4096 : 0);
+        CHECK_EQ(first_that_slides(&c), cases[i].window_from);
     }
 }
 
@@ -287,7 +310,7 @@ TEST(a_key_that_is_absent_beside_others_means_what_it_means_in_transformers)
         CHECK_EQ(c.heads, cases[i].heads);
         CHECK_EQ(c.kv_heads, cases[i].kv_heads);
         CHECK_EQ(c.head_dim, cases[i].head_dim);
-        CHECK_EQ(c.window_from_layer, cases[i].window_from);
+        CHECK_EQ(first_that_slides(&c), cases[i].window_from);
     }
     /* what stands at the top holds for a scaling that does not say it */
     REQUIRE_OK(read_bare("llama",
@@ -401,7 +424,7 @@ TEST(ids_of_a_generation_config_stand_beside_those_of_the_config)
     CHECK_FAIL(read_bare("qwen2", "", &c), ARES_EFORMAT, "generation_config.json: 'eos_token_id'");
 }
 
-TEST(layers_that_slide_come_after_those_that_do_not)
+TEST(layers_slide_as_the_list_says)
 {
     static const char from[] = "\"max_window_layers\": 1";
     static const struct {
@@ -419,19 +442,68 @@ TEST(layers_that_slide_come_after_those_that_do_not)
         REQUIRE_OK(read_with("qwen2_window", from, to, &c));
         CHECK_EQ(c.layers, 2);
         CHECK_EQ(c.window, 8);
-        CHECK_EQ(c.window_from_layer, cases[i].first);
+        CHECK_EQ(first_that_slides(&c), cases[i].first);
     }
     (void)snprintf(to, sizeof to,
                    "%s, \"layer_types\": [\"sliding_attention\", \"full_attention\"]", from);
+    REQUIRE_OK(read_with("qwen2_window", from, to, &c));
+    CHECK(c.layer[0] == ARES_LAYER_WINDOW && c.layer[1] == 0);
+    (void)snprintf(to, sizeof to,
+                   "%s, \"layer_types\": [\"sliding_attention\", \"linear_attention\"]", from);
     CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EUNSUPPORTED,
-               "'layer_types' alternates");
+               "entry 1 is 'linear_attention'");
     (void)snprintf(to, sizeof to, "%s, \"layer_types\": [\"full_attention\"]", from);
     CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EFORMAT,
                "'layer_types' has 1 entries for 2 layers");
     REQUIRE_OK(read_with("qwen2_window", from, "\"max_window_layers\": 0", &c));
-    CHECK_EQ(c.window_from_layer, 0);
+    CHECK_EQ(first_that_slides(&c), 0);
     CHECK_FAIL(read_with("qwen2_window", from, "\"max_window_layers\": -1", &c), ARES_EFORMAT,
                "'max_window_layers' = -1 is out of range");
+}
+
+/* kinds: a letter per layer: '.', w: it has the window, n: no rope, W: both */
+TEST(layers_have_the_windows_and_ropes_that_transformers_gives_them)
+{
+    static const struct {
+        const char *type, *members;
+        int32_t window;
+        const char *kinds;
+    } cases[] = {
+        { "mistral", "", 4096, "wwww" },
+        { "mistral", ", \"sliding_window\": null", 0, "...." },
+        { "mistral", ", \"sliding_window\": 7, \"use_sliding_window\": false", 7, "wwww" },
+        { "smollm3", "", 0, "...n" },
+        { "smollm3", ", \"no_rope_layer_interval\": 3", 0, "..n." },
+        { "smollm3", ", \"no_rope_layers\": null", 0, "...n" },
+        { "smollm3", ", \"no_rope_layers\": [0, 1, 1, 0, 1]", 0, "n..n" },
+        { "smollm3", ", \"use_sliding_window\": true", 0, "...n" },
+        { "smollm3", ", \"use_sliding_window\": true, \"sliding_window\": 9", 9, "...W" },
+        { "smollm3", ", \"sliding_window\": 9", 0, "...n" },
+        { "smollm3",
+          ", \"use_sliding_window\": true, \"sliding_window\": 9, \"layer_types\": "
+          "[\"sliding_attention\", \"full_attention\", \"full_attention\", \"full_attention\"]",
+          9, "w..n" },
+        { "qwen3", ", \"use_sliding_window\": true, \"max_window_layers\": 3", 4096, "...w" },
+    };
+    static const char letters[] = ".wnW";
+    ares_model_config c;
+    char members[300];
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char kinds[5] = { 0 };
+        (void)snprintf(members, sizeof members, ", \"num_hidden_layers\": 4%s", cases[i].members);
+        if (!CHECK_OK(read_bare(cases[i].type, members, &c))) continue;
+        for (int k = 0; k < 4; k++)
+            kinds[k] = letters[c.layer[k] & (ARES_LAYER_WINDOW | ARES_LAYER_NO_ROPE)];
+        CHECK_EQ(c.window, cases[i].window);
+        CHECK_MSG(strcmp(kinds, cases[i].kinds) == 0, "%s%s: %s, not %s", cases[i].type,
+                  cases[i].members, kinds, cases[i].kinds);
+    }
+    CHECK_FAIL(read_bare("smollm3", ", \"no_rope_layers\": [1, 0]", &c), ARES_EFORMAT,
+               "'no_rope_layers' has 2 entries for 36 layers");
+    CHECK_FAIL(read_bare("smollm3", ", \"num_hidden_layers\": 1, \"no_rope_layers\": [\"x\"]", &c),
+               ARES_EFORMAT, "'no_rope_layers' is not a list of 0 and 1");
+    CHECK_FAIL(read_bare("smollm3", ", \"no_rope_layers\": 3", &c), ARES_EFORMAT,
+               "'no_rope_layers' is not a list");
 }
 
 TEST(the_length_that_a_rope_was_made_for_has_its_bounds)

@@ -118,6 +118,34 @@ TEST(a_saved_model_has_the_same_bits_and_loads_again)
     }
 }
 
+/* Seen to fail: with the file made anew of what was understood of it. */
+TEST(config_json_is_kept_as_it_was_but_for_what_a_run_changes)
+{
+    static const ares_dtype storage[] = { ARES_F32, ARES_BF16 };
+    for (int i = 0; i < ARES_COUNT(storage); i++) {
+        ares_device d;
+        ares_model *m;
+        ares_str was = { 0 }, now = { 0 };
+        damaged("smollm3_nope");
+        edit("config.json", "\"hidden_act\"", "\"not_of_ours\": [1, 2.5], \"hidden_act\"");
+        CHECK_OK(ares_file_read(test_file("config.json"), &was));
+        if (!CHECK_OK(load(test_dir(), storage[i], &d, &m))) return;
+        CHECK_OK(ares_model_save(m, test_file("saved"), NULL, NULL));
+        CHECK_OK(ares_file_read(test_file("saved/config.json"), &now));
+        if (i == 0) CHECK_STR(now.data, was.data);
+        else {
+            CHECK_CONTAINS(now.data, "\"torch_dtype\": \"bfloat16\"");
+            CHECK_CONTAINS(now.data, "\"not_of_ours\": [");
+            CHECK_CONTAINS(now.data, "\"no_rope_layers\": [");
+            CHECK(!strstr(now.data, "float32"));
+        }
+        ares_str_fini(&was);
+        ares_str_fini(&now);
+        ares_model_free(m);
+        ares_device_close(&d);
+    }
+}
+
 TEST(bf16_storage_keeps_what_a_bf16_file_holds)
 {
     ares_device d, e;

@@ -8,12 +8,13 @@
 #include "ares/rollout.h"
 #include "test.h"
 
-static const char *const variants[] = { "qwen2_tied",    "qwen2_untied",     "qwen2_bf16",
-                                        "qwen2_window",  "qwen3_untied",     "qwen3_tied_bias",
-                                        "qwen3_yarn",    "llama_plain",      "llama_biases",
-                                        "llama_f16",     "llama_gqa_9_3",    "llama_linear",
-                                        "llama_dynamic", "llama_yarn",       "llama_yarn_mscale",
-                                        "llama_llama3",  "llama_llama3_new", "llama_sharded" };
+static const char *const variants[] = {
+    "qwen2_tied",      "qwen2_untied",     "qwen2_bf16",    "qwen2_window",   "qwen3_untied",
+    "qwen3_tied_bias", "qwen3_yarn",       "llama_plain",   "llama_biases",   "llama_f16",
+    "llama_gqa_9_3",   "llama_linear",     "llama_dynamic", "llama_yarn",     "llama_yarn_mscale",
+    "llama_llama3",    "llama_llama3_new", "llama_sharded", "mistral_window", "mistral_null",
+    "smollm3_nope",    "smollm3_default"
+};
 
 /*
  * Continues one sequence. Dynamic rope beyond max_position must be refused, because it would change

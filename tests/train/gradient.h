@@ -211,7 +211,7 @@ static at_tensor block(const oracle *o, int layer, at_tensor x, int n)
 {
     const ares_model_config *c = &o->r->model->cfg;
     const ares_model_layer *l = &o->r->model->layer[layer];
-    int window = c->window && layer >= c->window_from_layer ? c->window : n,
+    int window = c->layer[layer] & ARES_LAYER_WINDOW ? c->window : n,
         group = c->heads / c->kv_heads;
     uint8_t *hidden = ares_calloc((size_t)(n * n), 1);
     for (int i = 0; i < n; i++)

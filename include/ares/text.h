@@ -1,7 +1,7 @@
 /*
  * text: characters to token ids and back, as the `tokenizers` library of Hugging Face converts
- * them, and spans of tags. Byte-level BPE only: whatever else a file asks for is an error that
- * names it when the file is loaded, never an approximation.
+ * them, and spans of tags. BPE only, byte-level or SentencePiece-style (docs/model.md): whatever
+ * else a file asks for is an error that names it when the file is loaded, never an approximation.
  */
 #ifndef ARES_TEXT_H
 #define ARES_TEXT_H
@@ -60,7 +60,8 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
 
 /*
  * The bytes that a token contributes to a decoded text; they may be part of a character. Data NULL:
- * there is no such id.
+ * there is no such id. Of a SentencePiece-style tokenizer " the" for "▁the" and one byte for
+ * <0xE4>; decoding leaves out a space where its text begins, if the file says so.
  */
 ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id);
 /* Whether skip_special_tokens leaves the token out of a decoded text; false for an unknown id. */
@@ -89,18 +90,26 @@ const ares_json *ares_tokenizer_config(const ares_tokenizer *t);
 
 /*
  * Decoding as tokens arrive: _add appends to `out` the text that can no longer change, so never
- * part of a character; _finish appends the rest, a broken character as U+FFFD. All that is appended
- * equals ares_tokenizer_decode of all ids.
+ * part of a character; _finish appends the rest, a broken character as U+FFFD, and frees what the
+ * decoder holds. All that is appended equals ares_tokenizer_decode of all ids.
+ *
+ * A SentencePiece-style tokenizer decodes a run of byte tokens (<0xE4>) as one: their text comes
+ * with the first other token, or with _finish. eager, which may be set after _init, gives each
+ * character with its last byte instead, and keeps the leading space that such a tokenizer strips:
+ * for searching in a text that grows, not for showing it. It holds no memory.
  */
 typedef struct ares_decoder {
     const ares_tokenizer *tokenizer;
     bool skip_special_tokens;
+    bool eager;
     unsigned char pending[8]; /* the beginning of a character */
-    int pending_len;
+    int pending_len, strip;   /* strip: characters that may still be left out */
+    ares_str run;             /* bytes of byte tokens */
 } ares_decoder;
 
 void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_special_tokens);
 void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out);
+void ares_decoder_finish(ares_decoder *d, ares_str *out);
 
 /* ---------------- spans (tokenizer.c; docs/vapor.md#spans)
  * The range of tokens [first, end) from the first `start_tag` to the first `end_tag` after it, both

@@ -1,6 +1,11 @@
-"""Writes tests/golden/tokenizer: small byte-level BPE tokenizers, and how `tokenizers` reads texts.
+"""Writes tests/golden/tokenizer: small BPE tokenizers, and how `tokenizers` reads texts.
 
-    python scripts/golden/tokenizer.py [--qwen2 DIR]        (tokenizers 0.23, transformers 5.17)
+    python scripts/golden/tokenizer.py [--qwen2 DIR] [--pieces]
+                                                            (tokenizers 0.23, transformers 5.17)
+
+--pieces: the SentencePiece-style ones alone. Their tokenizer.json are the three published forms
+(Gemma; Llama 2; Mistral v0.3) over small vocabularies, and are read where they lie; NAME_small.json
+is from another program and stays, NAME_texts.json is written.
 
 DIR holds Qwen2's published tokenizer; models/qwen2-tokenizer by default. SmolLM2's is in
 models/SmolLM2-135M-Instruct. These two get cases too where their directory exists; where it does
@@ -518,6 +523,43 @@ def build():
     return out
 
 
+PIECES = ["gemma_small", "llama2_small", "mistral_small"]
+PIECE_TEXTS = [
+    "▁", "▁▁", "▁a", " ▁a", "▁ a", "a▁b", "a ▁ b", "<0x41>", "<0xE4>x", "<0x", "日本語", "日 本",
+    "a日b", "é日é", "e\u0301", "\u200b", "\ufeffa", "<s>", "<s>a", "<s> a", "a<s>b </s> c", " <s> ",
+    "<bos><start_of_turn>user\nHi there<end_of_turn>\n<start_of_turn>model\n", "x<unk>y", "<unk>",
+    "<s>[INST] Hi [/INST] Hello</s>[INST] again [/INST]", "\n\n\n\n\n", "a\n\n\nb", "      x", "\0\x01",
+    "😀😀 日😀", "▁the▁number", "the number of the hours", "▁▁▁▁ ▁▁ ", " \n ▁", "a  b   c    d     e",
+]  # fmt: skip
+
+
+def pieces():
+    """The SentencePiece-style tokenizers, and one in which much is missing."""
+    out = {n: Tokenizer.from_file(str(ROOT / n / "tokenizer.json")) for n in PIECES}
+
+    def punch(raw):
+        m = raw["model"]
+        for lost in ("<0xE6>", "<0xF0>", "<0xCC>", "<0x00>"):
+            del m["vocab"][lost]
+        m["fuse_unk"] = False
+        raw["normalizer"] = {"type": "NFC"}
+        raw["pre_tokenizer"] = {
+            "type": "Metaspace",
+            "replacement": "▁",
+            "prepend_scheme": "always",
+            "split": True,
+        }
+        raw["decoder"]["decoders"][-1]["start"] = 2
+
+    out["pieces_holes"] = save(
+        "pieces_holes",
+        out["llama2_small"],
+        dict(tokenizer_class="PreTrainedTokenizerFast", bos_token="<s>", unk_token="<unk>"),
+        punch,
+    )
+    return out
+
+
 def assigned(rng):
     while True:
         c = rng.choice(
@@ -617,6 +659,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--qwen2", type=pathlib.Path, metavar="DIR", help="Qwen2's tokenizer")
+    parser.add_argument("--pieces", action="store_true", help="SentencePiece-style ones alone")
     args = parser.parse_args()
     ROOT.mkdir(parents=True, exist_ok=True)
     metadata = {
@@ -625,6 +668,13 @@ def main():
         "tokenizers": tokenizers.__version__,
         "transformers": transformers.__version__,
     }
+    for name, t in pieces().items():
+        where = "tests/golden/tokenizer/" + name
+        rng = random.Random("%d %s" % (SEED, name))
+        file = name.replace("_small", "_texts")
+        write(file, t, where, TEXTS + PIECE_TEXTS, rng, 20, metadata)
+    if args.pieces:
+        return
     for name, t in build().items():
         texts = TEXTS + (ADDED_TEXTS if name == "added" else [])
         write(

@@ -1,9 +1,14 @@
 /*
- * Byte-pair encoding of one word. Merges lie in one open-addressing table keyed by the pair of ids;
- * those of two bytes in a table of their own. In short words the least rank is searched among all;
+ * Byte-pair encoding of one word, which begins as bytes or, of a SentencePiece-style model, as
+ * characters. Merges lie in one open-addressing table keyed by the pair of ids; those of two bytes
+ * in a table of their own. In short words the least rank is searched among all;
  * in long words, where that would be quadratic, a heap over a linked list finds it. Both take the
  * least rank, of equal ones the leftmost. Short words begin with whole characters where the merges
  * show that this changes nothing (find_chars).
+ *
+ * A word of a SentencePiece-style model is all text between two added tokens. It is cut where no
+ * token of the vocabulary holds the two characters side by side: no merge can cross that place, so
+ * the parts merge as the whole would, and are words that recur (bpe_cut).
  *
  * Words recur, so each scratch keeps the tokens of the words that it met last. Its slots hold the
  * word itself and are overwritten by newer ones, so what a cache holds changes the speed alone.
@@ -24,7 +29,9 @@ enum {
     SMALL_IDS = 4,
     LARGE_BYTES = 50,
     LARGE_IDS = 10,
-    CHARS = 0x10000 /* characters of up to three bytes */
+    CHARS = 0x10000, /* characters of up to three bytes */
+    CODE_POINTS = 0x110000,
+    PAIR_BITS = 22 /* of the table of pairs of characters */
 };
 #define NO_RANK UINT32_MAX
 #define FREE_SLOT UINT64_MAX /* no pair: ids end below the largest of 21 bits */
@@ -36,9 +43,11 @@ struct bpe {
     int shift;        /* a hash's upper bits choose the slot */
     uint64_t *filter; /* a bit per hash: 0 where no pair has it. An eighth of the slots' size */
     int32_t *ids;     /* [merge_count]: of the token that the merge of a rank makes */
-    int32_t *chars;   /* [CHARS]: token of a character, plus 1; 0: it begins as bytes */
-    uint32_t *bytes;  /* [256 * 256]: rank of the merge of two bytes, or NO_RANK */
-    bool plain;       /* every byte has a token */
+    int32_t *chars;   /* [CHARS, of_chars: CODE_POINTS]: token of a character, plus 1; 0: none */
+    uint32_t *bytes;  /* [256 * 256]: rank of the merge of two bytes, or NO_RANK; of_chars: NULL */
+    uint64_t *pairs;  /* a bit per hash of two characters: 0 where no token has them; or NULL */
+    bool plain;       /* every byte has a token, and words begin as bytes */
+    bool of_chars;    /* words begin as characters */
 };
 
 /* A word of up to 15 bytes: they, zeros, then in the last byte its length and above it n. */
@@ -161,6 +170,52 @@ done:
     ares_free(tokens);
 }
 
+/* The bit of a pair of characters in the table of pairs. */
+static inline uint64_t pair_bit(uint32_t left, uint32_t right)
+{
+    return ((uint64_t)left << 32 | right) * HASH >> (64 - PAIR_BITS);
+}
+
+/*
+ * The tokens of characters, and the pairs of characters that tokens hold. A merge makes a token
+ * whose text is that of both joined, so that a merge across two characters makes one that holds
+ * them. That is not so of bytes that stand for a character; where one of them merges, or where a
+ * character may be missing, words are not cut.
+ */
+static void find_pairs(bpe *m)
+{
+    const bpe_config *config = &m->config;
+    int32_t end = 0;
+    bool cuts = !config->whole_words;
+    m->chars = ares_calloc(CODE_POINTS, sizeof *m->chars);
+    for (int byte = 0; byte < 256; byte++) {
+        end = ARES_MAX(end, config->byte_id[byte] + 1);
+        cuts &= config->byte_id[byte] >= 0;
+    }
+    bool *is_byte = ares_calloc((size_t)end + 1, sizeof *is_byte);
+    for (int byte = 0; byte < 256; byte++)
+        if (config->byte_id[byte] >= 0) is_byte[config->byte_id[byte]] = true;
+    for (int64_t i = 0; i < config->merge_count; i++) {
+        const bpe_merge *merge = &config->merges[i];
+        cuts &= !(merge->left < end && is_byte[merge->left]) &&
+                !(merge->right < end && is_byte[merge->right]);
+    }
+    ares_free(is_byte);
+    if (cuts) m->pairs = ares_calloc(((size_t)1 << PAIR_BITS) / 64, sizeof *m->pairs);
+    for (int64_t i = 0; i < ares_map_count(config->characters); i++) {
+        ares_view text = ares_map_key(config->characters, i);
+        const unsigned char *p = (const unsigned char *)text.data, *stop = p + text.len;
+        if (p == stop) continue;
+        uint32_t left = unicode_next(&p), right;
+        if (p == stop) m->chars[left] = (int32_t)ares_map_value(config->characters, i) + 1;
+        for (; cuts && p < stop; left = right) {
+            right = unicode_next(&p);
+            uint64_t bit = pair_bit(left, right);
+            m->pairs[bit / 64] |= (uint64_t)1 << bit % 64;
+        }
+    }
+}
+
 /* config->merges in order of rank; a later merge of the same pair replaces the earlier one. */
 bpe *bpe_new(const bpe_config *config)
 {
@@ -185,6 +240,11 @@ bpe *bpe_new(const bpe_config *config)
         m->slots[at] = pair << RANK_BITS | (uint64_t)i;
         m->ids[i] = merge->id;
     }
+    if (config->characters) {
+        m->of_chars = true;
+        find_pairs(m);
+        goto done;
+    }
     m->bytes = ares_malloc(256 * 256 * sizeof *m->bytes);
     memset(m->bytes, 0xff, 256 * 256 * sizeof *m->bytes);
     m->plain = true;
@@ -205,7 +265,9 @@ bpe *bpe_new(const bpe_config *config)
     }
     ares_free(byte_of);
     if (m->plain) find_chars(m);
+done:
     m->config.merges = NULL; /* borrowed for this call only */
+    m->config.characters = NULL;
     return m;
 }
 
@@ -217,6 +279,7 @@ void bpe_free(bpe *m)
     ares_free(m->ids);
     ares_free(m->chars);
     ares_free(m->bytes);
+    ares_free(m->pairs);
     ares_free(m);
 }
 
@@ -235,13 +298,36 @@ void bpe_scratch_fini(bpe_scratch *s)
 /* ---- the two ways to merge; both return the number of symbols left, at the front of the array */
 
 /*
+ * The tokens of the bytes of a character that has no token; 0 where one of them has none either.
+ */
+static size_t fall_back(const bpe *m, const unsigned char *bytes, size_t width, int32_t *ids)
+{
+    for (size_t k = 0; k < width; k++)
+        if ((ids[k] = m->config.byte_id[bytes[k]]) < 0) return 0;
+    return width;
+}
+
+/*
  * The symbols that a short word begins with: characters, or bytes where that might matter. starts
- * [n] receives the byte of a symbol that is one byte, or -1. Returns n; 0: more than SHORT_WORD.
+ * [n] receives the byte of a symbol that is one byte, or -1. Returns n; 0: more than SHORT_WORD, or
+ * something unknown.
  */
 static size_t begin_short(const bpe *m, const unsigned char *word, size_t len, int32_t *ids,
                           int16_t *bytes)
 {
     size_t n = 0;
+    if (m->of_chars) {
+        for (const unsigned char *p = word, *end = word + len; p < end;) {
+            const unsigned char *from = p;
+            int32_t id = m->chars[unicode_next(&p)] - 1;
+            size_t width = id >= 0 ? 1 : (size_t)(p - from);
+            if (n + width > SHORT_WORD) return 0;
+            if (id >= 0) ids[n] = id;
+            else if (!fall_back(m, from, width, ids + n)) return 0; /* unknown */
+            for (size_t k = 0; k < width; k++) bytes[n++] = -1;
+        }
+        return n;
+    }
     for (size_t i = 0, width; m->chars && i < len; i += width) {
         unsigned char lead = word[i];
         width = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : char_bytes(lead);
@@ -274,9 +360,9 @@ static size_t begin_short(const bpe *m, const unsigned char *word, size_t len, i
 }
 
 /*
- * A word whose bytes all have tokens. A key is a rank above a place, so that the least key is the
+ * A word all of which has tokens. A key is a rank above a place, so that the least key is the
  * leftmost of the least rank; symbols keep their places, and merged ones have no key. Returns the
- * number of ids; 0: the word is too long.
+ * number of ids; 0: the word is too long, or begins with something unknown.
  */
 static size_t merge_short(const bpe *m, const unsigned char *word, size_t n, int32_t *ids)
 {
@@ -397,6 +483,49 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
     return kept;
 }
 
+/*
+ * The symbols that any word begins with, where words begin as characters: a character that has no
+ * token begins as its bytes, or as the unknown token. Symbols are at most as many as bytes. Order
+ * follows the library, which keeps an unknown token until the next known character: bytes of other
+ * characters go before it.
+ */
+static size_t begin_chars(const bpe *m, bpe_symbol *symbols, const unsigned char *word, size_t len)
+{
+    size_t n = 0;
+    bpe_symbol unknown = { .id = m->config.unk_id };
+    for (const unsigned char *p = word, *end = word + len; p < end;) {
+        const unsigned char *from = p;
+        int32_t id = m->chars[unicode_next(&p)] - 1, bytes[4];
+        size_t width = (size_t)(p - from);
+        if (id < 0 && fall_back(m, from, width, bytes)) {
+            for (size_t k = 0; k < width; k++) symbols[n++] = (bpe_symbol){ bytes[k], .len = 1 };
+            continue;
+        }
+        /* without an unknown token the character is left out */
+        if (id < 0 && m->config.unk_id < 0) continue;
+        if (unknown.len && (id >= 0 || !m->config.fuse_unk)) {
+            symbols[n++] = unknown;
+            unknown.len = 0;
+        }
+        if (id < 0) unknown.len += (uint32_t)width;
+        else symbols[n++] = (bpe_symbol){ id, .len = (uint32_t)width };
+    }
+    if (unknown.len) symbols[n++] = unknown;
+    return n;
+}
+
+const unsigned char *bpe_cut(const bpe *m, const unsigned char *p, const unsigned char *end)
+{
+    if (!m->pairs) return end;
+    for (uint32_t left = unicode_next(&p), right; p < end; left = right) {
+        const unsigned char *at = p;
+        right = unicode_next(&p);
+        uint64_t bit = pair_bit(left, right);
+        if (!(m->pairs[bit / 64] >> bit % 64 & 1)) return at;
+    }
+    return end;
+}
+
 /* ---- a word */
 /* A word that the cache does not have. */
 static bpe_word merge_word(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len)
@@ -417,6 +546,13 @@ static bpe_word merge_word(const bpe *m, bpe_scratch *s, const unsigned char *wo
         return (bpe_word){ ids, NULL, 1 };
     }
     bool plain = m->plain;
+    if (m->of_chars) {
+        size_t n = !s->lengths && len <= 4 * SHORT_WORD ? merge_short(m, word, len, ids) : 0;
+        if (n) return (bpe_word){ ids, NULL, (int64_t)n };
+        n = merge_long(m, s, begin_chars(m, symbols, word, len));
+        for (size_t i = 0; i < n; i++) ids[i] = symbols[i].id;
+        return (bpe_word){ ids, s->lengths ? symbols : NULL, (int64_t)n };
+    }
     if (!plain) {
         plain = true;
         for (size_t i = 0; i < len; i++) plain &= m->config.byte_id[word[i]] >= 0;
@@ -491,6 +627,8 @@ void bpe_ask(bpe_scratch *s, const unsigned char *word, size_t len, const unsign
 
 bpe_word bpe_answer(const bpe *m, bpe_scratch *s, const bpe_query *q)
 {
+    /* the cache has no lengths of symbols */
+    if (s->lengths) return merge_word(m, s, q->word, q->len);
     if (q->len <= SMALL_BYTES) {
         small_word *w = q->slot;
         for (int i = 0; i < 2; i++)
@@ -498,7 +636,7 @@ bpe_word bpe_answer(const bpe *m, bpe_scratch *s, const bpe_query *q)
             if (w[i].word[0] == q->key[0] && (w[i].word[1] ^ q->key[1]) << 4 == 0)
                 return (bpe_word){ w[i].ids, NULL, (int64_t)(w[i].word[1] >> 60) };
         bpe_word out = merge_word(m, s, q->word, q->len);
-        /* the cache has no lengths of symbols, which a word with missing bytes needs */
+        /* a word with missing bytes needs the lengths of its symbols */
         if (out.symbols || out.n > SMALL_IDS) return out;
         w[1] = w[0];
         w[0] = (small_word){ { q->key[0], q->key[1] | (uint64_t)out.n << 60 }, { 0 } };

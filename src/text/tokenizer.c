@@ -82,7 +82,7 @@ static void piece_place(text_scratch *s, const piece *p, size_t from, size_t to,
 /* Gives every byte of the piece its place in the source, before a step changes the bytes. */
 static void materialize_places(text_scratch *s, piece *p)
 {
-    if (!s->want_offsets || p->places) return;
+    if (!s->want_places || p->places) return;
     p->places = ares_arena_alloc(&s->arena, p->len * sizeof *p->places);
     int64_t at = starts_before(s, (size_t)(p->at - s->source)) - 1;
     for (size_t i = 0; i < p->len; i++) {
@@ -91,12 +91,74 @@ static void materialize_places(text_scratch *s, piece *p)
     }
 }
 
+/* "▁" for a space is three times as many bytes; a file that asks for much more is hostile. */
+enum { GROWTH_MOST = 16, GROWTH_FREE = 4096 };
+
+/* Memory for the places of a changed piece of so many bytes; NULL where they are not wanted. */
+static int64_t (*new_places(text_scratch *s, size_t len))[2]
+{
+    return s->want_places ? ares_arena_alloc(&s->arena, (len + 1) * sizeof(int64_t[2])) : NULL;
+}
+
+/* Puts a text, which is not empty, before the piece, with the place of its first character. */
+static void put_before(text_scratch *s, ares_view text, piece *p)
+{
+    materialize_places(s, p);
+    unsigned char *bytes = ares_arena_alloc(&s->arena, p->len + text.len);
+    int64_t(*places)[2] = new_places(s, p->len + text.len);
+    memcpy(bytes, text.data, text.len);
+    memcpy(bytes + text.len, p->at, p->len);
+    for (size_t i = 0; places && i < text.len; i++)
+        memcpy(places[i], p->places[0], sizeof places[0]);
+    if (places) memcpy(places + text.len, p->places, p->len * sizeof *places);
+    *p = (piece){ bytes, p->len + text.len, places, p->id, false, 0 };
+}
+
+/* Writes `to` for every `from`, with the place of the last byte of `from`. */
+static int replace(text_scratch *s, ares_view from, ares_view to, piece *p)
+{
+    /* twice through the text: first for the new length */
+    ares_view old = { (const char *)p->at, p->len };
+    size_t n = 0, len = 0, growth = to.len > from.len ? to.len - from.len : 0;
+    int64_t hit = -1;
+    /* an empty pattern matches nothing, as in the library */
+    if (!from.len) return ARES_OK;
+    for (size_t at = 0; (hit = ares_view_find(old, from, at)) >= 0; at = (size_t)hit + from.len)
+        n++;
+    if (!n) return ARES_OK;
+    if (p->len + n * growth > GROWTH_MOST * s->source_len + GROWTH_FREE)
+        return ares_fail(ARES_ELIMIT,
+                         "text: normalizer: Replace of '%.*s' makes %zu bytes of a text of %zu; at "
+                         "most %d times as many are supported: give it a shorter 'content'",
+                         (int)ARES_MIN(from.len, 80), from.data, p->len + n * growth, s->source_len,
+                         GROWTH_MOST);
+    materialize_places(s, p);
+    unsigned char *bytes = ares_arena_alloc(&s->arena, p->len + n * growth + 1);
+    int64_t(*places)[2] = new_places(s, p->len + n * growth);
+    for (size_t at = 0; at < p->len;) {
+        hit = ares_view_find(old, from, at);
+        size_t stop = hit < 0 ? p->len : (size_t)hit;
+        memcpy(bytes + len, p->at + at, stop - at);
+        if (places) memcpy(places + len, p->places + at, (stop - at) * sizeof *places);
+        len += stop - at;
+        at = stop;
+        if (hit < 0) break;
+        at += from.len;
+        if (to.len) memcpy(bytes + len, to.data, to.len);
+        for (size_t i = 0; places && i < to.len; i++)
+            memcpy(places[len + i], p->places[at - 1], sizeof places[0]);
+        len += to.len;
+    }
+    *p = (piece){ bytes, len, places, p->id, false, 0 };
+    return ARES_OK;
+}
+
 /*
  * The places of the new bytes follow the library: a character that stands for a source character
  * has the place of the first source character not used yet; one that stands for none has the place
  * of the last byte used. `used` counts the bytes of the old piece that are used up.
  */
-void split_normalize(unicode_form form, text_scratch *s, piece *p)
+static void to_form(unicode_form form, text_scratch *s, piece *p)
 {
     if (unicode_is_normal(form, p->at, p->len)) return;
     materialize_places(s, p);
@@ -104,9 +166,7 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p)
     unicode_normalize(form, p->at, p->len, changes);
     /* a code point has at most 4 bytes */
     unsigned char *bytes = ares_arena_alloc(&s->arena, (size_t)changes->n * 4 + 1);
-    int64_t(*places)[2] =
-        s->want_offsets ? ares_arena_alloc(&s->arena, ((size_t)changes->n * 4 + 1) * sizeof *places)
-                        : NULL;
+    int64_t(*places)[2] = new_places(s, (size_t)changes->n * 4);
     size_t len = 0, used = 0;
     for (int64_t i = 0; i < changes->n; i++) {
         int n = unicode_put(changes->items[i].c, bytes + len);
@@ -128,21 +188,23 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p)
     *p = (piece){ bytes, len, places, p->id, false, 0 };
 }
 
-/* Puts a space before the piece, with the place of its first character. */
-static void prefix_space(text_scratch *s, piece *p)
+int split_normalize(const normal_step *step, text_scratch *s, piece *p)
 {
-    if (p->at[0] == ' ') return;
-    materialize_places(s, p);
-    unsigned char *bytes = ares_arena_alloc(&s->arena, p->len + 1);
-    bytes[0] = ' ';
-    memcpy(bytes + 1, p->at, p->len);
-    int64_t(*places)[2] = NULL;
-    if (s->want_offsets) {
-        places = ares_arena_alloc(&s->arena, (p->len + 1) * sizeof *places);
-        memcpy(places[0], p->places[0], sizeof places[0]);
-        memcpy(places + 1, p->places, p->len * sizeof *places);
-    }
-    *p = (piece){ bytes, p->len + 1, places, p->id, false, 0 };
+    /* an earlier step may have left nothing */
+    if (p->len == 0) return ARES_OK;
+    if (step->kind == NORMAL_REPLACE) return replace(s, step->pattern, step->text, p);
+    if (step->kind == NORMAL_FORM) to_form(step->form, s, p);
+    else if (step->text.len) put_before(s, step->text, p);
+    return ARES_OK;
+}
+
+/* Puts the mark before a piece that begins neither with it nor with a space. */
+static void prefix(const split_step *step, text_scratch *s, piece *p)
+{
+    bool first = p->in_source ? p->at == s->source : p->places && p->places[0][0] == 0;
+    if (p->at[0] == ' ' || ares_view_starts((ares_view){ (const char *)p->at, p->len }, step->mark))
+        return;
+    if (first || !step->first_only) put_before(s, step->mark, p);
 }
 
 /* Writes every byte as its character of the byte alphabet, one or two bytes long. */
@@ -150,8 +212,7 @@ static void map_to_alphabet(text_scratch *s, piece *p)
 {
     materialize_places(s, p);
     unsigned char *bytes = ares_arena_alloc(&s->arena, p->len * 2);
-    int64_t(*places)[2] =
-        s->want_offsets ? ares_arena_alloc(&s->arena, p->len * 2 * sizeof *places) : NULL;
+    int64_t(*places)[2] = new_places(s, p->len * 2);
     size_t len = 0;
     for (size_t i = 0; i < p->len; i++) {
         int n = unicode_put(unicode_of_byte[p->at[i]], bytes + len);
@@ -259,9 +320,11 @@ static int split_run(const split_step *step, text_scratch *s)
         piece *p = &s->a.items[i];
         if (p->id >= 0) {
             pieces_add(&s->b, *p);
-        } else if (step->kind == STEP_PREFIX_SPACE || step->kind == STEP_BYTE_ALPHABET) {
-            if (step->kind == STEP_PREFIX_SPACE) prefix_space(s, p);
-            else map_to_alphabet(s, p);
+        } else if (step->kind == STEP_PREFIX || step->kind == STEP_MARK_SPACES ||
+                   step->kind == STEP_BYTE_ALPHABET) {
+            if (step->kind == STEP_PREFIX) prefix(step, s, p);
+            else if (step->kind == STEP_BYTE_ALPHABET) map_to_alphabet(s, p);
+            else ARES_TRY(replace(s, ARES_VIEW(" "), step->mark, p));
             pieces_add(&s->b, *p);
         } else {
             ARES_TRY(cut_piece(step, s, p));
@@ -521,7 +584,7 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
             continue;
         }
         /* added tokens are found a second time, in the normalised text */
-        for (int k = 0; k < t->form_count; k++) split_normalize(t->forms[k], s, &p);
+        for (int k = 0; k < t->normal_count; k++) ARES_TRY(split_normalize(&t->normals[k], s, &p));
         added_split(t->normalized_set, t->split_special, &p, &s->b);
     }
     pieces swap = s->a;
@@ -564,6 +627,11 @@ static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p
         size_t at = 0;
         for (int64_t i = 0; i < word.n; i++) {
             int64_t *place = out->offsets[out->n + i];
+            if (word.symbols && t->pieces.on) {
+                piece_place(s, p, at, at + word.symbols[i].len, place);
+                at += word.symbols[i].len;
+                continue;
+            }
             if (word.symbols) {
                 /* a word with bytes that have no token */
                 place_irregular(s, p, &word.symbols[i], &at, place);
@@ -676,6 +744,8 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
     s->source_len = text.len;
     s->counted = s->starts = 0;
     s->want_offsets = out->want_offsets;
+    s->want_places = out->want_offsets || t->keeps_places;
+    s->bpe.lengths = out->want_offsets && t->pieces.on;
     /* invalid bytes become U+FFFD, as when Python decodes with errors="replace" */
     if (unicode_valid(s->source, text.len) < text.len) {
         ares_str_clear(&s->repaired);
@@ -720,7 +790,9 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
                 int n = 0;
                 for (const unsigned char *from; n < ARES_COUNT(asked) && next < end; n++) {
                     from = next;
-                    next = scan ? scan_word(scan, from, end) : end;
+                    next = scan           ? scan_word(scan, from, end)
+                           : t->pieces.on ? bpe_cut(t->model, from, end)
+                                          : end;
                     bpe_ask(&s->bpe, from, (size_t)(next - from), limit, &asked[n]);
                 }
                 for (int k = 0; k < n; k++) {
@@ -743,7 +815,32 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
 /* ---- decoding */
 void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_special_tokens)
 {
-    *d = (ares_decoder){ .tokenizer = t, .skip_special_tokens = skip_special_tokens };
+    *d = (ares_decoder){ .tokenizer = t,
+                         .skip_special_tokens = skip_special_tokens,
+                         .strip = t->pieces.strip_most };
+}
+
+/* Whole characters, without those that are left out where the text begins. */
+static void add_stripped(ares_decoder *d, ares_view text, ares_str *out)
+{
+    ares_view strip = d->tokenizer->pieces.strip;
+    while (d->strip && ares_view_starts(text, strip)) {
+        text = (ares_view){ text.data + strip.len, text.len - strip.len };
+        d->strip--;
+    }
+    if (text.len == 0) return;
+    d->strip = 0;
+    ares_str_add_view(out, text);
+}
+
+/* A run of bytes is text if all of it is UTF-8; else every byte of it, valid or not, is U+FFFD. */
+static void end_run(ares_decoder *d, ares_str *out)
+{
+    ares_view run = ares_str_view(&d->run);
+    bool valid = unicode_valid((const unsigned char *)run.data, run.len) == run.len;
+    if (valid) add_stripped(d, run, out);
+    for (size_t i = 0; i < run.len && !valid; i++) add_stripped(d, ARES_VIEW("\xef\xbf\xbd"), out);
+    ares_str_clear(&d->run);
 }
 
 void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
@@ -755,6 +852,15 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
     const unsigned char *bytes = (const unsigned char *)t->tokens[id].bytes.data;
     size_t len = t->tokens[id].bytes.len;
     bool open;
+    if (t->pieces.on && !d->eager) {
+        if (t->tokens[id].is_byte) {
+            ares_str_add_view(&d->run, t->tokens[id].bytes);
+            return;
+        }
+        if (d->run.len) end_run(d, out);
+        add_stripped(d, t->tokens[id].bytes, out);
+        return;
+    }
     /* complete the character that earlier tokens began, byte by byte */
     while (d->pending_len && len) {
         d->pending[d->pending_len++] = *bytes++;
@@ -786,9 +892,10 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
     }
 }
 
-/* An unfinished character at the end becomes U+FFFD. */
-void decoder_finish(ares_decoder *d, ares_str *out)
+void ares_decoder_finish(ares_decoder *d, ares_str *out)
 {
+    if (d->run.len) end_run(d, out);
+    ares_str_fini(&d->run);
     if (d->pending_len) ares_str_add(out, "\xef\xbf\xbd", 3);
     d->pending_len = 0;
 }
@@ -798,6 +905,13 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
 {
     enum { AHEAD = 12 }; /* tokens that are on their way from memory */
     size_t from = out->len;
+    if (t->pieces.on) {
+        ares_decoder d;
+        ares_decoder_init(&d, t, skip_special_tokens);
+        for (int64_t i = 0; i < n; i++) ares_decoder_add(&d, ids[i], out);
+        ares_decoder_finish(&d, out);
+        return ARES_OK;
+    }
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= t->token_count) continue;
         const spelling *token = &t->spellings[ids[i]];

@@ -22,7 +22,10 @@ ares_view tokenizer_token_text(const ares_json *json);
 /* The text of this name in a list of chat templates, [{name, template}]; NULL: it has none. */
 const ares_json *tokenizer_template_named(const ares_json *list, const char *name);
 
-/* Byte-pair encoding of one word (pre-token): bytes to token ids by the file's ranked merges. */
+/*
+ * Byte-pair encoding of one word (pre-token): bytes, or valid UTF-8, to token ids by the file's
+ * ranked merges.
+ */
 
 typedef struct bpe bpe;
 typedef struct bpe_merge {
@@ -31,14 +34,19 @@ typedef struct bpe_merge {
 
 typedef struct bpe_config {
     int32_t byte_id[256]; /* the token of each byte; -1: none */
+    /*
+     * borrowed for bpe_new: a vocabulary (text -> id) in which words begin as characters, and only
+     * characters that it lacks as bytes, all of which must have tokens then; NULL: words are bytes
+     */
+    const ares_map *characters;
     /* [merge_count] in order of rank, 0 <= id < TOKEN_ID_END; of two merges of one pair the later
      * holds */
     const bpe_merge *merges;
     int64_t merge_count;
     /* borrowed: words that are not merged but taken whole (ignore_merges), bytes -> id; or NULL */
     const ares_map *whole_words;
-    int32_t unk_id; /* token of a byte that has none; -1: such bytes are left out */
-    bool fuse_unk;  /* one unk_id for a run of such bytes */
+    int32_t unk_id; /* token of a byte or character that has none; -1: it is left out */
+    bool fuse_unk;  /* one unk_id for a run of them */
 } bpe_config;
 
 bpe *bpe_new(const bpe_config *config);
@@ -58,13 +66,15 @@ typedef struct bpe_scratch {
     uint64_t *heap;
     size_t cap, heap_cap;
     struct bpe_cache *cache;
+    bool lengths; /* a word that begins as characters is answered with its symbols */
 } bpe_scratch;
 void bpe_scratch_fini(bpe_scratch *s);
 
 /*
  * The tokens of a word. ids [n] live until the scratch is used again; four may be read, whatever n
  * is. symbols [n] is NULL for a word whose bytes all have tokens; else it has the lengths that the
- * library counts, without the bytes that are left out.
+ * library counts, without the bytes that are left out. Where words begin as characters it is there
+ * if the scratch asks for lengths.
  */
 typedef struct bpe_word {
     const int32_t *ids;
@@ -84,6 +94,11 @@ typedef struct bpe_query {
 void bpe_ask(bpe_scratch *s, const unsigned char *word, size_t len, const unsigned char *limit,
              bpe_query *q);
 bpe_word bpe_answer(const bpe *m, bpe_scratch *s, const bpe_query *q);
+/*
+ * Where words begin as characters: the end of the first part of the text [p, end), p < end, that
+ * merges by itself as it would within the whole.
+ */
+const unsigned char *bpe_cut(const bpe *m, const unsigned char *p, const unsigned char *end);
 
 /*
  * Split patterns: written for Oniguruma (Ruby syntax, which the `tokenizers` library runs), run by
@@ -169,6 +184,7 @@ typedef struct text_scratch {
     size_t source_len;
     int64_t counted, starts; /* code points that start before source + counted */
     bool want_offsets;
+    bool want_places; /* pieces whose bytes change know where these come from */
 } text_scratch;
 text_scratch *text_scratch_new(void);
 void text_scratch_free(text_scratch *s);
@@ -197,23 +213,35 @@ typedef enum {
     STEP_WORDS,
     STEP_NUMERIC,
     STEP_SPACE,
-    STEP_PREFIX_SPACE,
+    STEP_PREFIX,
+    STEP_MARK_SPACES,
     STEP_BYTE_ALPHABET
 } step_kind;
 /*
  * PATTERN, NUMERIC and SPACE cut at what they match, WORDS into the words of a known pattern.
- * PREFIX_SPACE puts a space before a piece that begins with none. BYTE_ALPHABET rewrites bytes as
- * characters, only where a later step reads them.
+ * PREFIX puts the mark before a piece that begins neither with it nor with a space; MARK_SPACES
+ * writes it for every space. BYTE_ALPHABET rewrites bytes as characters, only where a later step
+ * reads them.
  */
 typedef struct split_step {
     step_kind kind;
     split_behavior behavior;
     bool invert;
     pattern *pattern;
-    scan_kind scan; /* of WORDS */
+    scan_kind scan;  /* of WORDS */
+    ares_view mark;  /* of PREFIX and MARK_SPACES: a space, or what stands for one */
+    bool first_only; /* PREFIX: only where the given text begins */
 } split_step;
-/* Brings a piece into a normal form, unless it is in that form. */
-void split_normalize(unicode_form form, text_scratch *s, piece *p);
+
+/* A step of the normalizer: a normal form; every `pattern` becomes `text`; or `text` is put first.
+ */
+typedef struct normal_step {
+    enum { NORMAL_FORM, NORMAL_REPLACE, NORMAL_PREPEND } kind;
+    unicode_form form;
+    ares_view pattern, text;
+} normal_step;
+/* ARES_ELIMIT: the piece would become too long. */
+int split_normalize(const normal_step *step, text_scratch *s, piece *p);
 
 /* A loaded tokenizer: made by tokenizer_load.c, used by tokenizer.c. */
 
@@ -221,6 +249,7 @@ typedef struct token_info {
     ares_view text;  /* as the vocabulary spells it; data NULL: no such id */
     ares_view bytes; /* its part of a decoded text */
     bool special;
+    bool is_byte; /* <0xE4>: decoded together with the bytes around it */
 } token_info;
 
 /* What decoding copies. len SPELLED_ELSEWHERE: longer, special or no token; see token_info. */
@@ -241,7 +270,10 @@ typedef struct post_step {
 
 enum {
     ROLE_COUNT = 4,
-    FORMS_MOST = 8,
+    NORMALS_MOST = 8,
+    TEXT_MOST = 256,     /* bytes of a text that a normalizer puts in */
+    REPLACED_MOST = 2,   /* of a decoder, */
+    REPLACED_BYTES = 16, /* and the bytes of each text that it puts in */
     STEPS_MOST = 32,
     POST_MOST = 8,
     SCRATCH_KEPT = 16,
@@ -261,10 +293,19 @@ struct ares_tokenizer {
     int64_t added_count;
     token_info *tokens; /* [token_count] */
     int64_t token_count, token_cap;
-    unicode_form forms[FORMS_MOST];
+    normal_step normals[NORMALS_MOST];
     split_step steps[STEPS_MOST];
     post_step post[POST_MOST];
-    int form_count, step_count, post_count;
+    int normal_count, step_count, post_count;
+    /* SentencePiece-style: words begin as characters, and decoding is this; else byte-level */
+    struct {
+        bool on, byte_fallback;               /* byte_fallback: <0xE4> is a byte */
+        ares_view replaced[REPLACED_MOST][2]; /* in every token: a pattern and its text */
+        int replaced_count;
+        ares_view strip; /* a character that is left out where the text begins, */
+        int strip_most;  /* at most so often */
+    } pieces;
+    bool keeps_places;  /* a step reads where a changed piece comes from */
     bool mapped;        /* after the steps, pieces are in the byte alphabet */
     bool split_special; /* special tokens in a text are text (split_special_tokens) */
     added_set *raw_set, *normalized_set;
@@ -280,8 +321,6 @@ struct ares_tokenizer {
 int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
 
 /* ---------------- what decoding and spans share (tokenizer.c) */
-/* Ends a text: half a character becomes U+FFFD. */
-void decoder_finish(ares_decoder *d, ares_str *out);
 /* Appends a token's bytes to text, and tells where they are; a special token has none: [0, 0). */
 void text_span_offset(ares_view bytes, bool special, ares_str *text, int64_t offset[2]);
 #endif

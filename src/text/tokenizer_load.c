@@ -88,6 +88,55 @@ static ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text)
     return (ares_view){ bytes, n };
 }
 
+/* The byte that <0xE4> stands for, read as the library does; -1: another token. */
+static int byte_of_token(ares_view text)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (text.len != 6 || !ares_view_starts(text, ARES_VIEW("<0x")) || text.data[5] != '>')
+        return -1;
+    int byte = 0;
+    for (int i = 3; i < 5; i++) {
+        char c = text.data[i];
+        const char *digit = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + ('a' - 'A') : c) : NULL;
+        /* "<0x+A>" is a number to the library, too */
+        if (i == 3 && c == '+') continue;
+        if (!digit) return -1;
+        byte = byte * 16 + (int)(digit - digits);
+    }
+    return byte;
+}
+
+/* A token of this text, which lives in the arena. */
+static token_info tokenizer_token(ares_tokenizer *t, ares_view text, bool special)
+{
+    token_info token = { .text = text, .bytes = text, .special = special };
+    if (!t->pieces.on) {
+        token.bytes = tokenizer_bytes_of(&t->arena, text);
+        return token;
+    }
+    ares_str made = { 0 };
+    for (int k = 0; k < t->pieces.replaced_count; k++) {
+        ares_view from = t->pieces.replaced[k][0], to = t->pieces.replaced[k][1], in = token.bytes;
+        size_t at = 0;
+        int64_t hit = -1;
+        ares_str_clear(&made);
+        for (; (hit = ares_view_find(in, from, at)) >= 0; at = (size_t)hit + from.len) {
+            ares_str_add(&made, in.data + at, (size_t)hit - at);
+            ares_str_add_view(&made, to);
+        }
+        if (at == 0) continue;
+        ares_str_add(&made, in.data + at, in.len - at);
+        token.bytes = (ares_view){ ares_arena_copy(&t->arena, made.data, made.len), made.len };
+    }
+    ares_str_fini(&made);
+    int byte = t->pieces.byte_fallback ? byte_of_token(token.bytes) : -1;
+    if (byte < 0) return token;
+    char c = (char)byte;
+    token.bytes = (ares_view){ ares_arena_copy(&t->arena, &c, 1), 1 };
+    token.is_byte = true;
+    return token;
+}
+
 /*
  * Adds a token as the library does, and returns its id: that of an added token or vocabulary entry
  * of the same text, else the next free one.
@@ -118,8 +167,7 @@ static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
         t->added_tokens[t->added_count++] = token;
     }
     tokenizer_grow(t, id);
-    t->tokens[id] =
-        (token_info){ token.content, tokenizer_bytes_of(&t->arena, token.content), token.special };
+    t->tokens[id] = tokenizer_token(t, token.content, token.special);
     return token.id;
 }
 
@@ -128,8 +176,38 @@ static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
  * post-processor of a tokenizer.json, or the steps that a tokenizer_class stands for.
  */
 
+/* {"type": "Replace", "pattern": {"String": ..}, "content": ..}: what is replaced, and by what. */
+static int read_replace(const tokenizer_loader *l, const char *key, const ares_json *json,
+                        size_t most, ares_view *from, ares_view *to)
+{
+    const ares_json *pattern = ares_json_get(json, "pattern"),
+                    *string = ares_json_get(pattern, "String"),
+                    *content = ares_json_get(json, "content");
+    if (ares_json_get(pattern, "Regex"))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s: %s.pattern: Replace by a Regex is not supported; write it as "
+                         "{\"String\": ..}, which matches its text alone",
+                         l->path, key);
+    if (!string || string->type != ARES_JSON_STRING || !content ||
+        content->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT,
+                         "text: %s: %s: Replace without a pattern {\"String\": ..} or a 'content'",
+                         l->path, key);
+    if (content->text.len > most)
+        return ares_fail(ARES_ELIMIT,
+                         "text: %s: %s.content: %zu bytes; at most %zu are supported, give it a "
+                         "shorter text",
+                         l->path, key, content->text.len, most);
+    ares_arena *a = &l->t->arena;
+    *from =
+        (ares_view){ ares_arena_copy(a, string->text.data, string->text.len), string->text.len };
+    *to =
+        (ares_view){ ares_arena_copy(a, content->text.data, content->text.len), content->text.len };
+    return ARES_OK;
+}
+
 /* ---- normalizer */
-/* A normal form, or a Sequence of them; depth counts Sequences inside one another. */
+/* One step or a Sequence of them; depth counts Sequences inside one another. */
 static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int depth)
 {
     static const char *const names[] = { "NFC", "NFD", "NFKC", "NFKD" };
@@ -142,15 +220,36 @@ static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int
             ARES_TRY(read_normalizer(l, &list->items[i], depth + 1));
         return ARES_OK;
     }
-    for (int i = 0; i < ARES_COUNT(names); i++) {
-        if (!ares_view_is(type, names[i])) continue;
-        if (t->form_count == FORMS_MOST)
-            return tokenizer_bad(l, ARES_ELIMIT, "normalizer", type, "too many steps");
-        t->forms[t->form_count++] = (unicode_form)i;
-        return ARES_OK;
+    normal_step step = { .kind = NORMAL_FORM };
+    int form = 0;
+    while (form < ARES_COUNT(names) && !ares_view_is(type, names[form])) form++;
+    if (form < ARES_COUNT(names)) {
+        step.form = (unicode_form)form;
+    } else if (ares_view_is(type, "Replace")) {
+        step.kind = NORMAL_REPLACE;
+        ARES_TRY(read_replace(l, "normalizer", json, TEXT_MOST, &step.pattern, &step.text));
+    } else if (ares_view_is(type, "Prepend")) {
+        step.kind = NORMAL_PREPEND;
+        const ares_json *text = ares_json_get(json, "prepend");
+        if (!text || text->type != ARES_JSON_STRING)
+            return ares_fail(ARES_EFORMAT, "text: %s: normalizer: Prepend without a text 'prepend'",
+                             l->path);
+        if (text->text.len > TEXT_MOST)
+            return ares_fail(ARES_ELIMIT,
+                             "text: %s: normalizer.prepend: %zu bytes; at most %d are supported, "
+                             "give it a shorter text",
+                             l->path, text->text.len, TEXT_MOST);
+        step.text = (ares_view){ ares_arena_copy(&t->arena, text->text.data, text->text.len),
+                                 text->text.len };
+    } else {
+        return tokenizer_bad(l, ARES_EUNSUPPORTED, "normalizer.type", type,
+                             "not supported (choices: NFC, NFD, NFKC, NFKD, Replace, Prepend, "
+                             "Sequence); use a model whose tokenizer has no other");
     }
-    return tokenizer_bad(l, ARES_EUNSUPPORTED, "normalizer.type", type,
-                         "not supported (choices: NFC, NFD, NFKC, NFKD, Sequence)");
+    if (t->normal_count == NORMALS_MOST)
+        return tokenizer_bad(l, ARES_ELIMIT, "normalizer", type, "too many steps");
+    t->normals[t->normal_count++] = step;
+    return ARES_OK;
 }
 
 /* ---- pre-tokenizer */
@@ -171,7 +270,7 @@ static int add_step(const tokenizer_loader *l, split_step step)
 static int add_pattern(const tokenizer_loader *l, ares_view source, bool literal,
                        split_behavior behavior, bool invert)
 {
-    split_step step = { STEP_PATTERN, behavior, invert, NULL, SCAN_NONE };
+    split_step step = { .kind = STEP_PATTERN, .behavior = behavior, .invert = invert };
     /* a known pattern matches all of a text, so that these ask for its words */
     bool words = !literal && (behavior == SPLIT_ISOLATED || (behavior == SPLIT_REMOVED && invert));
     if (words && (step.scan = scan_find(source)) != SCAN_NONE) {
@@ -194,9 +293,47 @@ static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char
                          "text: %s: pre_tokenizer: a second ByteLevel is not supported", l->path);
     l->byte_level = true;
     if (add_prefix_space)
-        ARES_TRY(
-            add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
+        ARES_TRY(add_step(l, (split_step){ .kind = STEP_PREFIX, .mark = ARES_VIEW(" ") }));
     return pattern ? add_pattern(l, ares_view_of(pattern), false, SPLIT_ISOLATED, false) : ARES_OK;
+}
+
+/*
+ * Metaspace: a mark for every space, one more before the text or its parts, and cuts before marks.
+ * The older key add_prefix_space: false is prepend_scheme: never.
+ */
+static int add_metaspace(const tokenizer_loader *l, const ares_json *json)
+{
+    ares_view mark, scheme;
+    bool split, add_prefix_space;
+    ARES_TRY(tokenizer_in_file(l, "pre_tokenizer",
+                               ares_json_get_string(json, "replacement", "\xe2\x96\x81", &mark)));
+    ARES_TRY(tokenizer_in_file(l, "pre_tokenizer",
+                               ares_json_get_string(json, "prepend_scheme", "always", &scheme)));
+    ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "split", true, &split));
+    ARES_TRY(
+        tokenizer_get_bool(l, "pre_tokenizer", json, "add_prefix_space", true, &add_prefix_space));
+    const unsigned char *p = (const unsigned char *)mark.data;
+    if (!mark.len || (unicode_next(&p), p != (const unsigned char *)mark.data + mark.len))
+        return tokenizer_bad(l, ARES_EFORMAT, "pre_tokenizer.replacement", mark,
+                             "not one character; SentencePiece's is U+2581");
+    bool always = ares_view_is(scheme, "always"), first = ares_view_is(scheme, "first"),
+         never = ares_view_is(scheme, "never");
+    if (!always && !first && !never)
+        return tokenizer_bad(l, ARES_EFORMAT, "pre_tokenizer.prepend_scheme", scheme,
+                             "unknown (choices: always, first, never)");
+    if (!add_prefix_space && !never)
+        return tokenizer_bad(l, ARES_EFORMAT, "pre_tokenizer.prepend_scheme", scheme,
+                             "contradicts add_prefix_space: false; set it to never, or leave "
+                             "add_prefix_space out");
+    mark.data = ares_arena_copy(&l->t->arena, mark.data, mark.len);
+    /* whether a changed piece begins where the text does */
+    l->t->keeps_places |= first && (l->t->normal_count || l->t->step_count);
+    if (!never)
+        ARES_TRY(
+            add_step(l, (split_step){ .kind = STEP_PREFIX, .mark = mark, .first_only = first }));
+    if (!ares_view_is(mark, " "))
+        ARES_TRY(add_step(l, (split_step){ .kind = STEP_MARK_SPACES, .mark = mark }));
+    return split ? add_pattern(l, mark, true, SPLIT_MERGED_WITH_NEXT, false) : ARES_OK;
 }
 
 /* Appends the steps of a pre-tokenizer or of a Sequence of them. */
@@ -220,8 +357,7 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
     /* steps after ByteLevel read characters of the byte alphabet */
     if (l->byte_level && !l->t->mapped) {
         l->t->mapped = true;
-        ARES_TRY(add_step(
-            l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL, SCAN_NONE }));
+        ARES_TRY(add_step(l, (split_step){ .kind = STEP_BYTE_ALPHABET }));
     }
     if (ares_view_is(type, "Split")) {
         /* {"type": "Split", "pattern": .., "behavior": .., "invert": ..} */
@@ -255,36 +391,101 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
         ARES_TRY(
             tokenizer_get_bool(l, "pre_tokenizer", json, "individual_digits", false, &individual));
         return add_step(l,
-                        (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
-                                      false, NULL, SCAN_NONE });
+                        (split_step){ .kind = STEP_NUMERIC,
+                                      .behavior = individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS });
     }
     if (ares_view_is(type, "WhitespaceSplit"))
-        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL, SCAN_NONE });
+        return add_step(l, (split_step){ .kind = STEP_SPACE, .behavior = SPLIT_REMOVED });
+    if (ares_view_is(type, "Metaspace") && !l->byte_level) return add_metaspace(l, json);
     return tokenizer_bad(
         l, ARES_EUNSUPPORTED, "pre_tokenizer.type", type,
-        "not supported (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
+        "not supported (choices: ByteLevel, Metaspace, Split, Digits, WhitespaceSplit, Sequence)");
 }
 
 /* ---- decoder */
+#define DECODERS                                                                                \
+    "not supported (choices: ByteLevel; or a Sequence of Replace, ByteFallback, Fuse and then " \
+    "Strip)"
+
 /*
- * Checks that decoding is what ares_decoder_add does: ByteLevel, which a Fuse after it does not
- * change.
+ * Checks that decoding is what ares_decoder_add does: with a ByteLevel pre-tokenizer ByteLevel,
+ * which a Fuse after it does not change; else Replace, ByteFallback, Fuse and Strip in this order,
+ * where all but Fuse may be missing.
  */
 static int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json)
 {
+    ares_tokenizer *t = l->t;
     ares_view type = tokenizer_is_absent(json) ? ARES_VIEW("null") : tokenizer_type_of(json);
+    const ares_json *list = json;
+    int64_t n = 1;
     if (ares_view_is(type, "Sequence")) {
-        const ares_json *list = ares_json_get(json, "decoders");
-        if (list && list->type == ARES_JSON_ARRAY && list->count > 0) {
-            ARES_TRY(tokenizer_read_decoder(l, &list->items[0]));
-            if (list->count == 1 ||
-                (list->count == 2 && ares_view_is(tokenizer_type_of(&list->items[1]), "Fuse")))
-                return ARES_OK;
+        list = ares_json_get(json, "decoders");
+        if (!list || list->type != ARES_JSON_ARRAY || list->count == 0)
+            return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type, DECODERS);
+        n = list->count;
+        list = list->items;
+        type = tokenizer_type_of(list);
+    }
+    if (l->byte_level) {
+        if (ares_view_is(type, "ByteLevel") &&
+            (n == 1 || (n == 2 && ares_view_is(tokenizer_type_of(&list[1]), "Fuse"))))
+            return ARES_OK;
+        return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type,
+                             "not supported with a ByteLevel pre-tokenizer (choices: ByteLevel)");
+    }
+    if (ares_view_is(type, "ByteLevel"))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s: pre_tokenizer: no ByteLevel in it, which decoder.type = "
+                         "'ByteLevel' belongs to; use the pre_tokenizer that the model was "
+                         "trained with",
+                         l->path);
+    bool fused = false, stripped = false;
+    for (int64_t i = 0; i < n; i++) {
+        type = i || !tokenizer_is_absent(json) ? tokenizer_type_of(&list[i]) : type;
+        if (ares_view_is(type, "Replace") && !t->pieces.byte_fallback && !fused) {
+            ares_view from, to;
+            if (t->pieces.replaced_count == REPLACED_MOST)
+                return ares_fail(ARES_ELIMIT,
+                                 "text: %s: decoder: more than %d Replace; leave out "
+                                 "those that change no token",
+                                 l->path, REPLACED_MOST);
+            ARES_TRY(read_replace(l, "decoder", &list[i], REPLACED_BYTES, &from, &to));
+            if (!from.len) continue; /* matches nothing */
+            t->pieces.replaced[t->pieces.replaced_count][0] = from;
+            t->pieces.replaced[t->pieces.replaced_count++][1] = to;
+        } else if (ares_view_is(type, "ByteFallback") && !t->pieces.byte_fallback && !fused) {
+            t->pieces.byte_fallback = true;
+        } else if (ares_view_is(type, "Fuse") && !fused) {
+            fused = true;
+        } else if (ares_view_is(type, "Strip") && fused && !stripped) {
+            int64_t start, stop;
+            ares_view content;
+            stripped = true;
+            ARES_TRY(tokenizer_in_file(l, "decoder",
+                                       ares_json_get_string(&list[i], "content", " ", &content)));
+            ARES_TRY(
+                tokenizer_in_file(l, "decoder", ares_json_get_i64(&list[i], "start", 0, &start)));
+            ARES_TRY(
+                tokenizer_in_file(l, "decoder", ares_json_get_i64(&list[i], "stop", 0, &stop)));
+            const unsigned char *p = (const unsigned char *)content.data;
+            if (!content.len ||
+                (unicode_next(&p), p != (const unsigned char *)content.data + content.len))
+                return tokenizer_bad(l, ARES_EFORMAT, "decoder.content", content,
+                                     "Strip takes one character");
+            if (start < 0 || start > INT32_MAX || stop != 0)
+                return ares_fail(ARES_EUNSUPPORTED,
+                                 "text: %s: decoder: Strip of %lld characters at the start and "
+                                 "%lld at the end is not supported; set 'stop' to 0",
+                                 l->path, (long long)start, (long long)stop);
+            t->pieces.strip.data = ares_arena_copy(&t->arena, content.data, content.len);
+            t->pieces.strip.len = content.len;
+            t->pieces.strip_most = (int)start;
+        } else {
+            return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type, DECODERS);
         }
     }
-    if (ares_view_is(type, "ByteLevel")) return ARES_OK;
-    return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type,
-                         "not supported (choices: ByteLevel)");
+    if (!fused) return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type, DECODERS);
+    return ARES_OK;
 }
 
 /* ---- post-processor */
@@ -871,7 +1072,7 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
                              t->tokens[id].text.data);
         tokenizer_grow(t, id);
         ares_view text = { ares_arena_copy(&t->arena, m->key.data, m->key.len), m->key.len };
-        t->tokens[id] = (token_info){ text, tokenizer_bytes_of(&t->arena, text), false };
+        t->tokens[id] = tokenizer_token(t, text, false);
         ares_map_put(t->vocab, text, id);
     }
     return ARES_OK;
@@ -952,16 +1153,23 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
 }
 
 /* ---- the model */
-/* The token of each byte, then the tables of bpe.c. */
-static void make_model(ares_tokenizer *t, bpe_config *config)
+/*
+ * The token of each byte, then the tables of bpe.c. byte_fallback: bytes of characters that have no
+ * token have tokens like <0xE4>.
+ */
+static void make_model(ares_tokenizer *t, bool byte_fallback, bpe_config *config)
 {
+    if (t->pieces.on) config->characters = t->vocab;
     for (int byte = 0; byte < 256; byte++) {
-        unsigned char text[4];
+        char text[32];
         int64_t id = -1;
-        int n = unicode_put(unicode_of_byte[byte], text);
+        int n = t->pieces.on ? snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte)
+                             : unicode_put(unicode_of_byte[byte], (unsigned char *)text);
         /* -1: the vocabulary lacks the byte */
-        config->byte_id[byte] =
-            ares_map_get(t->vocab, (ares_view){ (char *)text, (size_t)n }, &id) ? (int32_t)id : -1;
+        if ((t->pieces.on && !byte_fallback) ||
+            !ares_map_get(t->vocab, (ares_view){ text, (size_t)n }, &id))
+            id = -1;
+        config->byte_id[byte] = (int32_t)id;
     }
     t->model = bpe_new(config);
 }
@@ -974,14 +1182,6 @@ static int check_model(const tokenizer_loader *l, const ares_json *model)
     if (type.data ? !ares_view_is(type, "BPE") : !ares_json_get(model, "merges"))
         return tokenizer_bad(l, ARES_EUNSUPPORTED, "model.type", type,
                              "not supported (choices: BPE)");
-    bool byte_fallback;
-    ARES_TRY(tokenizer_get_bool(l, "model", model, "byte_fallback", false, &byte_fallback));
-    if (byte_fallback)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "text: %s: model.byte_fallback = 'true': only byte-level BPE is "
-                         "supported, in which every byte is a token; use a model with such a "
-                         "vocabulary",
-                         l->path);
     /* a probability of leaving merges out in training */
     double dropout;
     ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_double(model, "dropout", 0, &dropout)));
@@ -997,7 +1197,7 @@ static int check_model(const tokenizer_loader *l, const ares_json *model)
         /* "##ing" and "low</w>": of other kinds of BPE */
         if (affix.len)
             return tokenizer_bad(l, ARES_EUNSUPPORTED, affixes[i], affix,
-                                 "not supported; only byte-level BPE without affixes is");
+                                 "not supported; only BPE without affixes is");
     }
     return ARES_OK;
 }
@@ -1006,11 +1206,11 @@ static int check_model(const tokenizer_loader *l, const ares_json *model)
 static int read_model(const tokenizer_loader *l, const ares_json *model)
 {
     ares_tokenizer *t = l->t;
-    bool ignore_merges;
+    bool ignore_merges, byte_fallback;
     bpe_config config = { .unk_id = -1 };
-    ARES_TRY(check_model(l, model));
     ARES_TRY(tokenizer_get_bool(l, "model", model, "ignore_merges", false, &ignore_merges));
     ARES_TRY(tokenizer_get_bool(l, "model", model, "fuse_unk", false, &config.fuse_unk));
+    ARES_TRY(tokenizer_get_bool(l, "model", model, "byte_fallback", false, &byte_fallback));
     ARES_TRY(read_vocab(l, "model.vocab", ares_json_get(model, "vocab")));
     ares_view unk;
     ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_string(model, "unk_token", "", &unk)));
@@ -1024,7 +1224,9 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
     int rc = read_merges_json(l, ares_json_get(model, "merges"), &merges, &config.merge_count);
     if (rc == ARES_OK) {
         /* only then: the map costs memory */
-        if (ignore_merges) {
+        if (ignore_merges && t->pieces.on) {
+            config.whole_words = t->vocab;
+        } else if (ignore_merges) {
             /* bytes -> id of the tokens whose characters are all of the byte alphabet */
             ares_map *words = ares_map_new();
             for (int64_t i = 0; i < ares_map_count(t->vocab); i++) {
@@ -1036,15 +1238,21 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
                 int64_t id = ares_map_value(t->vocab, i);
                 if (in_alphabet) ares_map_put(words, t->tokens[id].bytes, id);
             }
-            t->words = words;
+            config.whole_words = t->words = words;
         }
-        config.whole_words = t->words;
         config.merges = merges;
-        make_model(t, &config);
-        for (int byte = 0; byte < 256 && unk_missing && rc == ARES_OK; byte++)
-            if (config.byte_id[byte] < 0)
-                rc = tokenizer_bad(l, ARES_EFORMAT, "model.unk_token", unk,
-                                   "not in the vocabulary, and some bytes have no token");
+        make_model(t, byte_fallback, &config);
+        bool whole = true; /* every byte has a token */
+        for (int byte = 0; byte < 256; byte++) whole &= config.byte_id[byte] >= 0;
+        if (!whole && unk_missing)
+            rc = tokenizer_bad(l, ARES_EFORMAT, "model.unk_token", unk,
+                               "not in the vocabulary, and some bytes have no token");
+        else if (!whole && byte_fallback && !t->pieces.on)
+            rc = ares_fail(ARES_EUNSUPPORTED,
+                           "text: %s: model.byte_fallback = 'true': not supported with a ByteLevel "
+                           "pre-tokenizer where bytes have no token of their own; set it to false, "
+                           "and such bytes become unk_token",
+                           l->path);
     }
     ares_free(merges);
     return rc;
@@ -1078,20 +1286,21 @@ static int read_added_tokens(const tokenizer_loader *l, const ares_json *list)
     return rc;
 }
 
-/* In the order in which the parts need each other: added tokens look ids up in the vocabulary. */
+/*
+ * In the order in which the parts need each other: the pre-tokenizer says whether a text is bytes
+ * or characters, the decoder what tokens decode to, and added tokens look ids up in the vocabulary.
+ */
 static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
 {
     if (root->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", l->path);
-    ARES_TRY(read_model(l, ares_json_get(root, "model")));
+    const ares_json *model = ares_json_get(root, "model");
+    ARES_TRY(check_model(l, model));
     ARES_TRY(read_normalizer(l, ares_json_get(root, "normalizer"), 0));
     ARES_TRY(read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer"), 0));
-    if (!l->byte_level)
-        return ares_fail(
-            ARES_EUNSUPPORTED,
-            "text: %s: pre_tokenizer: no ByteLevel in it; only byte-level BPE is supported",
-            l->path);
+    l->t->pieces.on = !l->byte_level;
     ARES_TRY(tokenizer_read_decoder(l, ares_json_get(root, "decoder")));
+    ARES_TRY(read_model(l, model));
     ARES_TRY(read_added_tokens(l, ares_json_get(root, "added_tokens")));
     return read_post_processor(l, ares_json_get(root, "post_processor"), 0);
 }
@@ -1135,7 +1344,7 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
         rc = read_merge(l, "line", line_number, left, right, guess, &merges[config.merge_count++]);
     }
     config.merges = merges;
-    if (rc == ARES_OK) make_model(t, &config);
+    if (rc == ARES_OK) make_model(t, false, &config);
     ares_free(merges);
     ARES_TRY(rc);
     ARES_TRY(tokenizer_read_config(t, dir)); /* it has the added tokens */
@@ -1158,15 +1367,16 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
                          dir, (int)class.len, class.data ? class.data : "");
     if (!qwen2) return add_byte_level(l, prefix, GPT2_PATTERN);
     /* as the class does it in transformers: NFC, its pattern, no GPT-2 pattern */
-    t->forms[t->form_count++] = UNICODE_NFC;
+    t->normals[t->normal_count++] = (normal_step){ .kind = NORMAL_FORM, .form = UNICODE_NFC };
     ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
     return add_byte_level(l, prefix, NULL);
 }
 
 /* Once all tokens are known: the added tokens to find in a text, and the ids of the roles. */
-static void finish(ares_tokenizer *t)
+static int finish(ares_tokenizer *t)
 {
     text_scratch *s = text_scratch_new();
+    int rc = ARES_OK;
     t->raw_set = added_set_new();
     t->normalized_set = added_set_new();
     /* where two tokens have one text, the special one is put first and holds */
@@ -1178,20 +1388,24 @@ static void finish(ares_tokenizer *t)
             piece p = {
                 (const unsigned char *)token->content.data, token->content.len, NULL, -1, true, 0
             };
-            for (int k = 0; token->normalized && k < t->form_count; k++)
-                split_normalize(t->forms[k], s, &p);
+            s->source = p.at;
+            s->source_len = p.len;
+            for (int k = 0; rc == ARES_OK && token->normalized && k < t->normal_count; k++)
+                rc = split_normalize(&t->normals[k], s, &p);
             ares_view text = { (const char *)p.at, p.len };
+            /* the normalizer leaves nothing of it to be found */
+            if (p.len == 0) continue;
             added_set_put(token->normalized ? t->normalized_set : t->raw_set, text, token);
             if (p.in_source) continue;
             /* the id decodes to the normal form, and is special if that text is */
             text.data = ares_arena_copy(&t->arena, text.data, text.len);
             int64_t other;
             bool special = ares_map_get(t->added, text, &other) && t->added_tokens[other].special;
-            t->tokens[token->id] =
-                (token_info){ text, tokenizer_bytes_of(&t->arena, text), special };
+            t->tokens[token->id] = tokenizer_token(t, text, special);
         }
     }
     text_scratch_free(s);
+    ARES_TRY(rc);
     t->spellings = ares_malloc(((size_t)t->token_count + 1) * sizeof *t->spellings);
     for (int64_t i = 0; i < t->token_count; i++) {
         const token_info *token = &t->tokens[i];
@@ -1209,6 +1423,7 @@ static void finish(ares_tokenizer *t)
         else if (!ares_map_get(t->vocab, t->role_tokens[i], &id)) id = -1;
         t->role_ids[i] = (int32_t)id;
     }
+    return ARES_OK;
 }
 
 static int load(ares_tokenizer *t, const char *given)
@@ -1227,9 +1442,16 @@ static int load(ares_tokenizer *t, const char *given)
     }
     int rc = ARES_OK;
     if (pair && (!ares_file_exists(main_path) || !ares_file_exists(merges_path.data)))
-        rc = ares_fail(
-            ARES_EIO, "text: %s: no tokenizer in it (tokenizer.json, or vocab.json and merges.txt)",
-            given);
+        rc = ares_file_exists(ares_path_join(&merges_path, given, "tokenizer.model"))
+                 ? ares_fail(ARES_EUNSUPPORTED,
+                             "text: %s: tokenizer.model alone is not supported; save it as "
+                             "tokenizer.json: python3 -c \"from transformers import AutoTokenizer; "
+                             "AutoTokenizer.from_pretrained('%s').save_pretrained('%s')\"",
+                             given, given, given)
+                 : ares_fail(ARES_EIO,
+                             "text: %s: no tokenizer in it (tokenizer.json, or vocab.json and "
+                             "merges.txt)",
+                             given);
     l.path = main_path;
     if (rc == ARES_OK) rc = ares_file_read(main_path, &text);
     if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), main_path, &root);
@@ -1249,8 +1471,7 @@ static int load(ares_tokenizer *t, const char *given)
     ares_str_fini(&merges_path);
     ares_str_fini(&text);
     ares_str_fini(&merges);
-    if (rc == ARES_OK) finish(t);
-    return rc;
+    return rc == ARES_OK ? finish(t) : rc;
 }
 
 /* Empty maps, so that lookups work before anything is read. */
@@ -1285,7 +1506,7 @@ int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out)
     const ares_json *root;
     int rc = ares_json_parse(&arena, json, name, &root);
     if (rc == ARES_OK) rc = read_tokenizer_json(&(tokenizer_loader){ .t = t, .path = name }, root);
-    if (rc == ARES_OK) finish(t);
+    if (rc == ARES_OK) rc = finish(t);
     ares_arena_fini(&arena);
     return hand_out(rc, t, out);
 }

@@ -23,7 +23,7 @@ static void round_trip(const ares_tokenizer *t, ares_view text)
         ARES_ASSERT(ids.ids[i] >= 0 && ids.ids[i] < ares_tokenizer_vocab_size(t));
         ares_decoder_add(&d, ids.ids[i], &pieces);
     }
-    decoder_finish(&d, &pieces);
+    ares_decoder_finish(&d, &pieces);
     ARES_ASSERT(ares_tokenizer_decode(t, ids.ids, ids.n, false, &whole) == ARES_OK);
     ARES_ASSERT(ares_view_eq(ares_str_view(&whole), ares_str_view(&pieces)));
     ares_ids_fini(&ids);

@@ -21,11 +21,8 @@ static void random_model(uint64_t seed, bpe_config *config, bpe_merge *merges)
 }
 
 /* The definition: repeat the merge of least rank, of equal ones the leftmost. */
-static int64_t by_definition(const bpe_config *config, const unsigned char *word, size_t len,
-                             int32_t *ids)
+static int64_t merge_by_definition(const bpe_config *config, int32_t *ids, int64_t n)
 {
-    int64_t n = 0;
-    for (size_t i = 0; i < len; i++) ids[n++] = config->byte_id[word[i]];
     for (;;) {
         int64_t best = -1, at = 0;
         for (int64_t i = 0; i + 1 < n; i++) /* of two merges of a pair the later holds */
@@ -40,6 +37,13 @@ static int64_t by_definition(const bpe_config *config, const unsigned char *word
         memmove(ids + at + 1, ids + at + 2, (size_t)(n - at - 2) * sizeof *ids);
         n--;
     }
+}
+
+static int64_t by_definition(const bpe_config *config, const unsigned char *word, size_t len,
+                             int32_t *ids)
+{
+    for (size_t i = 0; i < len; i++) ids[i] = config->byte_id[word[i]];
+    return merge_by_definition(config, ids, (int64_t)len);
 }
 
 static bpe_word encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len)
@@ -162,6 +166,87 @@ TEST(words_that_begin_as_characters_merge_as_their_bytes_would)
         bpe_free(m);
         bpe_scratch_fini(&scratch);
     }
+}
+
+/*
+ * A vocabulary of characters, with a token for every byte of others: the parts of a text merge as
+ * the whole does, and have the lengths of what they stand for.
+ */
+TEST(a_text_of_characters_merges_in_parts_as_it_would_whole)
+{
+    static const char *const known[] = { "a", "b", "\u2581", "\u00e9", "\u65e5", "\U0001f600" };
+    static const char *const others[] = { "x", "\u8a9e", "\u00fc" };
+    enum { KNOWN = ARES_COUNT(known), ALL = KNOWN + ARES_COUNT(others), JOINS = 60, LEN = 400 };
+    bpe_scratch scratch = { 0 };
+    int64_t parts = 0, merged = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
+        ares_map *vocab = ares_map_new();
+        ares_str texts[KNOWN + JOINS] = { 0 };
+        bpe_merge merges[JOINS];
+        bpe_config config = { .characters = vocab, .merges = merges, .unk_id = -1 };
+        int32_t n_texts = 0;
+        for (int byte = 0; byte < 256; byte++) config.byte_id[byte] = 1000 + byte;
+        for (; n_texts < KNOWN; n_texts++) {
+            ares_str_add_z(&texts[n_texts], known[n_texts]);
+            ares_map_put(vocab, ares_str_view(&texts[n_texts]), n_texts);
+        }
+        /* few pairs at first, so that some characters never stand side by side in a token */
+        for (uint64_t i = 0; i < 8 + 2 * seed; i++) {
+            int32_t left = (int32_t)ares_rng_below(key, 2 * i, (uint64_t)n_texts);
+            int32_t right = (int32_t)ares_rng_below(key, 2 * i + 1, (uint64_t)n_texts);
+            ares_str *joined = &texts[n_texts];
+            int64_t id = n_texts;
+            ares_str_clear(joined);
+            ares_str_add_view(joined, ares_str_view(&texts[left]));
+            ares_str_add_view(joined, ares_str_view(&texts[right]));
+            if (!ares_map_get(vocab, ares_str_view(joined), &id))
+                ares_map_put(vocab, ares_str_view(&texts[n_texts++]), id);
+            merges[config.merge_count++] = (bpe_merge){ left, right, (int32_t)id };
+        }
+        bpe *m = bpe_new(&config);
+        for (uint64_t i = 0; i < 60; i++) {
+            ares_str text = { 0 };
+            int32_t want[4 * LEN];
+            int64_t n = 0, got = 0;
+            uint64_t len = 1 + ares_rng_below(key, 1000 + i, i % 4 ? 40 : LEN);
+            for (uint64_t k = 0; k < len; k++) {
+                uint64_t c = ares_rng_below(key, (i << 20) + k, i % 3 ? KNOWN : ALL);
+                const char *of = c < KNOWN ? known[c] : others[c - KNOWN];
+                ares_str_add_z(&text, of);
+                if (c < KNOWN) want[n++] = (int32_t)c;
+                else
+                    for (; *of; of++) want[n++] = 1000 + (unsigned char)*of;
+            }
+            merged += n;
+            n = merge_by_definition(&config, want, n);
+            merged -= n;
+            scratch.lengths = i % 2;
+            const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
+            for (const unsigned char *next; p < end; p = next) {
+                next = bpe_cut(m, p, end);
+                bpe_word word = encode(m, &scratch, p, (size_t)(next - p));
+                size_t covered = 0;
+                for (int64_t k = 0; k < word.n && got + k < n; k++) {
+                    CHECK_EQ(word.ids[k], want[got + k]);
+                    if (word.symbols) covered += word.symbols[k].len;
+                }
+                CHECK_EQ(word.symbols != NULL, i % 2);
+                if (word.symbols) CHECK_EQ(covered, (size_t)(next - p));
+                got += word.n;
+                parts++;
+            }
+            CHECK_EQ(got, n);
+            ares_str_fini(&text);
+        }
+        bpe_free(m);
+        bpe_scratch_fini(&scratch);
+        ares_map_free(vocab);
+        for (int i = 0; i < ARES_COUNT(texts); i++) ares_str_fini(&texts[i]);
+    }
+    /* most texts are cut, and merges happen */
+    CHECK_MSG(parts > 5000 && merged > 5000, "%lld parts, %lld merges", (long long)parts,
+              (long long)merged);
 }
 
 TEST(words_that_the_cache_drops_and_meets_again_keep_their_tokens)

@@ -309,7 +309,7 @@ typedef struct ares_sample {
     const ares_row_media
         *row_media; /* of prompt and response together; NULL: they are text alone */
     /* of its ares_trajectory */
-    ares_view response, turns, details, feedback;
+    ares_view response, turns, details, feedback, question;
     const float *reward_parts; /* one per configured reward, unweighted */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
     /* high-window-entropy tokens, and how many there should be (docs/aepo.md#hwe-tokens) */
@@ -624,6 +624,7 @@ typedef struct ares_trajectory {
     ares_view turns;           /* JSON list of what each turn was; empty: there is one turn */
     ares_view details;         /* JSON object of what its rewards told; empty: nothing */
     ares_view feedback;        /* what a reward or an environment said of it in words; or empty */
+    ares_view question;        /* the user's first message of an episode in one row; or empty */
     ares_view vote;            /* the answer as majorities count it; NULL: nothing tells it */
     /* [n_thoughts] of the turns, for measurements; never sent. NULL: row 0 is the only turn, and
      * all of it a thought */

@@ -134,12 +134,16 @@ typedef struct ares_env_type {
       "actions that an episode may execute; after these it ends as a failure")                 \
     X(i64, max_tokens, "max_tokens", "100", "[1,)",                                            \
       "length of a response that the prompt asks for; it cuts nothing")                        \
+    X(text, privileged_context, "privileged_context", "null", "nonempty",                      \
+      "what the teacher of a distillation is told and the policy is not "                      \
+      "(distillation.context=row, docs/distillation.md)")                                      \
     X(tree, options, "options", "{}", "map", "options of the type")
 ARES_OPTION_STRUCT(ares_env_definition_options, ARES_ENV_DEFINITION_OPTIONS);
 
-#define ARES_ENV_OPTIONS(X)                                                                        \
-    X(tree, definitions, "definitions", "{}", "map",                                               \
-      "environments by tag: {type, instruction, max_actions, max_tokens, options}; of a built-in " \
+#define ARES_ENV_OPTIONS(X)                                                                    \
+    X(tree, definitions, "definitions", "{}", "map",                                           \
+      "environments by tag: {type, instruction, max_actions, max_tokens, privileged_context, " \
+      "options}; of a built-in "                                                               \
       "tag only what is to be different")
 ARES_OPTION_STRUCT(ares_env_options, ARES_ENV_OPTIONS);
 

@@ -235,8 +235,11 @@ int ares_distill_metrics(const ares_distill_seen *s, const ares_batch *b, ares_w
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t from = b->row_start[r], to = b->row_start[r + 1], written = 0, i = 0;
         for (int64_t t = from; t < to; t++) written += b->response_mask[t];
-        sum.rows += 1;
-        sum.distilled_rows += b->samples[r].distilled;
+        const uint8_t *mask = b->kept_mask ? b->kept_mask : b->response_mask;
+        if (from == to || memchr(mask + from, 1, (size_t)(to - from))) { /* a row that counts */
+            sum.rows += 1;
+            sum.distilled_rows += b->samples[r].distilled;
+        }
         for (int64_t t = from; t < to; t++) {
             if (!b->response_mask[t]) continue;
             int64_t quarter = QUARTERS * i++ / written; /* of the tokens that the policy wrote */

@@ -244,6 +244,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
                                .turns = y->turns,
                                .details = y->details,
                                .feedback = y->feedback,
+                               .question = y->question,
                                .reward_parts = y->parts };
 #define OF_GROUP(type, name, text) sample.name = g->name;
 #define OF_ANSWER(type, name, text) sample.name = y->name;
@@ -319,7 +320,7 @@ static uint64_t layout(void)
 #define FIELD_NAME(type, name, text) #type " " #name ","
 #define COLUMN_NAME(type, name, stage, doc) #type " " #name ","
     static const char names[] = ARES_GROUP_FIELDS(FIELD_NAME) ARES_TRAJECTORY_FIELDS(FIELD_NAME)
-        ARES_BATCH_SAMPLED(COLUMN_NAME) "response, turns, details, feedback";
+        ARES_BATCH_SAMPLED(COLUMN_NAME) "response, turns, details, feedback, question";
 #undef FIELD_NAME
 #undef COLUMN_NAME
     return ares_fnv1a(ARES_FNV1A, names, sizeof names);
@@ -339,7 +340,8 @@ static void write_trajectory(const ares_trajectory *x, const ares_row *data_row,
                        (int64_t)x->response.len,
                        (int64_t)x->turns.len,
                        (int64_t)x->details.len,
-                       (int64_t)x->feedback.len };
+                       (int64_t)x->feedback.len,
+                       (int64_t)x->question.len };
     ARES_TRAJECTORY_FIELDS(PUT_FIELD)
     put(out, head, sizeof head);
     put(out, x->parts, (size_t)x->n_parts * sizeof *x->parts);
@@ -347,6 +349,7 @@ static void write_trajectory(const ares_trajectory *x, const ares_row *data_row,
     put(out, x->turns.data, x->turns.len);
     put(out, x->details.data, x->details.len);
     put(out, x->feedback.data, x->feedback.len);
+    put(out, x->question.data, x->question.len);
     for (int32_t r = 0; r < x->n_rows; r++) {
         const ares_trajectory_row *y = &x->rows[r];
         /* the data row's prompt is known to the reader by its id and is not written again */
@@ -412,7 +415,7 @@ static void *room_for(reader *r, int64_t n, size_t size)
 #define TAKE_FIELD(type, name, text) take(r, &x->name, sizeof x->name);
 static void read_trajectory(reader *r, ares_trajectory *x)
 {
-    int64_t head[6];
+    int64_t head[7];
     ARES_TRAJECTORY_FIELDS(TAKE_FIELD)
     take(r, head, sizeof head);
     x->rows = room_for(r, head[0], sizeof *x->rows);
@@ -421,6 +424,7 @@ static void read_trajectory(reader *r, ares_trajectory *x)
     x->turns = (ares_view){ take_array(r, head[3], 1), (size_t)head[3] };
     x->details = (ares_view){ take_array(r, head[4], 1), (size_t)head[4] };
     x->feedback = (ares_view){ take_array(r, head[5], 1), (size_t)head[5] };
+    x->question = (ares_view){ take_array(r, head[6], 1), (size_t)head[6] };
     if (r->bad) return;
     /* room_for and take_array have checked these numbers against the bytes that are left */
     x->n_rows = (int32_t)head[0];

@@ -150,8 +150,11 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     ARES_TRY(learner_report_backward(&a->learner, m));
     if (a->teacher) {
         ARES_TRY(ares_distill_metrics(&u->seen, b, world, m));
-        double rows[2] = { (double)b->rows, 0 }; /* and those of stored answers */
-        for (int64_t r = 0; r < b->rows; r++) rows[1] += b->samples[r].stored;
+        double rows[2] = { 0, 0 }; /* that count; and those of stored answers */
+        for (int64_t r = 0; r < b->rows; r++) {
+            rows[0] += ares_batch_row_counts(b, r);
+            rows[1] += b->samples[r].stored;
+        }
         ARES_TRY(ares_world_sum_f64(world, rows, 2));
         if (rows[0] > 0) ares_metrics_set(m, "distillation/stored_frac", rows[1] / rows[0]);
         ares_metrics_set(m, "distillation/coef",
@@ -177,6 +180,7 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
         ares_metrics_set(m, "actor/kl_loss", s->kl / passes);
         ares_metrics_set(m, "actor/kl_coef", b->kl_coef);
     }
+    if (u->taught) ares_metrics_set(m, "actor/distillation_loss", distilled / passes);
     if (pairs) ares_vapor_metrics(&a->cfg->vapor, &u->pairs, m);
     if (pairs && u->pairs.tokens > 0)
         ares_metrics_set(m, "actor/kl", u->pairs.kl / u->pairs.tokens);

@@ -272,6 +272,8 @@ typedef struct teacher {
 } teacher;
 
 bool teacher_wanted(const ares_train_config *c);
+/* Whether rewards have no part in what is learnt. */
+bool teacher_alone(const ares_train_config *c);
 /*
  * After the policy, its tokenizer and the data. ref: NULL: none is open; weights: a checkpoint's
  * teacher/, of an average that goes on; NULL: it begins

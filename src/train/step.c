@@ -84,12 +84,6 @@ static void scale_advantages(ares_batch *b)
         b->advantages[i] *= (float)b->advantage_scale;
 }
 
-/* Whether rewards have no part in what is learnt. */
-static bool teacher_alone(const ares_trainer *t)
-{
-    return t->teacher && !t->run.cfg->distillation.use_task_rewards;
-}
-
 static void put_no_advantages(ares_batch *b)
 {
     ARES_PUT(b, advantages);
@@ -122,7 +116,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
-    if (t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED && !teacher_alone(t))
+    if (t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED && !teacher_alone(cfg))
         STAGE("sum_pi_squared", LOCAL(actor_sum_pi_squared(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
     if (t->teacher && !ares_distills_vocabulary(&cfg->distillation))
@@ -133,7 +127,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("shape", shape_rewards(t, b, m));
     if (ares_rollout_corrects(&cfg->loss)) /* answers may lose tokens until ares_rollout_restore */
         STAGE("correct", ares_rollout_correct(&cfg->loss, t->run.world, b, m));
-    if (teacher_alone(t)) put_no_advantages(b);
+    if (teacher_alone(cfg)) put_no_advantages(b);
     else STAGE("adv", LOCAL(t->adv->compute(&cfg->algorithm, t->run.world, b)));
     scale_advantages(b); /* the critic's returns stay as they are */
     if (t->teacher) ARES_TRY(LOCAL(distill(t, b)));

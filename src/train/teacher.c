@@ -14,6 +14,11 @@ bool teacher_wanted(const ares_train_config *c)
     return c->distillation.enabled && !c->trainer.val_only;
 }
 
+bool teacher_alone(const ares_train_config *c)
+{
+    return teacher_wanted(c) && !c->distillation.use_task_rewards;
+}
+
 static bool is_kind(const teacher *x, const char *kind)
 {
     const ares_distillation_config *c = &x->cfg->distillation;

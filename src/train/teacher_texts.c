@@ -382,12 +382,13 @@ int teacher_texts_check_rows(const ares_distillation_config *c, const ares_data_
     ares_str text = { 0 };
     int rc = ARES_OK;
     if (strcmp(c->context, "none") == 0) return ARES_OK;
+    bool episodes = n && !ares_source_row(rows, 0)->prompt; /* whose prompts the games make */
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         const ares_row *row = ares_source_row(rows, i);
         ares_str_clear(&text);
         bool there = teacher_context(row->json, c->context_key, &text);
         with += there;
-        if (by_row && !there) continue; /* its prompt is never rebuilt */
+        if ((by_row && !there) || episodes) continue; /* no prompt of its own is rebuilt */
         rc = teacher_prompt_text(ares_row_at(row->json, data->prompt_key), &text);
         if (rc != ARES_OK) rc = ares_fail_in(rc, "data: %s:%lld", row->file, (long long)row->line);
     }
@@ -441,21 +442,60 @@ static int encode(const teacher_texts *t, const ares_row *row, const ares_json *
     return ares_prompt_see(e, &media, kept, &s->ids, &s->row_media);
 }
 
-/* Makes the text and the ids of one row; filled: the teacher's last message. */
-static int make(const teacher_texts *t, const ares_row *row, ares_view filled, ares_arena *arena,
+/*
+ * The prompt of an episode with another text of its first message. The text is that which the
+ * student's prompt decodes to, so that nothing else of it changes.
+ */
+static int encode_episode(const teacher_texts *t, const ares_sample *of, ares_view filled, slot *s)
+{
+    ares_str prompt = { 0 };
+    ares_view question = of->question;
+    int64_t at = -1;
+    int rc = ares_tokenizer_decode(t->o.tokenizer, of->prompt, of->prompt_len, false, &prompt);
+    for (int trims = 0; rc == ARES_OK && trims < 2 && at < 0; trims++) {
+        if (trims) question = ares_view_trim(question); /* as some chat templates do */
+        /* the last: the system's message may tell of it, too */
+        for (int64_t next = 0; question.len; at = next++)
+            if ((next = ares_view_find(ares_str_view(&prompt), question, (size_t)next)) < 0) break;
+    }
+    if (rc == ARES_OK && at < 0)
+        rc = ares_fail(ARES_EUNSUPPORTED,
+                       "the chat template writes the first message of an episode in another way "
+                       "than the environment; set distillation.context to none");
+    if (rc == ARES_OK) {
+        size_t end = (size_t)at + question.len;
+        ares_str_add(&s->text, prompt.data, (size_t)at);
+        ares_str_add_view(&s->text, filled);
+        ares_str_add(&s->text, prompt.data + end, prompt.len - end);
+        rc = ares_tokenizer_encode(t->o.tokenizer, ares_str_view(&s->text), false, &s->ids);
+    }
+    ares_str_fini(&prompt);
+    return rc;
+}
+
+/* Makes the text and the ids of one answer's prompt; filled: the text of the user's message. */
+static int make(const teacher_texts *t, const ares_sample *of, ares_view filled, ares_arena *arena,
                 ares_arena *kept, slot *s)
 {
-    const ares_json *prompt = ares_row_at(row->json, t->o.cfg->data.prompt_key);
-    int rc = encode(t, row, prompt, filled, arena, kept, s);
+    const ares_row *row = of->row;
+    int rc = of->question.len ? encode_episode(t, of, filled, s)
+                              : encode(t, row, ares_row_at(row->json, t->o.cfg->data.prompt_key),
+                                       filled, arena, kept, s);
     s->made = rc == ARES_OK;
     s->overlong = s->made && s->ids.n > t->o.cfg->distillation.max_reprompt_len;
     if (rc == ARES_OK) return rc;
     return ares_fail_in(rc, "data: %s:%lld: the teacher's prompt", row->file, (long long)row->line);
 }
 
-/* The text of the user's message that a row's prompt ends with, as the student reads it. */
-static int prompt_text(const teacher_texts *t, const ares_row *row, ares_str *out)
+/* The text of the user's message that is rebuilt, as the student reads it. */
+static int prompt_text(const teacher_texts *t, const ares_sample *of, ares_str *out)
 {
+    const ares_row *row = of->row;
+    ares_str_clear(out);
+    if (of->question.len) {
+        ares_str_add_view(out, of->question);
+        return ARES_OK;
+    }
     const ares_json *prompt = ares_row_at(row->json, t->o.cfg->data.prompt_key);
     if (prompt->type == ARES_JSON_STRING)
         return ares_prompt_format(t->o.encoder, prompt->text, out);
@@ -475,21 +515,35 @@ typedef struct job {
     group_made *made; /* [groups] */
 } job;
 
+/* Whether two answers of a group have the same prompt; episodes may have begun differently. */
+static bool same_prompt(const ares_sample *x, const ares_sample *y)
+{
+    return x->prompt_len == y->prompt_len &&
+           memcmp(x->prompt, y->prompt, (size_t)x->prompt_len * sizeof *x->prompt) == 0;
+}
+
 /* context row: every answer to a prompt has the same one. */
 static int make_by_row(job *j, int64_t from, int64_t to, ares_arena *arena, ares_arena *kept)
 {
     const ares_distillation_config *c = &j->t->o.cfg->distillation;
-    const ares_row *row = j->b->samples[from].row;
+    const ares_sample *s = j->b->samples;
     ares_str prompt = { 0 }, context = { 0 }, filled = { 0 };
     int rc = ARES_OK;
-    if (teacher_context(row->json, c->context_key, &context)) {
-        rc = prompt_text(j->t, row, &prompt);
+    bool there = teacher_context(s[from].row->json, c->context_key, &context);
+    for (int64_t r = from, made = -1; r < to && there && rc == ARES_OK; r++) {
+        if (!ares_batch_row_counts(j->b, r)) continue;
+        if (made >= 0 && same_prompt(&s[made], &s[r])) {
+            j->slots[r].same_as = made;
+            continue;
+        }
+        made = r;
+        rc = prompt_text(j->t, &s[r], &prompt);
         const ares_view values[] = { ares_str_view(&prompt), ares_str_view(&context) };
         if (rc == ARES_OK) {
+            ares_str_clear(&filled);
             fill(c, TEACHER_ROW, values, &filled);
-            rc = make(j->t, row, ares_str_view(&filled), arena, kept, &j->slots[from]);
+            rc = make(j->t, &s[r], ares_str_view(&filled), arena, kept, &j->slots[r]);
         }
-        for (int64_t r = from + 1; r < to && rc == ARES_OK; r++) j->slots[r].same_as = from;
     }
     ares_str_fini(&prompt);
     ares_str_fini(&context);
@@ -507,7 +561,7 @@ static int make_by_group(job *j, int64_t from, int64_t to, ares_arena *arena, ar
     ares_str prompt = { 0 }, context = { 0 }, text = { 0 }, filled = { 0 };
     teacher_answer *answers = ares_arena_calloc(arena, (size_t)(to - from), sizeof *answers);
     bool of_row = teacher_context(row->json, c->context_key, &context);
-    int rc = prompt_text(j->t, row, &prompt);
+    int rc = ARES_OK;
     for (int64_t r = from; r < to; r++) {
         const ares_sample *s = &b->samples[r];
         answers[r - from] = (teacher_answer){ .score = s->score,
@@ -521,6 +575,7 @@ static int make_by_group(job *j, int64_t from, int64_t to, ares_arena *arena, ar
     for (int64_t r = from; r < to && rc == ARES_OK; r++) {
         teacher_answer *a = &answers[r - from];
         ares_view demonstration;
+        if (!ares_batch_row_counts(b, r)) continue;
         made->successful |= a->successful;
         made->shown += a->solution_from >= 0;
         made->available += a->available;
@@ -528,7 +583,8 @@ static int make_by_group(job *j, int64_t from, int64_t to, ares_arena *arena, ar
         if (a->solution_from < 0 && !a->told) continue;
         ares_str_clear(&filled);
         ares_str_clear(&text);
-        if (a->solution_from >= 0) { /* its tokens, without special ones */
+        rc = prompt_text(j->t, &b->samples[r], &prompt);
+        if (rc == ARES_OK && a->solution_from >= 0) { /* its tokens, without special ones */
             int64_t k = from + a->solution_from;
             ares_str whole = { 0 };
             rc = ares_tokenizer_decode(j->t->o.tokenizer, b->responses + b->row_start[k],
@@ -542,10 +598,11 @@ static int make_by_group(job *j, int64_t from, int64_t to, ares_arena *arena, ar
         /* an earlier answer that is shown the same: their prompts are shared */
         for (int64_t k = from; k < r && !a->told && j->slots[r].same_as < 0; k++)
             if (j->slots[k].made && !answers[k - from].told &&
-                answers[k - from].solution_from == a->solution_from)
+                answers[k - from].solution_from == a->solution_from &&
+                same_prompt(&b->samples[k], &b->samples[r]))
                 j->slots[r].same_as = k;
         if (rc == ARES_OK && j->slots[r].same_as < 0)
-            rc = make(j->t, row, ares_str_view(&filled), arena, kept, &j->slots[r]);
+            rc = make(j->t, &b->samples[r], ares_str_view(&filled), arena, kept, &j->slots[r]);
     }
     ares_str_fini(&prompt);
     ares_str_fini(&context);
@@ -576,7 +633,7 @@ static bool below(const int32_t *ids, int64_t n, int64_t limit)
     return true;
 }
 
-/* Counts over the rows of all ranks, then shares of them. */
+/* Counts over the rows of all ranks that count (ares_batch_row_counts), then shares of them. */
 #define COUNTS(X) \
     X(rows)       \
     X(groups) X(overlong) X(unreadable) X(taught) X(successful) X(shown) X(available) X(told)
@@ -592,8 +649,9 @@ static void put_rows(const teacher_texts *t, ares_batch *b, const slot *slots, c
     for (int64_t r = 0; r < b->rows; r++) {
         ares_sample *s = &b->samples[r];
         int64_t first = b->row_start[r], tokens = b->row_start[r + 1] - first;
-        bool overlong = false;
-        s->distilled = 1;
+        bool overlong = false, counted = ares_batch_row_counts(b, r);
+        s->distilled = counted;
+        n->rows += counted;
         s->teacher_prompt = NULL;
         s->teacher_prompt_len = 0;
         s->teacher_row_media = NULL;
@@ -631,8 +689,12 @@ static void put_rows(const teacher_texts *t, ares_batch *b, const slot *slots, c
         n->unreadable += unreadable;
         n->taught += s->distilled;
     }
-    n->rows = b->rows;
-    n->groups = b->groups;
+    for (int64_t g = 0; g < b->groups; g++) {
+        bool counted = false; /* a group that only fills the batch is none */
+        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++)
+            counted |= ares_batch_row_counts(b, r);
+        n->groups += counted;
+    }
 }
 
 int teacher_texts_fill(teacher_texts *t, ares_world *world, ares_batch *b, ares_metrics *m)

@@ -486,16 +486,16 @@ int trainer_check_media(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     const ares_row *row = first_seen(&t->run.source);
-    const ares_adv *adv = row ? ares_adv_find(c->algorithm.adv_estimator) : NULL;
+    bool trained = row != NULL;
     if (!row) row = first_seen(&t->run.val);
     for (int64_t i = 0; i < t->evals.n && !row; i++) row = first_seen(&t->evals.items[i].source);
     if (!row) return ARES_OK;
-    if (adv && adv->needs & ARES_NEEDS_VALUES)
+    if (trained && trainer_needs_critic(c))
         return ares_fail(ARES_ECONFIG,
                          "data: %s:%lld: the row has images or videos, and algorithm.adv_estimator "
                          "= '%s' needs a critic, which reads text alone; choose an estimator "
                          "without one, such as grpo",
-                         row->file, (long long)row->line, adv->name);
+                         row->file, (long long)row->line, c->algorithm.adv_estimator);
     if (c->rollout.tensor_parallel_size > 1)
         return ares_fail(
             ARES_ECONFIG,
@@ -698,6 +698,12 @@ int trainer_open_critic(ares_trainer *t, const char *weights)
     return rc;
 }
 
+bool trainer_needs_critic(const ares_train_config *c)
+{
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    return adv && (adv->needs & ARES_NEEDS_VALUES) && !teacher_alone(c);
+}
+
 bool trainer_needs_reference(const ares_train_config *c)
 {
     return ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE || vapor_wanted(c);
@@ -793,8 +799,7 @@ static int open_roles(ares_trainer *t, const char *weights)
     ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.adapter, t->run.features, t->run.world,
                         t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
-    bool task = !teacher_wanted(c) || c->distillation.use_task_rewards;
-    if (task && t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
+    if (trainer_needs_critic(c)) ARES_TRY(trainer_open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
     t->run.vapor = t->vapor;
     if (trainer_needs_reference(c)) ARES_TRY(trainer_open_reference(t, weights));

@@ -195,6 +195,8 @@ int trainer_renew_rollout(ares_trainer *t);
  * scores (docs/distillation.md).
  */
 bool trainer_judges(const ares_train_config *c);
+/* Whether the estimator reads values, and takes part in what is learnt. */
+bool trainer_needs_critic(const ares_train_config *c);
 /* Whether training compares with the model it began from. */
 bool trainer_needs_reference(const ares_train_config *c);
 /*

@@ -277,7 +277,8 @@ static int taught(update *u, const span *s)
         if (!b->distilled[t]) continue;
         if (!ares_is_null_f64(c->is_clip))
             ratio = ares_distill_is_weight(log_prob, (double)b->old_log_probs[t], c->is_clip);
-        double weight = (double)u->taught[t] * ratio;
+        double corrected = u->host.rollout_weight ? (double)u->host.rollout_weight[t] : 1,
+               weight = (double)u->taught[t] * ratio * corrected;
         if (u->row) {
             double found = (double)u->row[t].value;
             value = ares_distill_clamp(found, c->loss_max_clamp, &factor);
@@ -376,6 +377,13 @@ learner *actor_beside(const actor *a)
     return exact_kl(a) ? &a->ref->learner : diverges(a) ? a->teacher->learner : NULL;
 }
 
+/* The same in this update: the terms that a teacher has no part in are differentiated without it.
+ */
+static learner *beside(const update *u)
+{
+    return diverges(u->actor) && !u->row ? NULL : actor_beside(u->actor);
+}
+
 /* The head of a micro-batch, which writes to the columns of its tokens. */
 static ares_head_args head_of(const update *u, const ares_micro_batch *m, learner_pass *rows)
 {
@@ -414,7 +422,7 @@ static ares_head_args head_of(const update *u, const ares_micro_batch *m, learne
  */
 static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, round_pass *p)
 {
-    learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    learner *l = &u->actor->learner, *ref = beside(u);
     ares_arena *arena = &u->batch->arena;
     size_t count = (size_t)n + 1;
     *p = (round_pass){ .micro = m,
@@ -448,12 +456,12 @@ static int visit(update *u, const round_pass *p,
     const actor *a = u->actor;
     int rc = ARES_OK;
     learner_hold_head(&a->learner);
-    if (actor_beside(a)) learner_hold_head(actor_beside(a));
+    if (beside(u)) learner_hold_head(beside(u));
     for (int64_t i = 0; i < p->n && rc == ARES_OK; i++)
         if (p->rows[i].packed.n_out) rc = each(u, &p->micro[i], &p->head[i]);
     learner_drop_head(&a->learner);
-    if (actor_beside(a)) learner_drop_head(actor_beside(a));
-    return learner_share_error(&a->learner, actor_beside(a), rc);
+    if (beside(u)) learner_drop_head(beside(u));
+    return learner_share_error(&a->learner, beside(u), rc);
 }
 
 static int head(update *u, const ares_micro_batch *m, ares_head_args *h)
@@ -623,7 +631,7 @@ static int take_log_probs(update *u, int64_t row, int64_t end)
     int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS); /* 1: some token needs a forward pass */
     for (int64_t i = first; i < last && !passes; i++) passes = !actor_current(a, b, i);
     /* where weights come by region, all ranks go forward, or none */
-    if (learner_by_region(&a->learner, actor_beside(a)))
+    if (learner_by_region(&a->learner, beside(u)))
         ARES_TRY(ares_world_max_i64(a->learner.world, &passes, 1));
     u->known = !passes;
     if (u->known)
@@ -650,7 +658,7 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
     for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
         int64_t stop = until_round(c->plan, c->n, &c->rounds.round[r]);
         do {
-            int64_t k = learner_micro_batches_per_round(&a->learner, actor_beside(a), stop - i);
+            int64_t k = learner_micro_batches_per_round(&a->learner, beside(u), stop - i);
             ARES_TRY(forward(u, c->plan + i, k, keep, p));
             ARES_TRY(visit(u, p, head));
             i += k;
@@ -667,7 +675,7 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
 static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, int64_t n,
                         round_pass *p)
 {
-    learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    learner *l = &u->actor->learner, *ref = beside(u);
     int64_t stopped = c->n - n;
     if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
     bool kept = !u->known && !stopped && c->rounds.n == 1 &&
@@ -711,7 +719,7 @@ static int64_t leave_out(update *u, ares_micro_batch *left, int64_t n)
     learner *l = &u->actor->learner;
     int64_t kept = 0;
     if (!l->skip_zero || !l->model->device->k->rows_move || u->known ||
-        learner_by_region(l, actor_beside(u->actor)))
+        learner_by_region(l, beside(u)))
         return n;
     for (int64_t i = 0; i < n; i++)
         if (has_no_derivative(u, &left[i])) l->left_out += left[i].tokens;
@@ -723,7 +731,7 @@ static int64_t leave_out(update *u, ares_micro_batch *left, int64_t n)
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
     const actor *a = u->actor;
-    const learner *l = &a->learner, *ref = actor_beside(a);
+    const learner *l = &a->learner, *ref = beside(u);
     round_pass p = { 0 };
     cuts c;
     ARES_TRY(make_cuts(u, row, end, &c));
@@ -796,7 +804,7 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
 static int in_one_pass(update *u, int64_t row, int64_t end)
 {
     const ares_actor_config *c = &u->actor->cfg->actor;
-    learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    learner *l = &u->actor->learner, *ref = beside(u);
     ares_arena *arena = &u->batch->arena;
     ares_micro_batch *plan = ares_arena_alloc(arena, (size_t)(end - row + 1) * sizeof *plan);
     learner_rounds rounds;
@@ -905,7 +913,7 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     *idle = trained == 0;
     u->empty += *idle && !u->fills;
     if (*idle) return ARES_OK;
-    ARES_TRY(learner_zero_grad(&a->learner, actor_beside(a)));
+    ARES_TRY(learner_zero_grad(&a->learner, beside(u)));
     if (sees_mini_batch(a) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
         ARES_TRY(in_two_passes(u, row, end, idle));
     else ARES_TRY(in_one_pass(u, row, end));

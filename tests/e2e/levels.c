@@ -16,6 +16,9 @@
     "algorithm.aepo=true worker.actor.dynamic_kl_loss=true " \
     "algorithm.difficulty_aware_kl_penalty=true "
 
+#define TEACHES_BY "distillation.distillation_loss."
+#define TAUGHT_BY "distillation.enabled=true " TEACHES_BY "use_task_rewards=true distillation."
+
 /* The first level of each factor goes with everything, except the estimator's. */
 static const factor written[FACTORS] = {
     [ESTIMATOR] = { "estimator", 0, { { 0 } } },
@@ -214,14 +217,39 @@ static const factor written[FACTORS] = {
                    4,
                    {
                        { "none", "", 0 },
-                       { "of the policy", "worker.actor.model.lora.rank=2", 0 },
+                       { "of the policy", "worker.actor.model.lora.rank=2", LORA },
                        { "of the policy and its head",
                          "worker.actor.model.lora.rank=3 "
                          "'worker.actor.model.lora.target_modules=[down_proj,lm_head]'",
-                         0 },
+                         LORA },
                        { "of policy and critic",
-                         "worker.actor.model.lora.rank=2 worker.critic.model.lora.rank=3", 0 },
+                         "worker.actor.model.lora.rank=2 worker.critic.model.lora.rank=3", LORA },
                    } },
+    [TEACHER] = { "teacher",
+                  4,
+                  {
+                      { "none", "", UNTAUGHT },
+                      { "another model", TAUGHT_BY "teacher_model.model_path=$ARES_TEST_TEACHER",
+                        TAUGHT },
+                      { "itself, with hints",
+                        TAUGHT_BY "context=row distillation.privileged_context_key=hint", TAUGHT },
+                      { "its average, with right answers",
+                        TAUGHT_BY "context=group distillation.teacher_model.kind=ema "
+                                  "distillation.success_reward_threshold=0.5",
+                        TAUGHT | AVERAGE | BY_GROUP },
+                  } },
+    [DISTILLATION] = { "distillation",
+                       6,
+                       {
+                           { "jsd, beta 1", "", 0 },
+                           { "jsd, beta 0", TEACHES_BY "beta=0", TEACHES },
+                           { "jsd, beta 0.5", TEACHES_BY "beta=0.5", TEACHES },
+                           { "jsd alone", TEACHES_BY "use_task_rewards=false", LEARNS_LITTLE },
+                           { "k3", TEACHES_BY "loss_mode=k3", TEACHES },
+                           { "k1 as an advantage",
+                             TEACHES_BY "loss_mode=k1 " TEACHES_BY "use_policy_gradient=true",
+                             TEACHES },
+                       } },
     [OTHER] = { "other",
                 14,
                 {
@@ -287,6 +315,11 @@ const rule levels_refused[] = {
     { STORED, RECOMPUTES, "worker.actor.recompute_log_probs computes all of them" },
     { PAIRS, NO_PAIRS, "does not go with worker.actor.loss_type = 'vapor'" },
     { PAIRS, EXACT_KL, "the exact KL needs the logits of both models" },
+    { UNTAUGHT | PAIRS | EXACT_KL, TEACHES, "a teacher that nothing asks for" },
+    { PAIRS, TAUGHT, "judges whole answers and has no term of a token" },
+    { EXACT_KL, TAUGHT, "the head compares the policy with one model over the whole vocabulary" },
+    { ONE_ANSWER, BY_GROUP, "an answer learns from others to its prompt" },
+    { LORA, AVERAGE, "a moving average of adapters is no adapter of that rank" },
     { 0, 0, NULL },
 };
 

@@ -55,6 +55,13 @@
 #define NO_PAIRS (UINT64_C(1) << 42)     /* what such a loss refuses */
 #define COUNTS_EMPTY (UINT64_C(1) << 44) /* a control that counts steps without a group */
 #define EXACT_KL (UINT64_C(1) << 43)     /* from the logits of both models */
+#define LORA (UINT64_C(1) << 45)
+/* of teachers and what they teach by */
+#define TAUGHT (UINT64_C(1) << 46)
+#define AVERAGE (UINT64_C(1) << 47)
+#define BY_GROUP (UINT64_C(1) << 48)
+#define UNTAUGHT (UINT64_C(1) << 49)
+#define TEACHES (UINT64_C(1) << 50)
 
 typedef struct level {
     const char *name, *words;
@@ -83,6 +90,8 @@ enum {
     EXHAUSTED,
     CRITIC,
     ADAPTERS,
+    TEACHER,
+    DISTILLATION,
     OTHER,
     FACTORS
 };

@@ -85,8 +85,10 @@ static const char *rows(void)
 {
     ares_str text = { 0 };
     for (int i = 0; i < 8; i++)
-        ares_str_addf(&text, "{\"prompt\":\"%d+%d=?\",\"answer\":\"%d\",\"global_id\":\"p%d\"}\n",
-                      i, i * i, i + i * i, i);
+        ares_str_addf(&text,
+                      "{\"prompt\":\"%d+%d=?\",\"answer\":\"%d\",\"global_id\":\"p%d\""
+                      ",\"hint\":\"%d\"}\n",
+                      i, i * i, i + i * i, i, i + i * i);
     const char *path = e2e_write("rows.jsonl", text.data);
     ares_str_fini(&text);
     return path;
@@ -98,6 +100,12 @@ static void open_runs(void)
            e2e_write("triggers.json", "[\"0\", \"1\", \"2\", \"a\", \"b\", \"c\", \"Q\", \"R\", "
                                       "\"S\", \"T\", \"x\", \"y\", \"z\"]"),
            1);
+    setenv("ARES_TEST_TEACHER", test_file("teacher"), 1);
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2 --hidden 48 --layers 1 --heads 2 --kv-heads 1 --seed 5 "
+                         "--out '%s'",
+                         test_file("teacher")),
+             0);
     CHECK_OK(ares_dir_make(test_file("runs")));
 }
 
@@ -330,6 +338,7 @@ static void says(const level *a, const level *b, bool refused, const char *said)
 static void each_pair(void (*see)(const level *a, const level *b))
 {
     levels_build();
+    open_runs();
     for (int f = 0; f < FACTORS; f++)
         for (int l = 0; l < factors[f].n; l++)
             for (int g = f + 1; g < FACTORS; g++)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "agent_runs.h"
 #include "e2e.h"
 
 #define GOLDEN "tests/golden/distill_run/"
@@ -281,6 +282,81 @@ TEST(a_teacher_of_the_present_weights_takes_no_memory_for_weights)
     CHECK_MSG(gb[2] - gb[0] > 0.7 * weights, "base: %g of the weights", (gb[2] - gb[0]) / weights);
 }
 
+/* A text of a column of a run's first rollouts; "": the first row has none. */
+static const char *first_text(const char *run, const char *key)
+{
+    static char text[4000];
+    ares_arena arena = { 0 };
+    int64_t n;
+    const ares_json **rows = e2e_rows(&arena, run, "rollouts/step_000001.jsonl", &n),
+                    *v = n ? ares_json_get(rows[0], key) : NULL;
+    snprintf(text, sizeof text, "%.*s", v ? (int)v->text.len : 0, v ? v->text.data : "");
+    ares_arena_fini(&arena);
+    return text;
+}
+
+TEST(a_teacher_reads_a_context_in_the_first_message_of_an_episode)
+{
+    static const struct {
+        const char *name, *options, *shown;
+    } cases[] = {
+        { "hint", "context=row env.definitions.FrozenLake.privileged_context='Mind the {holes}'",
+          "Mind the {holes}" },
+        { "told", "context=group " D "include_environment_feedback=true " TEACHER "kind=ema",
+          "The following is feedback from your unsuccessful earlier attempt:\n\nReward:\n" },
+        /* nothing new: the prompt is decoded and encoded again, and must be the student's */
+        { "same",
+          "context=row env.definitions.FrozenLake.privileged_context=x " D
+          "teacher_prompt_template='{prompt}'",
+          "Turn 1:\nState:\n" },
+        { "same_text",
+          "context=row env.definitions.FrozenLake.privileged_context=x " D
+          "teacher_prompt_template='{prompt}' env.token_exact=false",
+          "Turn 1:\nState:\n" },
+    };
+    const char *words_of = agent_words("of");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *run = cases[i].name;
+        REQUIRE(
+            e2e_program(
+                NULL,
+                "train --config '%s' algorithm.adv_estimator=grpo "
+                "trainer.run_dir='%s' trainer.save_freq=1 trainer.max_steps=2 trainer.threads=1 " D
+                "enabled=true " D "%s",
+                words_of, test_file(run), cases[i].options) == 0);
+        CHECK_CONTAINS(first_text(run, "teacher_prompt"), cases[i].shown);
+        CHECK_MSG(i > 1 || !strstr(first_text(run, "prompt"), cases[i].shown),
+                  "%s: the student reads it, too", run);
+        CHECK(e2e_metric(run, 1, "distillation/tokens") > 0);
+        for (int step = 1; step <= 2; step++) {
+            double kl = e2e_metric(run, step, "distillation/reverse_kl");
+            CHECK_MSG(i > 1 ? kl == 0 : kl > 0, "%s, step %d: a KL of %g", run, step, kl);
+            if (i < 3) CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
+        }
+    }
+    static const char *const refused[][2] = {
+        { "context=row", "set env.definitions.FrozenLake.privileged_context" },
+        { "context=row env.context_window_mode=single_turn", "makes a row of every turn" },
+    };
+    for (int i = 0; i < ARES_COUNT(refused); i++) {
+        ares_str out = { 0 };
+        CHECK(e2e_program(&out,
+                          "train --check --config '%s' trainer.run_dir='%s' " D "enabled=true " D
+                          "%s",
+                          words_of, test_file("refused"), refused[i][0]) != 0);
+        CHECK_CONTAINS(out.data, refused[i][1]);
+        ares_str_fini(&out);
+    }
+    /* the environments' part of what is kept between steps */
+    REQUIRE(e2e_go_back("told", "told_whole", 1));
+    REQUIRE(e2e_program(NULL,
+                        "train --config '%s' algorithm.adv_estimator=grpo trainer.run_dir='%s' "
+                        "trainer.save_freq=1 trainer.max_steps=2 trainer.threads=2 " D
+                        "enabled=true " D "%s",
+                        words_of, test_file("told"), cases[1].options) == 0);
+    CHECK(e2e_same_runs("told_whole", "told", 2));
+}
+
 TEST(a_distillation_that_cannot_be_is_refused_by_name)
 {
     static const struct {
@@ -290,7 +366,6 @@ TEST(a_distillation_that_cannot_be_is_refused_by_name)
                   { TEACHER "kind=base " D "context=row " D "privileged_context_key=solution",
                     "no row has" },
                   { TEACHER "kind=base " D "lmbda=0.5 " D "response_key=missing", "missing" },
-                  { TEACHER "kind=base trainer.kernels=aten", LOSS "loss_mode" },
                   { TEACHER "kind=base trainer.device=cuda", LOSS "loss_mode" } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str out = { 0 };

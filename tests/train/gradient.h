@@ -32,9 +32,12 @@ static double draw(uint64_t index)
 {
     return ares_rng_normal(ares_rng_root(2024, ARES_RNG_TEST), index);
 }
+/* Of runs that are opened from here on: ids are below it; 0: all of the model's. */
+static uint64_t ids_below;
 static int32_t draw_id(const ares_model *m, uint64_t index)
 {
-    return (int32_t)ares_rng_below(ares_rng_root(7, ARES_RNG_TEST), index, (uint64_t)m->cfg.vocab);
+    return (int32_t)ares_rng_below(ares_rng_root(7, ARES_RNG_TEST), index,
+                                   ids_below ? ids_below : (uint64_t)m->cfg.vocab);
 }
 
 static void fill_batch(run *r)
@@ -247,23 +250,27 @@ static inline double tokens_of(const ares_batch *b, int64_t row)
     return n;
 }
 
-/* Log-probs [response, vocab] of one row, under the leaves of o. */
-static at_tensor row_log_p(const oracle *o, int row)
+/* Logits [response, vocab] of one row after a prompt, under the leaves of o. */
+static at_tensor row_logits(const oracle *o, int row, const int32_t *prompt_ids, int prompt)
 {
     const run *r = o->r;
     const ares_batch *b = &r->batch;
-    int group = row / PER_GROUP, prompt = prompt_len[group], response = response_len[row],
-        n = prompt + response - 1;
+    int response = response_len[row], n = prompt + response - 1;
     int32_t ids[64];
-    memcpy(ids, r->prompts[group], (size_t)prompt * sizeof *ids);
+    memcpy(ids, prompt_ids, (size_t)prompt * sizeof *ids);
     memcpy(ids + prompt, b->responses + b->row_start[row], (size_t)response * sizeof *ids);
     at_tensor x =
         at_embedding(of(o, r->model->embed), at_clone(at_from_blob(ids, AT_I32, AT_DIMS(n))));
     for (int layer = 0; layer < r->model->cfg.layers; layer++) x = block(o, layer, x, n);
     x = norm(o, r->model->final_norm, at_narrow(x, 0, prompt - 1, response));
-    at_tensor logits = at_mul_s(at_matmul(x, at_transpose(of(o, r->model->lm_head), 0, 1)),
-                                (double)(float)(1 / r->cfg.rollout.temperature));
-    return at_log_softmax(logits, 1);
+    return at_matmul(x, at_transpose(of(o, r->model->lm_head), 0, 1));
+}
+/* Log-probs [response, vocab] of one row, under the leaves of o. */
+static at_tensor row_log_p(const oracle *o, int row)
+{
+    int group = row / PER_GROUP;
+    at_tensor logits = row_logits(o, row, o->r->prompts[group], prompt_len[group]);
+    return at_log_softmax(at_mul_s(logits, (double)(float)(1 / o->r->cfg.rollout.temperature)), 1);
 }
 static at_tensor taken(const oracle *o, int row, at_tensor log_p)
 {

@@ -167,6 +167,13 @@ static int reserve_descriptors(const agents *a, int64_t ranks)
 int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokenizer *tokenizer,
                 int64_t limit, int64_t ranks)
 {
+    const char *context = a->cfg->distillation.context;
+    if (teacher_wanted(a->cfg) && strcmp(context, "none") != 0 && has_type(a, true))
+        return ares_fail(ARES_ECONFIG,
+                         "env: distillation.context = '%s': a program that plays by itself writes "
+                         "its own conversations, of which no message is known to be the first; set "
+                         "none",
+                         context);
     ARES_TRY(open_style(a, encoder, tokenizer, limit));
     ARES_TRY(reserve_descriptors(a, ranks));
     ARES_TRY(open_side(&a->train));
@@ -224,6 +231,7 @@ void agents_close(agents *a)
 typedef struct env_source {
     agents_row *rows; /* [n] the groups of a round */
     int64_t n, drawn;
+    ares_arena arena;
 } env_source;
 
 static int64_t prompts_per_draw(const void *state)
@@ -281,6 +289,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
 static void close_source(void *state)
 {
     ares_free(((env_source *)state)->rows);
+    ares_arena_fini(&((env_source *)state)->arena);
     ares_free(state);
 }
 
@@ -310,9 +319,21 @@ int agents_source(const agents_side *side, ares_source *out)
     for (int64_t k = 0; k < side->cfg->tags.count; k++)
         for (int64_t i = 0; i < side->groups[k]; i++) {
             const ares_env_definition *d = &side->definitions[k];
+            ares_json *known = ares_arena_calloc(&s->arena, 1, sizeof *known);
+            known->type = ARES_JSON_OBJECT;
+            if (d->texts.privileged_context) { /* of which a teacher is told, as of a data row */
+                ares_json *value = ares_arena_calloc(&s->arena, 1, sizeof *value);
+                ares_json_member *member = ares_arena_calloc(&s->arena, 1, sizeof *member);
+                *value = (ares_json){ .type = ARES_JSON_STRING,
+                                      .text = ares_view_of(d->texts.privileged_context) };
+                *member = (ares_json_member){ ARES_VIEW("privileged_context"), value };
+                known->members = member;
+                known->count = 1;
+            }
             s->rows[s->n] = (agents_row){ .row = { .file = d->tag,
                                                    .line = i + 1,
                                                    .id = s->n,
+                                                   .json = known,
                                                    .prompt_text = ares_view_of(d->tag),
                                                    .data_source = d->tag },
                                           .definition = d,

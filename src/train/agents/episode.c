@@ -261,6 +261,31 @@ void episode_note(episode *x, ares_arena *arena)
 }
 
 /* ---------------- the end */
+/*
+ * For a teacher with a context (docs/distillation.md#environments): the message that its own takes
+ * the place of, and what the environment said after the last action.
+ */
+static int tell_teacher(const episode *x, const ares_train_config *c, ares_arena *arena,
+                        ares_trajectory *y)
+{
+    const ares_distillation_config *d = &c->distillation;
+    const conversation *talk = &x->talk;
+    const ares_env *e = &x->place->env;
+    ares_str text = { 0 };
+    if (!teacher_wanted(c) || strcmp(d->context, "none") == 0) return ARES_OK;
+    conversation_user(talk, talk->first, talk->first, false, &text);
+    y->question =
+        (ares_view){ ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len };
+    ares_str_clear(&text);
+    if (d->include_feedback && !e->failure) {
+        ares_env_reward_message(talk->turns[talk->n - 1].reward, &text);
+        ares_env_render(e, &text);
+        y->feedback = safe(talk, &text, arena);
+    }
+    ares_str_fini(&text);
+    return ARES_OK;
+}
+
 int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y)
 {
     const ares_env *e = &x->place->env;
@@ -293,6 +318,7 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
     y->turns = (ares_view){ ares_arena_copy(arena, x->turns.data, x->turns.len), x->turns.len };
     ares_str_fini(&x->turns);
     ARES_TRY(conversation_rows(&x->talk, arena, y));
+    ARES_TRY(tell_teacher(x, t->run.cfg, arena, y));
     if (report_collapse_due(t)) conversation_thoughts(&x->talk, arena, y);
     x->rows = y->n_rows;
     for (int32_t r = 0; r < y->n_rows; r++)

@@ -365,7 +365,6 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
 
 void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforcement)
 {
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     const char *own = c->critic.model_path, *base = c->actor.model_path;
     bool referred = reinforcement && trainer_needs_reference(c) && !c->ref.model_path &&
                     strcmp(c->ref.adapter, "start") == 0;
@@ -383,7 +382,7 @@ void adapters_check(ares_config *cfg, const ares_train_config *c, bool reinforce
                           .model_path = own ? own : base,
                           .strategy = c->critic_optim.strategy,
                           .lr = c->trainer.val_only ? 1 : c->critic_optim.lr };
-    bool valued = reinforcement && adv && (adv->needs & ARES_NEEDS_VALUES);
+    bool valued = reinforcement && trainer_needs_critic(c);
     check_side(cfg, c, &actor);
     if (valued) check_side(cfg, c, &critic);
     if (valued && own && ares_model_adapted(own) && !critic.lora->adapter_path)

@@ -87,6 +87,29 @@ static void check_filters(ares_config *cfg, const ares_train_config *c)
     }
 }
 
+/* Environments whose teacher is told what the policy is not: at least one must have that. */
+static void check_environments(ares_config *cfg, const ares_train_config *c)
+{
+    const ares_texts *tags = &c->agents_train.tags;
+    const char *key = "privileged_context";
+    if (strcmp(c->distillation.context_key, key) != 0)
+        ares_config_fault(cfg, D "privileged_context_key",
+                          "environments have no rows of data; leave it out, and set "
+                          "env.definitions.<tag>.%s",
+                          key);
+    for (int64_t i = 0; i < tags->count; i++) {
+        const ares_json *one =
+            ares_json_get(ares_config_get(cfg, "env.definitions"), tags->items[i]);
+        const ares_json *value = one ? ares_json_get(one, key) : NULL;
+        if (value && value->type != ARES_JSON_NULL) return;
+    }
+    if (tags->count)
+        ares_config_fault(cfg, D "context",
+                          "no environment has anything to tell the teacher; set "
+                          "env.definitions.%s.%s",
+                          tags->items[0], key);
+}
+
 /* What the rest of a run has that a teacher does not go with. */
 static void check_others(ares_config *cfg, const ares_train_config *c)
 {
@@ -117,10 +140,13 @@ static void check_others(ares_config *cfg, const ares_train_config *c)
                           "with " D "context = group an answer learns from others to its prompt, "
                           "and there are none; set 2 or more, or " D
                           "include_environment_feedback to true");
-    if (agents_wanted(c) && context)
+    if (agents_wanted(c) && context && strcmp(c->agents.context_window_mode, "full") != 0)
         ares_config_fault(cfg, D "context",
-                          "not built: a teacher's prompt of an episode; set none, or leave "
-                          "env.train.tags out");
+                          "env.context_window_mode = '%s' makes a row of every turn, and a context "
+                          "goes into the first message of an episode in one row; set none, or "
+                          "env.context_window_mode=full",
+                          c->agents.context_window_mode);
+    if (agents_wanted(c) && strcmp(d->context, "row") == 0) check_environments(cfg, c);
     if (d->lmbda < 1 && agents_wanted(c))
         ares_config_fault(cfg, D "lmbda",
                           "an episode has no stored answer; set 1, or leave env.train.tags out");
@@ -136,10 +162,6 @@ static void check_others(ares_config *cfg, const ares_train_config *c)
                           "teacher; set trainer.device to cpu, or take k1 with " LOSS
                           "use_policy_gradient = true",
                           c->trainer.device);
-    else if (aten && ares_distills_vocabulary(d))
-        ares_config_fault(cfg, LOSS "loss_mode",
-                          "trainer.kernels = 'aten': its head compares with no teacher; set "
-                          "trainer.kernels to native, or take k3");
     if (oversampling_wanted(c) && d->lmbda < 1)
         ares_config_fault(cfg, D "lmbda",
                           "over-sampling chooses among answers as they end, and a stored one is "

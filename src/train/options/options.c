@@ -638,7 +638,7 @@ static void check_adjusting(ares_config *cfg, const ares_train_config *c)
                           "%s makes whole mini-batches of rows, and these count prompts; set "
                           "worker.actor.mini_batch_unit to rows",
                           mode);
-    else if ((adv->needs & ARES_NEEDS_VALUES) && !mini_batch_size_of_critic(c).rows)
+    else if (trainer_needs_critic(c) && !mini_batch_size_of_critic(c).rows)
         ares_config_fault(cfg, option,
                           "%s makes whole mini-batches of rows, and the critic's count prompts; "
                           "set worker.critic.mini_batch_unit to rows",
@@ -873,10 +873,9 @@ void trainable_check(ares_config *cfg, const ares_train_config *c)
     const ares_model_options actor = { .freeze_vision = c->actor.freeze_vision,
                                        .trained = c->actor.trainable },
                              critic = { .value_head = true, .trained = c->critic.trainable };
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     check_trained(cfg, "worker.actor.model.trainable", &actor, "worker.actor.model.lora",
                   &c->actor_lora, c->actor.model_path);
-    if (adv && (adv->needs & ARES_NEEDS_VALUES))
+    if (trainer_needs_critic(c))
         check_trained(cfg, "worker.critic.model.trainable", &critic, "worker.critic.model.lora",
                       &c->critic_lora,
                       c->critic.model_path ? c->critic.model_path : c->actor.model_path);
@@ -898,9 +897,9 @@ static void check_learning(ares_config *cfg, const ares_train_config *c)
             "eval.datasets, environments in env.val.tags%s",
             c->trainer.val_only ? "" : ", or set trainer.val_freq=-1");
     /* where a teacher alone teaches, no estimator compares the answers to a prompt */
-    bool taught = c->distillation.enabled && !c->distillation.use_task_rewards;
     if (!c->trainer.val_only)
-        ares_adv_check(cfg, &c->algorithm, taught ? ARES_MAX(c->rollout.n, 2) : c->rollout.n);
+        ares_adv_check(cfg, &c->algorithm,
+                       teacher_alone(c) ? ARES_MAX(c->rollout.n, 2) : c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature",
                           "greedy samples of a prompt are all the same; set a temperature above 0 "
@@ -908,8 +907,13 @@ static void check_learning(ares_config *cfg, const ares_train_config *c)
     ares_loss_check(&c->loss, warn_or_fault, cfg);
     check_kl(cfg, &c->algorithm, vapor_wanted(c));
     /* in the steps of critic_warmup only the critic learns: without a critic nothing would */
-    if (!c->trainer.val_only && adv && !(adv->needs & ARES_NEEDS_VALUES) &&
-        c->trainer.critic_warmup != 0)
+    if (teacher_alone(c) && c->trainer.critic_warmup != 0)
+        ares_config_fault(cfg, "trainer.critic_warmup",
+                          "a teacher alone teaches, without a critic, so that nothing would learn "
+                          "in these steps; set 0, or "
+                          "distillation.distillation_loss.use_task_rewards to true");
+    else if (!c->trainer.val_only && adv && !(adv->needs & ARES_NEEDS_VALUES) &&
+             c->trainer.critic_warmup != 0)
         ares_config_fault(cfg, "trainer.critic_warmup",
                           "%s has no critic, so that nothing would learn in these steps; set 0, or "
                           "algorithm.adv_estimator to gae",
@@ -947,8 +951,8 @@ static void check_rewards(ares_config *cfg, const ares_train_config *c)
          * the sampled answers, also of wrong ones, and those would be reinforced wherever the
          * greedy answer is wrong.
          */
-        if (!c->trainer.val_only && adv && (adv->needs & ARES_NEEDS_BASELINE) &&
-            ares_reward_shapes(reward))
+        if (!c->trainer.val_only && !teacher_alone(c) && adv &&
+            (adv->needs & ARES_NEEDS_BASELINE) && ares_reward_shapes(reward))
             ares_config_fault(
                 cfg, "algorithm.adv_estimator",
                 "compares answers with a greedy one, whose score the reward 'aepo' does not shape "

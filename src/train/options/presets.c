@@ -5,7 +5,7 @@
  */
 #include "options.h"
 #include "plan/plan.h"
-#include "roles.h"
+#include "trainer.h"
 
 #include <errno.h>
 #include <math.h>
@@ -533,7 +533,6 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
 static void check_published(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_published_config *p = &c->published;
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     const side actor = { .name = "actor",
                          .optimizer = c->optim.strategy,
                          .dtype = c->actor.dtype,
@@ -547,7 +546,7 @@ static void check_published(ares_config *cfg, const ares_train_config *c, int wo
                           .optimizer = c->critic_optim.strategy,
                           .dtype = c->critic.dtype,
                           .reduce = p->critic_reduce,
-                          .used = adv && (adv->needs & ARES_NEEDS_VALUES),
+                          .used = trainer_needs_critic(c),
                           .ulysses = p->critic_ulysses,
                           .micro_update = p->critic_micro_update,
                           .micro_experience = p->critic_micro_experience,

@@ -142,10 +142,9 @@ static void check_other(ares_config *cfg, const ares_train_config *c, const char
 
 void types_check(ares_config *cfg, const ares_train_config *c, bool reinforcement)
 {
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     check_side(cfg, c, "actor", c->actor.arithmetic, c->actor.dtype);
     if (reinforcement && trainer_needs_reference(c))
         check_other(cfg, c, "ref", c->ref.arithmetic, c->ref.dtype);
-    if (reinforcement && adv && (adv->needs & ARES_NEEDS_VALUES))
+    if (reinforcement && trainer_needs_critic(c))
         check_other(cfg, c, "critic", c->critic.arithmetic, c->critic.dtype);
 }

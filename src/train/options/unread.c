@@ -254,17 +254,25 @@ void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward
     ares_map *done = ares_map_new();
     int n;
     const char *const *names;
+    /* where a teacher alone teaches there are no advantages, and mostly no policy loss */
+    static const char task[] = "distillation.distillation_loss.use_task_rewards";
+    bool taught = teacher_alone(c), no_loss = taught && !c->distillation.use_policy_gradient;
+    add(&r, (reader){ task, "true",
+                      "algorithm.adv_estimator algorithm.normalize_advantages "
+                      "algorithm.importance_sampling_fix algorithm.zero_task_advantage",
+                      !taught, false });
+    add(&r, (reader){ task, "true", "worker.actor.loss_type", !no_loss, false });
     ares_train_config_declare(r.defaults, usual);
     ares_config_resolve(r.defaults);
     names = ares_adv_names(&n);
     for (int i = 0; i < n; i++) {
         const ares_adv *a = ares_adv_find(names[i]);
-        bool turns = strcmp(a->name, "bi_level_gae") == 0 && c->algorithm.bi_level_gae;
-        add(&r, (reader){ "algorithm.adv_estimator", a->name, a->reads,
-                          ares_adv_find(c->algorithm.adv_estimator) == a || turns, false });
+        bool turns = strcmp(a->name, "bi_level_gae") == 0 && c->algorithm.bi_level_gae,
+             own = ares_adv_find(c->algorithm.adv_estimator) == a || turns, off = own && taught;
+        const char *by = off ? task : "algorithm.adv_estimator", *with = off ? "true" : a->name;
+        add(&r, (reader){ by, with, a->reads, own && !off, false });
         if (a->needs & ARES_NEEDS_VALUES)
-            add(&r, (reader){ "algorithm.adv_estimator", a->name, "worker.critic.*",
-                              ares_adv_find(c->algorithm.adv_estimator) == a || turns, false });
+            add(&r, (reader){ by, with, "worker.critic.*", own && !off, false });
     }
     const ares_loss *own = ares_loss_find(c->loss.loss_type);
     names = ares_loss_names(&n);
@@ -272,7 +280,9 @@ void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(names[i], "="), names[i]);
         const ares_loss *l = ares_loss_find(name);
-        add(&r, (reader){ "worker.actor.loss_type", l->name, l->reads, l == own, false });
+        bool off = l == own && no_loss;
+        add(&r, (reader){ off ? task : "worker.actor.loss_type", off ? "true" : l->name, l->reads,
+                          l == own && !off, false });
     }
     const ares_filter *const *filters = ares_filter_list(&n);
     for (int i = 0; i < n; i++) {

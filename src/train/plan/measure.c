@@ -424,8 +424,7 @@ static int open_others(ares_trainer *t, plan *p)
     size_t at = d->allocated;
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
-    bool task = !teacher_wanted(c) || c->distillation.use_task_rewards;
-    if (task && t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, NULL));
+    if (trainer_needs_critic(c)) ARES_TRY(trainer_open_critic(t, NULL));
     both(p, PLAN_CRITIC, grown(d, &at));
     if (trainer_needs_reference(c)) ARES_TRY(trainer_open_reference(t, NULL));
     both(p, PLAN_REFERENCE, grown(d, &at));

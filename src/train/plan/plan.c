@@ -700,13 +700,12 @@ static double bytes_of(counts n, const char *dtype, const ares_optim_config *opt
 /* Bytes that a process holds at least. */
 typedef struct needs {
     double parameters; /* a count */
-    double actor, reference, critic, all;
+    double actor, reference, critic, teacher, all;
 } needs;
 
 /* reinforcement: with a reference and a critic, as the options say */
 static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
 {
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     bool trained = !c->trainer.val_only, roles = trained && reinforcement,
          card = strncmp(c->trainer.device, "cuda", 4) == 0,
          adapted = trained && ares_lora_wanted(&c->actor_lora), /* the model itself is frozen */
@@ -729,13 +728,20 @@ static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
         n.reference = bytes_of(
             actor, c->ref.dtype, NULL, ranks,
             (places){ c->ref.full_shard, c->ref.fsdp_size, card && c->ref.offload_params, false });
-    if (roles && adv && (adv->needs & ARES_NEEDS_VALUES) &&
-        !(adapted && critic_adapted && !critic_elsewhere))
+    if (roles && trainer_needs_critic(c) && !(adapted && critic_adapted && !critic_elsewhere))
         n.critic = bytes_of(
             critic, c->critic.dtype, critic_adapted ? NULL : &c->critic_optim, ranks,
             (places){ c->critic.full_shard, c->critic.fsdp_size, card && c->critic.offload_params,
                       card && c->critic.offload_optimizer });
-    n.all = n.actor + n.reference + n.critic;
+    const ares_distillation_config *d = &c->distillation;
+    bool shared = strcmp(d->kind, "live") == 0 || /* the policy's, or the reference's weights */
+                  (strcmp(d->kind, "base") == 0 && (adapted || n.reference > 0));
+    if (roles && teacher_wanted(c) && (d->teacher_path || !shared))
+        n.teacher = bytes_of(
+            d->teacher_path ? parameters_at(d->teacher_path, (double)NAN, &of_actor) : actor,
+            d->dtype ? d->dtype : "bf16", NULL, ranks,
+            (places){ d->full_shard, d->fsdp_size, card && d->offload_params, false });
+    n.all = n.actor + n.reference + n.critic + n.teacher;
     return n;
 }
 
@@ -801,6 +807,7 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int r
             n.parameters / (billions ? 1e9 : 1e6), billions ? "billion" : "million", n.actor / 1e9);
         if (n.reference > 0) ares_str_addf(words, "; the reference: %.1f", n.reference / 1e9);
         if (n.critic > 0) ares_str_addf(words, "; the critic: %.1f", n.critic / 1e9);
+        if (n.teacher > 0) ares_str_addf(words, "; the teacher: %.1f", n.teacher / 1e9);
         ares_str_add_char(words, ')');
     } else
         ares_str_addf(words,

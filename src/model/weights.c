@@ -1038,7 +1038,7 @@ static int init_piece(void *ctx, const piece *x)
     bool norm = x->p->rank == 1 && strcmp(x->p->name + length - 7, ".weight") == 0;
     float *rows = ares_calloc((size_t)n, sizeof *rows);
     if (norm)
-        for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
+        for (int64_t e = 0; e < n; e++) rows[e] = j->m->cfg.norm_plus_one ? 0.0f : 1.0f;
     if (x->p->rank > 1) {
         /* keyed by the name, so that a parameter's values do not depend on the others */
         j->key = ares_rng_sub(ares_rng_root(j->seed, ARES_RNG_INIT),

@@ -13,8 +13,9 @@
 static const struct kind {
     const char *arch, *init;
 } kinds[] = {
-    { "mistral", "--layers 2 --window 8" },
-    { "smollm3", "--layers 4 --window 8" },
+    { "mistral", "--layers 2 --window 8" },     { "smollm3", "--layers 4 --window 8" },
+    { "olmo2", "--layers 2 --untied" },         { "olmo3", "--layers 4 --window 8" },
+    { "gemma3_text", "--layers 6 --window 8" },
 };
 
 static const char *model_of(const struct kind *k)

@@ -108,8 +108,8 @@ TEST(a_saved_model_has_the_same_bits_and_loads_again)
         CHECK_EQ(a->cfg.window, b->cfg.window);
         CHECK_EQ(a->cfg.n_eos, b->cfg.n_eos);
         float x[256], y[256];
-        rope_row(a, 77, 100, x);
-        rope_row(b, 77, 100, y);
+        rope_row(a->rope[0], 77, 100, x);
+        rope_row(b->rope[0], 77, 100, y);
         CHECK_MEM(x, y, (size_t)a->cfg.head_dim * sizeof(float));
         ares_model_free(a);
         ares_model_free(b);
@@ -233,7 +233,7 @@ TEST(a_fresh_model_depends_on_its_seed_and_on_nothing_else)
                (double)((float *)a->embed->weight.data)[i];
     CHECK_NEAR(sum / (double)n / (base->cfg.initializer_range * base->cfg.initializer_range), 1,
                0.1);
-    CHECK_NEAR(((float *)a->layer[0].input_norm->weight.data)[0], 1, 0);
+    CHECK_NEAR(((float *)a->layer[0].norm[ARES_BEFORE_ATTENTION]->weight.data)[0], 1, 0);
     ares_model_free(base);
     ares_model_free(a);
     ares_model_free(b);

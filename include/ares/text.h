@@ -51,6 +51,13 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
                           ares_ids *out);
 
 /*
+ * Appends the ids of a text that goes on after the tokens that `out` has: what a tokenizer puts
+ * before a text (a space, "▁") is put before this one only where it would be within the whole. No
+ * token crosses the place, though one of the whole text might.
+ */
+int ares_tokenizer_encode_rest(const ares_tokenizer *t, ares_view text, ares_ids *out);
+
+/*
  * Appends the text of ids [n]. Broken UTF-8 (a character cut short) becomes U+FFFD; ids outside the
  * vocabulary are left out. clean_up_tokenization_spaces of tokenizer_config.json is not applied:
  * the library does not, transformers may.

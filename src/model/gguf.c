@@ -391,10 +391,21 @@ static int name_of_split(const gguf_model *g, const ares_json *root, const char 
           "llama-bpe" },
     };
     const ares_json *pre = ares_json_get(root, "pre_tokenizer"),
-                    *list = ares_json_get(pre, "pretokenizers");
+                    *list = ares_json_get(pre, "pretokenizers"), *decoder;
     ares_view pattern = { 0 }, type = { 0 };
     bool digits = false, bytes = false;
     *out = NULL;
+    decoder = ares_json_get(root, "decoder");
+    ARES_TRY(ares_json_get_string(decoder, "type", "", &type));
+    decoder = ares_view_is(type, "Sequence") ? ares_json_get(decoder, "decoders") : decoder;
+    if (decoder && decoder->type == ARES_JSON_ARRAY && decoder->count) decoder = decoder->items;
+    ARES_TRY(ares_json_get_string(decoder, "type", "", &type));
+    if (!ares_view_is(type, "ByteLevel"))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "export: %s/tokenizer.json: a SentencePiece-style tokenizer (Gemma, Llama "
+                         "2, Mistral) is not yet written as GGUF; merge the model and convert its "
+                         "directory with llama.cpp's convert_hf_to_gguf.py",
+                         g->dir);
     for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++) {
         const ares_json *p = &list->items[i];
         ARES_TRY(ares_json_get_string(p, "type", "", &type));

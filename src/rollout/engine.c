@@ -395,6 +395,8 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
         x->blocks.root = x->blocks.kept = root;
         if (!s->n_stop_strings) continue;
         ares_decoder_init(&x->decoder, r->tokenizer, false);
+        /* a stop string ends the sample with the token that completes it */
+        x->decoder.eager = true;
         for (int32_t t = prompt_len - begun; t < prompt_len; t++)
             ares_decoder_add(&x->decoder, q->prompt[t], &x->tail);
     }

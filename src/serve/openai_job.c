@@ -163,7 +163,7 @@ static void add_opening(serve_job *j, job_prompt *p)
 {
     const serve_asked *q = &j->asked;
     ares_view opening = serve_opening(&j->arena, j->server->form, q->tool_choice, q->tool_name);
-    if (opening.len && ares_tokenizer_encode(j->server->tokenizer, opening, false, &p->ids) < 0)
+    if (opening.len && ares_tokenizer_encode_rest(j->server->tokenizer, opening, &p->ids) < 0)
         refuse(j, SERVE_invalid_value, "tool_choice");
 }
 
@@ -182,9 +182,9 @@ static void prepare_text(serve_job *j, const serve_prompt *asked, job_prompt *p,
     if (session) had = serve_session_match_text(session, asked->text, &kept);
     for (int64_t i = 0; had && i < kept.n; i++) ares_ids_add(&p->ids, kept.ids[i], 0, 0);
     ares_view rest = { asked->text.data + had, asked->text.len - had };
-    if (ares_tokenizer_encode(s->tokenizer, rest, !had && q->add_special_tokens, &p->ids) !=
-        ARES_OK)
-        refuse(j, SERVE_invalid_value, "prompt");
+    int rc = had ? ares_tokenizer_encode_rest(s->tokenizer, rest, &p->ids)
+                 : ares_tokenizer_encode(s->tokenizer, rest, q->add_special_tokens, &p->ids);
+    if (rc != ARES_OK) refuse(j, SERVE_invalid_value, "prompt");
 }
 
 /* How many requests with the same ids and sampling came before this one. */

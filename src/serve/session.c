@@ -456,14 +456,16 @@ bool serve_text_after(ares_arena *arena, const ares_json *messages, int64_t mess
 int serve_ids_after(const ares_tokenizer *t, const serve_kept *kept, ares_view tail,
                     const int32_t *ends, int n_ends, ares_ids *out)
 {
-    ares_ids more = { 0 };
-    int rc = ares_tokenizer_encode(t, tail, false, &more);
-    int64_t i = 0;
     for (int64_t k = 0; k < kept->n; k++) ares_ids_add(out, kept->ids[k], 0, 0);
+    int64_t from = out->n;
+    ARES_TRY(ares_tokenizer_encode_rest(t, tail, out));
     /* an end token that the model wrote is not written again */
-    for (int k = 0; rc == ARES_OK && kept->n && more.n && k < n_ends; k++)
-        if (more.ids[0] == ends[k] && kept->ids[kept->n - 1] == ends[k]) i = 1;
-    for (; rc == ARES_OK && i < more.n; i++) ares_ids_add(out, more.ids[i], 0, 0);
-    ares_ids_fini(&more);
-    return rc;
+    for (int k = 0; kept->n && out->n > from && k < n_ends; k++) {
+        if (out->ids[from] != ends[k] || kept->ids[kept->n - 1] != ends[k]) continue;
+        memmove(out->ids + from, out->ids + from + 1,
+                (size_t)(out->n - from - 1) * sizeof *out->ids);
+        out->n--;
+        break;
+    }
+    return ARES_OK;
 }

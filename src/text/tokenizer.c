@@ -202,6 +202,8 @@ int split_normalize(const normal_step *step, text_scratch *s, piece *p)
 static void prefix(const split_step *step, text_scratch *s, piece *p)
 {
     bool first = p->in_source ? p->at == s->source : p->places && p->places[0][0] == 0;
+    if (first && s->after == AFTER_TEXT) return;
+    first &= s->after == AFTER_NOTHING;
     if (p->at[0] == ' ' || ares_view_starts((ares_view){ (const char *)p->at, p->len }, step->mark))
         return;
     if (first || !step->first_only) put_before(s, step->mark, p);
@@ -584,7 +586,10 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
             continue;
         }
         /* added tokens are found a second time, in the normalised text */
-        for (int k = 0; k < t->normal_count; k++) ARES_TRY(split_normalize(&t->normals[k], s, &p));
+        bool goes_on = s->after == AFTER_TEXT && p.at == s->source;
+        for (int k = 0; k < t->normal_count; k++)
+            if (!goes_on || t->normals[k].kind != NORMAL_PREPEND)
+                ARES_TRY(split_normalize(&t->normals[k], s, &p));
         added_split(t->normalized_set, t->split_special, &p, &s->b);
     }
     pieces swap = s->a;
@@ -729,8 +734,8 @@ static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_spec
     }
 }
 
-int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_special_tokens,
-                          ares_ids *out)
+static int encode_text(const ares_tokenizer *t, ares_view text, bool add_special_tokens, int after,
+                       ares_ids *out)
 {
     /* an emptied list that no longer wants offsets */
     if (out->n == 0 && !out->want_offsets && out->offsets) {
@@ -744,7 +749,9 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
     s->source_len = text.len;
     s->counted = s->starts = 0;
     s->want_offsets = out->want_offsets;
-    s->want_places = out->want_offsets || t->keeps_places;
+    s->after = after;
+    /* what is put before a text depends on where it is */
+    s->want_places = out->want_offsets || t->keeps_places || after == AFTER_TEXT;
     s->bpe.lengths = out->want_offsets && t->pieces.on;
     /* invalid bytes become U+FFFD, as when Python decodes with errors="replace" */
     if (unicode_valid(s->source, text.len) < text.len) {
@@ -810,6 +817,24 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
     else out->n = first;
     give_scratch(t, s);
     return rc;
+}
+
+int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_special_tokens,
+                          ares_ids *out)
+{
+    return encode_text(t, text, add_special_tokens, AFTER_NOTHING, out);
+}
+
+int ares_tokenizer_encode_rest(const ares_tokenizer *t, ares_view text, ares_ids *out)
+{
+    int32_t last = out->n ? out->ids[out->n - 1] : -1;
+    /* the unknown token stands for text, though it is mostly listed as added */
+    bool token = last >= 0 && last < t->token_count && t->tokens[last].added && last != t->unk_id;
+    return encode_text(t, text, false,
+                       !out->n ? AFTER_NOTHING
+                       : token ? AFTER_TOKEN
+                               : AFTER_TEXT,
+                       out);
 }
 
 /* ---- decoding */

@@ -185,6 +185,7 @@ typedef struct text_scratch {
     int64_t counted, starts; /* code points that start before source + counted */
     bool want_offsets;
     bool want_places; /* pieces whose bytes change know where these come from */
+    enum { AFTER_NOTHING, AFTER_TOKEN, AFTER_TEXT } after; /* what the given text goes on after */
 } text_scratch;
 text_scratch *text_scratch_new(void);
 void text_scratch_free(text_scratch *s);
@@ -248,7 +249,7 @@ int split_normalize(const normal_step *step, text_scratch *s, piece *p);
 typedef struct token_info {
     ares_view text;  /* as the vocabulary spells it; data NULL: no such id */
     ares_view bytes; /* its part of a decoded text */
-    bool special;
+    bool special, added;
     bool is_byte; /* <0xE4>: decoded together with the bytes around it */
 } token_info;
 
@@ -305,6 +306,7 @@ struct ares_tokenizer {
         ares_view strip; /* a character that is left out where the text begins, */
         int strip_most;  /* at most so often */
     } pieces;
+    int32_t unk_id;     /* of the model, or -1 */
     bool keeps_places;  /* a step reads where a changed piece comes from */
     bool mapped;        /* after the steps, pieces are in the byte alphabet */
     bool split_special; /* special tokens in a text are text (split_special_tokens) */

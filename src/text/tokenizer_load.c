@@ -168,6 +168,7 @@ static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
     }
     tokenizer_grow(t, id);
     t->tokens[id] = tokenizer_token(t, token.content, token.special);
+    t->tokens[id].added = true;
     return token.id;
 }
 
@@ -1036,6 +1037,14 @@ static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
     if (rc == ARES_OK) rc = add_all_named(t, dir);
     if (rc == ARES_OK)
         rc = ares_json_get_bool(t->config, "split_special_tokens", false, &t->split_special);
+    /* the class makes its tokenizer of the vocabulary, with Metaspace in place of Prepend */
+    for (int k = 0; rc == ARES_OK && k < t->normal_count; k++)
+        if (t->normals[k].kind == NORMAL_PREPEND && is_class(t->config, "LlamaTokenizer"))
+            ares_warn("text: %s: tokenizer.json holds; transformers 5 does not read the normalizer "
+                      "of a LlamaTokenizer, and gives texts that begin with a space or follow a "
+                      "special token other ids. To have its ids here, too, save the tokenizer with "
+                      "it: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+                      dir);
     ares_str_fini(&path);
     for (int i = 0; i < ROLE_COUNT; i++)
         t->role_tokens[i] = tokenizer_token_text(ares_json_get(t->config, roles[i]));
@@ -1219,7 +1228,7 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
     bool unk_missing = ares_json_get(model, "unk_token") &&
                        ares_json_get(model, "unk_token")->type == ARES_JSON_STRING &&
                        !ares_map_get(t->vocab, unk, &unk_id);
-    config.unk_id = (int32_t)unk_id;
+    config.unk_id = t->unk_id = (int32_t)unk_id;
     bpe_merge *merges = NULL;
     int rc = read_merges_json(l, ares_json_get(model, "merges"), &merges, &config.merge_count);
     if (rc == ARES_OK) {
@@ -1402,6 +1411,7 @@ static int finish(ares_tokenizer *t)
             int64_t other;
             bool special = ares_map_get(t->added, text, &other) && t->added_tokens[other].special;
             t->tokens[token->id] = tokenizer_token(t, text, special);
+            t->tokens[token->id].added = true;
         }
     }
     text_scratch_free(s);
@@ -1480,6 +1490,7 @@ static ares_tokenizer *new_tokenizer(void)
     ares_tokenizer *t = ares_calloc(1, sizeof *t);
     t->vocab = ares_map_new();
     t->added = ares_map_new();
+    t->unk_id = -1;
     return t;
 }
 

@@ -112,8 +112,8 @@ static int encode_text(const sft_encoder *e, ares_view text, const ares_text_spa
     ares_ids_clear(ids);
     ARES_TRY(ares_tokenizer_encode(e->tokenizer, (ares_view){ text.data, cut }, false, ids));
     int64_t before = ids->n;
-    ARES_TRY(ares_tokenizer_encode(e->tokenizer, (ares_view){ text.data + cut, text.len - cut },
-                                   false, ids));
+    ARES_TRY(ares_tokenizer_encode_rest(e->tokenizer,
+                                        (ares_view){ text.data + cut, text.len - cut }, ids));
     for (int64_t i = before; i < ids->n; i++) {
         ids->offsets[i][0] += first->char_start;
         ids->offsets[i][1] += first->char_start;

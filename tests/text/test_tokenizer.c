@@ -656,6 +656,45 @@ TEST(a_word_of_a_million_characters_takes_no_time_of_its_own)
     }
 }
 
+/* No merge crosses the places at which these texts are divided, since bytes do not merge there. */
+TEST(a_text_that_goes_on_has_the_ids_that_it_has_within_the_whole)
+{
+    static const struct {
+        const char *name, *special;
+    } of[] = { { GOLDEN "gemma_small", "<bos>" },
+               { GOLDEN "llama2_small", "<s>" },
+               { GOLDEN "mistral_small", "[INST]" },
+               { GOLDEN "pieces_holes", "</s>" },
+               { GOLDEN "gpt2_prefix_trim", "<|endoftext|>" } };
+    static const char *const rests[] = {
+        "\u00fc the number", " the", "\n", "a", "the a%s the", "%s a", "%sa%s %s b", "\u2581a", ""
+    };
+    for (int k = 0; k < ARES_COUNT(of); k++) {
+        ares_tokenizer *t;
+        REQUIRE_OK(ares_tokenizer_load(test_source(of[k].name), &t));
+        for (int i = 0; i < 3 * ARES_COUNT(rests); i++) {
+            char before[64], rest[128], whole[192];
+            ares_ids parts = { 0 }, once = { 0 };
+            const char *form = i % 3 == 0   ? ""
+                               : i % 3 == 1 ? "a\u65e5"
+                                            : "the%s",
+                       *x = of[k].special;
+            snprintf(before, sizeof before, form, x);
+            snprintf(rest, sizeof rest, rests[i / 3], x, x, x);
+            snprintf(whole, sizeof whole, "%s%s", before, rest);
+            CHECK_OK(ares_tokenizer_encode(t, ares_view_of(whole), false, &once));
+            CHECK_OK(ares_tokenizer_encode(t, ares_view_of(before), false, &parts));
+            CHECK_OK(ares_tokenizer_encode_rest(t, ares_view_of(rest), &parts));
+            CHECK_MSG(parts.n == once.n &&
+                          memcmp(parts.ids, once.ids, (size_t)once.n * sizeof *once.ids) == 0,
+                      "%s: '%s' after '%s'", of[k].name, rest, before);
+            ares_ids_fini(&parts);
+            ares_ids_fini(&once);
+        }
+        ares_tokenizer_free(t);
+    }
+}
+
 /* What a token adds to a text, and when a decoder gives it out. */
 TEST(byte_tokens_come_out_as_a_run_and_eagerly_as_characters)
 {

@@ -109,9 +109,10 @@ int conversation_training_text(const conversation *c, int32_t turn, ares_arena *
 }
 
 /* ---------------- prompts */
+/* Of a text, or of a part of one after the tokens that are there. */
 static int add_ids(const conversation *c, ares_view text, ares_ids *out)
 {
-    return ares_tokenizer_encode(c->style->tokenizer, text, false, out);
+    return ares_tokenizer_encode_rest(c->style->tokenizer, text, out);
 }
 
 static int rewrites(void)

@@ -71,7 +71,7 @@ static void write_pieces(const ares_tokenizer *t, const int32_t *ids, int64_t n,
         ares_str_clear(&piece);
         ares_decoder_add(&decoder, ids[i], &piece);
         /* a character that the response does not end */
-        if (i + 1 == n && decoder.pending_len) ares_str_add_z(&piece, "\xef\xbf\xbd");
+        if (i + 1 == n) ares_decoder_finish(&decoder, &piece);
         ares_json_write_string(out, ares_str_view(&piece));
     }
     ares_json_end(out, ']');
@@ -169,6 +169,7 @@ static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ar
         ares_decoder_add(&decoder, b->responses[first + i], &part);
         at[i + 1] = at[i] + characters(ares_str_view(&part));
     }
+    ares_decoder_finish(&decoder, &part);
     at[n] = characters(text); /* a last character that is incomplete counts, too */
     ares_str_fini(&part);
     write_runs(out, "trained", trained + first, n, NULL);

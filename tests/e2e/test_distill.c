@@ -193,6 +193,36 @@ TEST(a_resumed_run_of_an_average_equals_an_uninterrupted_one)
     }
 }
 
+TEST(a_distillation_through_libtorch_is_that_of_the_native_kernels)
+{
+    static const char *const betas[] = { "0", "0.5", "1" }, *const names[] = {
+        "distillation/loss",
+        "distillation/reverse_kl",
+        "distillation/teacher_entropy",
+        "distillation/argmax_agreement",
+        "actor/final_loss",
+        "actor/grad_norm"
+    };
+    for (int i = 0; i < ARES_COUNT(betas); i++) {
+        for (int k = 0; k < 2; k++) /* stored answers, so that both see the same */
+            REQUIRE(e2e_program(NULL,
+                                "train %s " TEACHER "model_path=" GOLDEN
+                                "teacher data.max_response_length=64 " D "lmbda=0 "
+                                "trainer.max_steps=1 trainer.save_freq=-1 trainer.kernels=%s " LOSS
+                                "beta=%s",
+                                words(k ? "aten" : "native"), k ? "aten" : "native",
+                                betas[i]) == 0);
+        for (int k = 0; k < ARES_COUNT(names); k++) {
+            double native = e2e_metric("native", 1, names[k]),
+                   aten = e2e_metric("aten", 1, names[k]);
+            CHECK_MSG(fabs(aten - native) <= 1e-5 * fabs(native), "beta %s: %s is %.9g, not %.9g",
+                      betas[i], names[k], aten, native);
+        }
+        ares_dir_remove(test_file("native"));
+        ares_dir_remove(test_file("aten"));
+    }
+}
+
 TEST(a_run_does_not_go_on_with_another_teacher)
 {
     ares_str weights = { 0 }, out = { 0 };

@@ -1093,6 +1093,12 @@ static void some_loss(void *ctx, int32_t row, int32_t n, const float *log_prob,
     of->seen += n;
 }
 
+static bool large_with_teacher; /* of head_case: which rounds a large one has */
+/* Whether the table's head has a divergence from a teacher. */
+static bool teaches(table which)
+{
+    return which != CUDA;
+}
 static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab, int32_t k)
 {
     pair p;
@@ -1124,10 +1130,23 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
          *du_up = up_acts(&p, du, (int64_t)rows * RANK);
     ares_dtype of_b = is_bf16(&p) ? ARES_BF16 : ARES_F32;
     weights lora = weights_new(&p, b_rows, of_b, vocab, RANK);
-    /* in two steps, fused, with a reference; then the same with an adapter */
-    for (int round = 0; round < 6; round++) {
-        int way = round % 3;
-        bool fused = way == 1;
+    /* of a teacher that lacks the last ids */
+    ares_divergence_row *rows_of[2] = { ares_calloc((size_t)rows, sizeof **rows_of),
+                                        ares_calloc((size_t)rows, sizeof **rows_of) };
+    ares_divergence_args by[2];
+    float *of_teacher = filled(rows, 0.7f);
+    /*
+     * in two steps, fused, with a reference, with a teacher, with one and fused; then the same with
+     * an adapter; then other betas
+     */
+    enum { TWO_STEPS, FUSED, REFERENCE, TEACHER, TEACHER_FUSED, WAYS };
+    static const float betas[] = { 0.3f, 0.0f, 1.0f };
+    for (int round = 0; round < 3 * WAYS; round++) {
+        int way = round % WAYS;
+        bool fused = way == FUSED || way == TEACHER_FUSED, taught = way >= TEACHER;
+        if ((taught && !teaches(which)) || (!taught && round >= 2 * WAYS)) continue;
+        bool large = (int64_t)rows * vocab > 1000000; /* and slow: its teacher is a test apart */
+        if (large && (taught != large_with_teacher || (taught && round != TEACHER_FUSED))) continue;
         weights db = weights_new(&p, NULL, ARES_F32, vocab, RANK);
         weights dw = weights_new(&p, NULL, ARES_F32, vocab, k);
         ares_head_args a = { .rows = rows,
@@ -1151,15 +1170,23 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
         b.target = target_up, b.c_log_prob = c_up, b.c_entropy = c_up + rows;
         const ares_head_adapter l = { &lora.cpu, u, 0.8f, du, &db.cpu },
                                 m = { &lora.other, u_up, 0.8f, du_up, &db.other };
-        if (round >= 3) a.adapter = &l, b.adapter = &m;
-        if (round == 5) a.ref_adapter = &l, b.ref_adapter = &m;
+        bool adapted = round >= WAYS && round < 2 * WAYS;
+        if (adapted) a.adapter = &l, b.adapter = &m;
+        if (adapted && way >= REFERENCE) a.ref_adapter = &l, b.ref_adapter = &m;
         some_loss_of of = { &p.cpu, c, rows, 0 }, of_other = { &p.other, c_up, rows, 0 };
-        if (way == 2) {
+        if (way >= REFERENCE) {
             a.ref_x = x, a.ld_ref = k, a.ref_w = &ref.cpu, a.kl = of_kl, a.ref_lse = of_kl + rows,
             a.c_kl = of_kl + 2 * rows;
             b.ref_x = ref_up, b.ld_ref = k, b.ref_w = &ref.other, b.kl = of_kl_up,
             b.ref_lse = of_kl_up + rows, b.c_kl = of_kl_up + 2 * rows;
         }
+        for (int i = 0; i < 2 && taught; i++)
+            by[i] = (ares_divergence_args){ .beta = betas[round / WAYS],
+                                            .inv_temperature = 0.8f,
+                                            .vocab = ARES_MAX(1, vocab - 5),
+                                            .row = rows_of[i],
+                                            .c = of_teacher };
+        if (taught) a.divergence = &by[0], b.divergence = &by[1];
         if (fused) {
             p.cpu.k->head_fused(&p.cpu, &a, some_loss, &of);
             p.other.k->head_fused(&p.other, &b, some_loss, &of_other);
@@ -1175,7 +1202,17 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
         agree_device(&p, "log_prob", got, want, rows, 2e-6);
         agree_device(&p, "entropy", got + rows, want + rows, rows, 5e-6);
         agree_device(&p, "lse", got + 2 * rows, want + 2 * rows, rows, 2e-6);
-        if (way == 2) {
+        for (int32_t r = 0; r < rows && taught; r++) {
+            const ares_divergence_row *own = &rows_of[0][r], *other = &rows_of[1][r];
+            /* sums of log-probs, which are as large as the entropy */
+            double entropy = (double)own->ref_entropy,
+                   close = (is_bf16(&p) || dtype == ARES_BF16 ? 2e-2 : 5e-6) * fmax(1, entropy);
+            CHECK_NEAR((double)other->value, (double)own->value, close);
+            CHECK_NEAR((double)other->reverse_kl, (double)own->reverse_kl, close);
+            CHECK_NEAR((double)other->forward_kl, (double)own->forward_kl, close);
+            CHECK_NEAR((double)other->ref_entropy, entropy, close);
+        }
+        if (way == REFERENCE) {
             agree_device(&p, "kl", of_kl_up, of_kl, rows, 5e-6);
             agree_device(&p, "ref_lse", of_kl_up + rows, of_kl + rows, rows, 2e-6);
         }
@@ -1187,8 +1224,9 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
         }
         ares_free(dw.cpu.data), ares_free(db.cpu.data);
     }
-    void *all[] = { x,     w_rows,   want,         c, dx, target, w.cpu.data,
-                    of_kl, ref_rows, ref.cpu.data, u, du, b_rows, lora.cpu.data };
+    void *all[] = { x,          w_rows,     want,         c, dx, target, w.cpu.data,
+                    of_kl,      ref_rows,   ref.cpu.data, u, du, b_rows, lora.cpu.data,
+                    rows_of[0], rows_of[1], of_teacher };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     pair_close(&p);
 }
@@ -1200,10 +1238,62 @@ static void head_cases(table which)
 }
 ON_ALL(head_and_its_gradients_agree_with_the_cpu, head_cases)
 
+TEST(a_teacher_that_is_the_student_diverges_by_exactly_0_through_libtorch)
+{
+    enum { ROWS = 9, VOCAB = 301, K = 24 };
+    pair p;
+    if (!pair_open(&p, ATEN)) return;
+    float *x = normals(1, ROWS * K, 1.0), *w_rows = normals(2, VOCAB * K, 0.3),
+          *stats = filled(ROWS * 3, NAN), *zeros = filled(ROWS, 0), *ones = filled(ROWS, 1),
+          *dx = filled(ROWS * K, NAN);
+    int32_t target[ROWS] = { 0 };
+    weights w = weights_new(&p, w_rows, ARES_F32, VOCAB, K);
+    static const float betas[] = { 0, 0.3f, 1 };
+    for (int i = 0; i < ARES_COUNT(betas); i++) {
+        ares_divergence_row row[ROWS];
+        const ares_divergence_args by = { betas[i], 1.25f, VOCAB, row, ones };
+        const ares_head_args a = { .rows = ROWS,
+                                   .vocab = VOCAB,
+                                   .x = x,
+                                   .ldx = K,
+                                   .w = &w.other,
+                                   .inv_temperature = 1.25f,
+                                   .target = target,
+                                   .log_prob = stats,
+                                   .entropy = stats + ROWS,
+                                   .lse = stats + 2 * ROWS,
+                                   .c_log_prob = zeros,
+                                   .c_entropy = zeros,
+                                   .dx = dx,
+                                   .lddx = K,
+                                   .ref_x = x,
+                                   .ld_ref = K,
+                                   .ref_w = &w.other,
+                                   .divergence = &by };
+        p.other.k->head(&p.other, &a);
+        p.other.k->head_backward(&p.other, &a);
+        CHECK_OK(p.other.k->sync(&p.other));
+        for (int r = 0; r < ROWS; r++) {
+            CHECK(row[r].value == 0 && row[r].reverse_kl == 0 && row[r].forward_kl == 0);
+            CHECK(row[r].agrees == 1 && row[r].ref_entropy > 0);
+        }
+        for (int e = 0; e < ROWS * K; e++) CHECK(dx[e] == 0);
+    }
+    void *all[] = { x, w_rows, stats, zeros, ones, dx, w.cpu.data };
+    for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+    pair_close(&p);
+}
+
 /* The first chunk of logits has 64 of the 66 rows. */
 TEST(aten_head_and_its_gradients_agree_with_the_cpu_beyond_the_first_chunk_of_logits)
 {
     head_case(ATEN, ARES_F32, 66, 1 << 18, 4);
+}
+TEST(aten_head_with_a_teacher_agrees_with_the_cpu_beyond_the_first_chunk_of_logits)
+{
+    large_with_teacher = true;
+    head_case(ATEN, ARES_F32, 66, 1 << 18, 4);
+    large_with_teacher = false;
 }
 
 /* x and W are small multiples of 1/4, so logits are exact on both sides and many are equal. */

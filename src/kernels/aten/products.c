@@ -14,6 +14,9 @@
  * With z the log-softmax, p = exp(z) and H the entropy, the gradient by the logits is
  * -p (c + ce (z + H)), plus c at the target, plus ck p (z - log q - KL) with a reference q, all
  * times inv_temperature.
+ *
+ * A divergence from a teacher (ares/kernels.h) is computed from log-softmaxes of its own, over the
+ * ids that both heads have; its gradient by the raw logits is added to that one.
  */
 
 /* Logits of a chunk at most: 64 MiB. But never less than a row. */
@@ -26,6 +29,8 @@ typedef struct chunk {
     at_tensor target; /* [rows][1] */
     at_tensor z, p;   /* [rows][vocab]: log-probs; the second is scratch for probabilities */
     at_tensor r;      /* log-probs of the reference; NULL: none */
+    /* of a divergence: [rows][its ids] log-probs of the student and of the teacher */
+    at_tensor log_p, log_q;
 } chunk;
 
 static int64_t chunk_rows(const ares_head_args *a)
@@ -37,6 +42,11 @@ static int64_t chunk_rows(const ares_head_args *a)
 static at_tensor of_vocab(const ares_head_args *a, at_tensor w)
 {
     return at_narrow(w, 0, 0, a->vocab);
+}
+/* The same of a teacher's weight: those that student and teacher both have */
+static at_tensor of_common(const ares_head_args *a, at_tensor w)
+{
+    return at_narrow(w, 0, 0, a->divergence->vocab);
 }
 
 /* A column of host memory, one number per row of the chunk */
@@ -51,9 +61,19 @@ static at_tensor acts(const chunk *c, const void *x, int64_t columns, int64_t ld
     return aten_acts(c->d, aten_at(c->d, x, c->row * ld), c->rows, columns, ld);
 }
 
-/* [rows][vocab] log-probs of the chunk in scratch; lse: written [rows], before z is overwritten. */
+/* Log-probs of a divergence from raw logits [rows][at least its ids]. */
+static at_tensor tempered(const ares_divergence_args *by, at_tensor logits)
+{
+    at_tensor z = at_mul_s(at_narrow(logits, 1, 0, by->vocab), (double)by->inv_temperature);
+    return at_log_softmax_out(z, z, 1);
+}
+
+/*
+ * [rows][vocab] log-probs of the chunk in scratch; lse: written [rows], before z is overwritten.
+ * log_p (may be NULL): of a divergence
+ */
 static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_t ldx,
-                           const ares_matrix *w, float *lse)
+                           const ares_matrix *w, float *lse, at_tensor *log_p)
 {
     const ares_head_args *a = c->a;
     at_tensor z = aten_rows(c->d, aten_scratch(c->d, slot, chunk_rows(a) * a->vocab), c->rows,
@@ -65,6 +85,7 @@ static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_
         at_addmm_out(z, z, acts(c, l->u, b->k, b->k),
                      at_transpose(of_vocab(a, aten_matrix(c->d, b)), 0, 1));
     }
+    if (log_p) *log_p = tempered(a->divergence, z);
     if (a->inv_temperature != 1.0f) at_mul_s_(z, a->inv_temperature);
     /* log-softmax subtracts the lse from every logit: one logit before and after gives it */
     at_tensor before = lse ? at_gather(z, 1, c->target) : NULL;
@@ -73,16 +94,99 @@ static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_
     return z;
 }
 
+/* The teacher's log-probs [rows][ids of the divergence] of the chunk. */
+static at_tensor teacher_log_probs(const chunk *c)
+{
+    const ares_head_args *a = c->a;
+    int64_t vocab = a->divergence->vocab;
+    at_tensor z = aten_rows(c->d, aten_scratch(c->d, ATEN_REFERENCE, chunk_rows(a) * vocab),
+                            c->rows, vocab, vocab);
+    at_mm_out(z, acts(c, a->ref_x, a->ref_w->k, a->ld_ref),
+              at_transpose(of_common(a, aten_matrix(c->d, a->ref_w)), 0, 1));
+    const ares_head_adapter *l = a->ref_adapter;
+    if (l)
+        at_addmm_out(z, z, acts(c, l->u, l->b->k, l->b->k),
+                     at_transpose(of_common(a, aten_matrix(c->d, l->b)), 0, 1));
+    return tempered(a->divergence, z);
+}
+
 static chunk chunk_of(ares_device *d, const ares_head_args *a, int64_t row, float *lse,
                       float *ref_lse)
 {
     chunk c = { .d = d, .a = a, .row = row, .rows = ARES_MIN(chunk_rows(a), a->rows - row) };
     c.target = at_reshape(aten_ids(d, a->target + row, c.rows), AT_DIMS(c.rows, 1));
-    c.z = log_probs(&c, ATEN_LOGITS, a->x, a->ldx, a->w, lse);
-    if (a->ref_x) c.r = log_probs(&c, ATEN_REFERENCE, a->ref_x, a->ld_ref, a->ref_w, ref_lse);
+    c.z = log_probs(&c, ATEN_LOGITS, a->x, a->ldx, a->w, lse, a->divergence ? &c.log_p : NULL);
+    if (a->divergence) c.log_q = teacher_log_probs(&c);
+    else if (a->ref_x)
+        c.r = log_probs(&c, ATEN_REFERENCE, a->ref_x, a->ld_ref, a->ref_w, ref_lse, NULL);
     c.p = aten_rows(d, aten_scratch(d, ATEN_PROBABILITIES, chunk_rows(a) * a->vocab), c.rows,
                     a->vocab, a->vocab);
     return c;
+}
+
+/* log(m / p) of the mixture m = (1 - beta) p + beta q; d: log q - log p. No overflow. */
+static at_tensor log_mixed(at_tensor d, double beta)
+{
+    at_tensor none = at_mul_s(d, 0), up = at_lt(none, d), teacher = at_add_s(none, beta),
+              student = at_add_s(none, 1 - beta), e = at_exp(at_neg(at_abs(d)));
+    at_tensor sum =
+        at_add(at_where(up, teacher, student), at_mul(at_where(up, student, teacher), e));
+    return at_add(at_log(sum), at_maximum(d, none));
+}
+
+/* What the divergence's rows of the chunk are, on the host. */
+static void divergence_rows(const chunk *c)
+{
+    const ares_divergence_args *by = c->a->divergence;
+    double beta = (double)by->beta;
+    at_tensor d = at_sub(c->log_q, c->log_p), p = at_exp(c->log_p), q = at_exp(c->log_q);
+    at_tensor reverse = at_neg(at_sum_dim(at_mul(p, d), 1, false)),
+              forward = at_sum_dim(at_mul(q, d), 1, false), value = beta == 0 ? forward : reverse,
+              mean = reverse;
+    if (beta > 0 && beta < 1) {
+        at_tensor m = log_mixed(d, beta);
+        mean = at_neg(at_sum_dim(at_mul(p, m), 1, false));
+        value = at_add(at_mul_s(at_sum_dim(at_mul(q, at_sub(d, m)), 1, false), beta),
+                       at_mul_s(mean, 1 - beta));
+    }
+    at_tensor entropy = at_neg(at_sum_dim(at_mul(q, c->log_q), 1, false)),
+              tops[] = { at_argmax(c->log_p, 1), at_argmax(c->log_q, 1) };
+    if (at_scope_failed()) return;
+    enum { VALUE, REVERSE, FORWARD, ENTROPY, MEAN, NUMBERS };
+    const at_tensor from[NUMBERS] = { value, reverse, forward, entropy, mean };
+    size_t n = (size_t)c->rows;
+    float *numbers = ares_calloc(NUMBERS * n, sizeof *numbers);
+    int64_t *top = ares_calloc(2 * n, sizeof *top);
+    for (int i = 0; i < NUMBERS; i++) at_read(from[i], AT_F32, numbers + (size_t)i * n);
+    for (int i = 0; i < 2; i++) at_read(tops[i], AT_I64, top + (size_t)i * n);
+    for (size_t r = 0; r < n; r++) {
+        ares_divergence_row *row = &by->row[(size_t)c->row + r];
+        *row = (ares_divergence_row){ .ref_entropy = numbers[ENTROPY * n + r],
+                                      .mean = beta == 0 ? 0 : numbers[MEAN * n + r],
+                                      .agrees = top[r] == top[n + r] };
+        /* only rounding makes one negative; NaN stays */
+        float *const out[] = { &row->value, &row->reverse_kl, &row->forward_kl };
+        for (size_t i = 0; i < 3; i++) *out[i] = numbers[i * n + r] < 0 ? 0 : numbers[i * n + r];
+    }
+    ares_free(numbers);
+    ares_free(top);
+}
+
+/* Adds c d divergence to the gradient by the raw logits, which z is. */
+static void add_divergence(const chunk *k)
+{
+    const ares_divergence_args *by = k->a->divergence;
+    double beta = (double)by->beta;
+    float *mean = ares_calloc((size_t)k->rows, sizeof *mean);
+    for (int64_t r = 0; r < k->rows; r++) mean[r] = by->row[k->row + r].mean;
+    at_tensor d = at_sub(k->log_q, k->log_p), p = at_exp(k->log_p), g,
+              of_mean = at_clone(at_from_blob(mean, AT_F32, AT_DIMS(k->rows, 1)));
+    ares_free(mean);
+    bool between = beta > 0 && beta < 1;
+    if (beta == 0) g = at_sub(p, at_exp(k->log_q));
+    else g = at_neg(at_mul(p, at_add(between ? log_mixed(d, beta) : d, of_mean)));
+    at_mul_s_(at_mul_(g, column(k, by->c)), (between ? 1 - beta : 1) * (double)by->inv_temperature);
+    at_add_(at_narrow(k->z, 1, 0, by->vocab), g);
 }
 
 /* The loss's inputs of the chunk's rows: log_prob, entropy, and kl with a reference. */
@@ -92,6 +196,7 @@ static void statistics(const chunk *c)
     at_copy_(column(c, a->log_prob), at_gather(c->z, 1, c->target));
     at_mul_(at_exp_out(c->p, c->z), c->z);
     at_copy_(column(c, a->entropy), at_neg(at_sum_dim(c->p, 1, true)));
+    if (a->divergence) divergence_rows(c);
     if (!c->r) return;
     at_exp_out(c->p, c->z);
     at_mul_(c->p, at_sub(c->z, c->r));
@@ -114,6 +219,7 @@ static void backward(const chunk *k, const float *c, const float *ce)
     at_mul_s_(at_mul_(k->z, k->p), -1);
     at_scatter_add_(k->z, 1, k->target, of_target);
     if (a->inv_temperature != 1.0f) at_mul_s_(k->z, a->inv_temperature);
+    if (a->divergence) add_divergence(k);
     if (a->dx)
         at_mm_out(acts(k, a->dx, a->w->k, a->lddx), k->z, of_vocab(a, aten_matrix(k->d, a->w)));
     if (a->dw) {
@@ -132,7 +238,9 @@ static void backward(const chunk *k, const float *c, const float *ce)
 static void check(const ares_head_args *a)
 {
     ARES_ASSERT(!a->parts);
-    ARES_ASSERT(a->vocab <= a->w->n && (!a->ref_x || a->vocab <= a->ref_w->n));
+    int32_t compared = a->divergence ? a->divergence->vocab : a->vocab;
+    ARES_ASSERT(a->vocab <= a->w->n && compared <= a->vocab);
+    ARES_ASSERT(!a->ref_x || compared <= a->ref_w->n);
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
 }
 
@@ -163,7 +271,7 @@ static void head_backward(ares_device *d, const ares_head_args *a)
 static void head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
 {
     check(a);
-    ARES_ASSERT(!a->ref_x);
+    ARES_ASSERT(!a->ref_x || a->divergence);
     if (a->rows == 0) return;
     size_t most = (size_t)chunk_rows(a);
     float *of_log_prob = ares_calloc(2 * most, sizeof *of_log_prob), *of_entropy;

@@ -910,6 +910,9 @@ serve_code serve_request_read(ares_arena *arena, const serve_reading *reading,
         return serve_refuse(e, arena, SERVE_invalid_json, NULL,
                             "the body must be a JSON object, not %s", kind_of(v));
     r.asked.body = v;
+    /* a template writes its special tokens itself; of /tokenize, as in vLLM, only texts get more */
+    if (ares_json_get(v, "messages") && endpoint == SERVE_TOKENIZE)
+        r.asked.add_special_tokens = false;
     if (reading->session_header.len && !reading->training) {
         if (reading->session_header.len > MOST_SESSION)
             return serve_refuse(e, arena, SERVE_invalid_value, "session_id",

@@ -391,6 +391,14 @@ TEST(a_gguf_file_is_made_of_a_run_and_replaced_only_by_force)
     CHECK_EQ(e2e_program(NULL,
                          "init --arch llama --hidden 32 --layers 1 --heads 2 --kv-heads 1 "
                          "--tokenizer '%s' --out '%s'",
+                         golden("tokenizer/gemma_small"), test_file("gemma")),
+             0);
+    snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", test_file("gemma"),
+             test_file("gemma.gguf"));
+    refused(1, "is not yet written as GGUF", words);
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch llama --hidden 32 --layers 1 --heads 2 --kv-heads 1 "
+                         "--tokenizer '%s' --out '%s'",
                          golden("tokenizer/gpt2_files"), test_file("files")),
              0);
     snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", test_file("files"),

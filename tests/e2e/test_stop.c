@@ -44,12 +44,22 @@ static void generate(const char *model, const char *stop, answers *out)
     ares_str_fini(&text);
 }
 
+/* The text of tokens as stop strings are searched in it. */
+static void text_of(const ares_tokenizer *tok, const int32_t *ids, int n, ares_str *out)
+{
+    ares_decoder d;
+    ares_decoder_init(&d, tok, false);
+    d.eager = true;
+    for (int k = 0; k < n; k++) ares_decoder_add(&d, ids[k], out);
+    ares_decoder_finish(&d, out);
+}
+
 /* Where token k of an answer begins in the whole text. False where it begins within a character. */
 static bool begin_of(const ares_tokenizer *tok, const int32_t *ids, int k, const char *whole,
                      size_t *at)
 {
     ares_str before = { 0 };
-    CHECK_OK(ares_tokenizer_decode(tok, ids, k, false, &before));
+    text_of(tok, ids, k, &before);
     *at = before.len;
     bool begins = before.len == 0 || strncmp(before.data, whole, before.len) == 0;
     ares_str_fini(&before);
@@ -64,7 +74,7 @@ static int tokens_until(const ares_tokenizer *tok, const int32_t *ids, const cha
     int n = 0;
     for (*found = false; n < TOKENS && !*found; n++) {
         ares_str_clear(&text);
-        CHECK_OK(ares_tokenizer_decode(tok, ids, n + 1, false, &text));
+        text_of(tok, ids, n + 1, &text);
         *found = strstr(text.data ? text.data : "", stop) != NULL;
     }
     ares_str_fini(&text);
@@ -96,7 +106,7 @@ static bool straddling(const ares_tokenizer *tok, const answers *a, int sample, 
     ares_str text = { 0 };
     const int32_t *ids = a->ids[sample];
     size_t from, to;
-    CHECK_OK(ares_tokenizer_decode(tok, ids, TOKENS, false, &text));
+    text_of(tok, ids, TOKENS, &text);
     bool good = begin_of(tok, ids, first + 1, text.data, &from) &&
                 begin_of(tok, ids, first + tokens - 1, text.data, &to) && from > 0 && to >= from &&
                 to - from < 5 && to + 1 <= text.len;
@@ -107,18 +117,18 @@ static bool straddling(const ares_tokenizer *tok, const answers *a, int sample, 
     return good;
 }
 
-TEST(a_stop_string_ends_an_answer_also_where_it_spans_two_or_three_tokens)
+static void stops_where_tokens_meet(const char *name, int vocab)
 {
     answers whole;
     ares_tokenizer *tok;
-    const char *model = test_file("words");
-    char stop[8];
+    char model[600], stop[8];
+    snprintf(model, sizeof model, "%s", test_file(name));
     CHECK_EQ(
         e2e_program(
             NULL,
-            "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 --seed 3 --vocab 402 "
-            "--tokenizer '%s' --out '%s'",
-            test_source("tests/golden/tokenizer/bos_eos"), model),
+            "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 --seed 3 --vocab %d "
+            "--tokenizer '%s/%s' --out '%s'",
+            vocab, test_source("tests/golden/tokenizer"), name, model),
         0);
     REQUIRE_OK(ares_tokenizer_load(model, &tok));
     generate(model, NULL, &whole);
@@ -132,6 +142,15 @@ TEST(a_stop_string_ends_an_answer_also_where_it_spans_two_or_three_tokens)
         CHECK_EQ(tried, 4);
     }
     ares_tokenizer_free(tok);
+}
+
+TEST(a_stop_string_ends_an_answer_also_where_it_spans_two_or_three_tokens)
+{
+    stops_where_tokens_meet("bos_eos", 402);
+}
+TEST(a_stop_string_ends_an_answer_of_a_sentencepiece_style_tokenizer)
+{
+    stops_where_tokens_meet("llama2_small", 659);
 }
 
 /* One answer of at most 24 tokens, to a prompt whose last `begun` tokens begin it. */

@@ -26,6 +26,14 @@ static void round_trip(const ares_tokenizer *t, ares_view text)
     ares_decoder_finish(&d, &pieces);
     ARES_ASSERT(ares_tokenizer_decode(t, ids.ids, ids.n, false, &whole) == ARES_OK);
     ARES_ASSERT(ares_view_eq(ares_str_view(&whole), ares_str_view(&pieces)));
+    /* what a text gets that goes on after others */
+    size_t half = text.len / 2;
+    ares_ids_clear(&plain);
+    if (ares_tokenizer_encode(t, (ares_view){ text.data, half }, false, &plain) == ARES_OK &&
+        ares_tokenizer_encode_rest(t, (ares_view){ text.data + half, text.len - half }, &plain) ==
+            ARES_OK)
+        for (int64_t i = 0; i < plain.n; i++)
+            ARES_ASSERT(plain.ids[i] >= 0 && plain.ids[i] < ares_tokenizer_vocab_size(t));
     ares_ids_fini(&ids);
     ares_ids_fini(&plain);
     ares_str_fini(&whole);

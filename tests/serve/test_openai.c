@@ -506,6 +506,12 @@ TEST(a_request_keeps_what_it_says)
              SERVE_NO_ERROR);
     CHECK(a.n_prompts == 2 && a.prompts[0].n == 2 && a.prompts[1].ids[0] == 3);
     CHECK(a.max_tokens == 0 && a.add_special_tokens);
+    CHECK_EQ(ask(&arena, &reading, SERVE_TOKENIZE, "{\"prompt\":\"a\"}", &a, &e), SERVE_NO_ERROR);
+    CHECK(a.add_special_tokens);
+    CHECK_EQ(ask(&arena, &reading, SERVE_TOKENIZE,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", &a, &e),
+             SERVE_NO_ERROR);
+    CHECK(!a.add_special_tokens); /* the template names bos */
     CHECK_EQ(ask(&arena, &reading, SERVE_CHAT_TOKENS, "{\"tokens\":[4,5]}", &a, &e),
              SERVE_NO_ERROR);
     CHECK(!a.messages && a.n_prompts == 1 && a.prompts[0].ids[1] == 5);

@@ -73,6 +73,10 @@ TEST(the_first_step_of_a_distillation_is_that_of_torch)
                       "case %d: %s is %.9g, not %.9g", (int)i, name, got, want);
         }
         ares_str_fini(&more);
+        /* stored answers are nobody's: no length, no score */
+        CHECK(isnan(e2e_metric(run, 1, "response_length/mean")));
+        CHECK(isnan(e2e_metric(run, 1, "critic/score/mean")));
+        CHECK(e2e_metric(run, 1, "timing_s/teacher") > 0);
         if (i % 2) { /* cuts change no bit */
             char other[32];
             snprintf(other, sizeof other, "golden_%d", (int)i - 1);

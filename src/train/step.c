@@ -90,6 +90,14 @@ static void put_no_advantages(ares_batch *b)
     ARES_PUT(b, returns);
 }
 
+/* What the teacher reads, and what it says of sampled tokens where no head compares the two. */
+static int hear_teacher(ares_trainer *t, ares_batch *b, ares_metrics *m)
+{
+    ARES_TRY(teacher_texts_fill(t->teacher->texts, t->run.world, b, m));
+    if (ares_distills_vocabulary(&t->run.cfg->distillation)) return ARES_OK;
+    return LOCAL(teacher_log_probs(t->teacher, b));
+}
+
 /* The tokens that it teaches, and its part of the advantages, which comes after all others. */
 static int distill(ares_trainer *t, ares_batch *b)
 {
@@ -110,17 +118,14 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
     ARES_TRY(LOCAL(ares_signal_poll()));   /* answers that a signal has cut short are no answers */
     STAGE("observe", controls_observe(t->run.controls, b, m));
-    if (controls_stop(t->run.controls)) return ARES_OK; /* the run ends without this update */
-    if (t->teacher)                                     /* by the scores as they were judged */
-        STAGE("teacher", teacher_texts_fill(t->teacher->texts, t->run.world, b, m));
+    if (controls_stop(t->run.controls)) return ARES_OK;      /* the run ends without this update */
+    if (t->teacher) STAGE("teacher", hear_teacher(t, b, m)); /* by the scores as they were judged */
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
     if (t->adv->needs & ARES_NEEDS_SUM_PI_SQUARED && !teacher_alone(cfg))
         STAGE("sum_pi_squared", LOCAL(actor_sum_pi_squared(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
-    if (t->teacher && !ares_distills_vocabulary(&cfg->distillation))
-        STAGE("teacher_log_probs", LOCAL(teacher_log_probs(t->teacher, b)));
     if (t->vapor && !t->run.replays)
         STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, &second, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));

@@ -337,7 +337,7 @@ TEST(words_of_ragen_that_are_none_or_ask_for_what_is_not_there_are_named)
         { "custom_envs: {Bandit: {env_typ: bandit}}\n"
           "es_manager: {train: {env_configs: {tags: [Bandit]}}}",
           "config: a.yaml:1: env.definitions.Bandit.env_typ: no such option (options there: type, "
-          "instruction, max_actions, max_tokens, options)" },
+          "instruction, max_actions, max_tokens, privileged_context, options)" },
         { "trainer: {validation_steps: 2}",
           "config: a.yaml:1: trainer.validation_steps = 2: not accepted: set env.val.groups to so "
           "many times as much" },

@@ -368,7 +368,8 @@ static void see_row(row_sums *y, const ares_trainer *t, const ares_batch *b, int
     const ares_sample *s = &b->samples[r];
     double length = (double)(b->row_start[r + 1] - b->row_start[r]);
     y->total += s->prompt_len + length;
-    if (!ares_batch_row_counts(b, r)) return;
+    /* a stored answer is none of the policy's: distillation/ tells of it */
+    if (!ares_batch_row_counts(b, r) || s->stored) return;
     for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
         if (!b->response_mask[i]) continue;
         see(&y->advantage, (double)b->advantages[i]);
@@ -393,7 +394,7 @@ static void see_answer(row_sums *y, const ares_batch *b, int64_t first, int64_t 
     double score = 0, penalty = 0; /* penalty: the KL of all its rows */
     bool seen = false;
     for (int64_t r = first; r < end; r++) {
-        if (!ares_batch_row_counts(b, r)) continue;
+        if (!ares_batch_row_counts(b, r) || b->samples[r].stored) continue;
         if (seen && b->samples[r].turn == b->samples[r - 1].turn) continue;
         double scores = 0, rewards = 0;
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
@@ -421,7 +422,7 @@ static int put_mixed_groups(const ares_trainer *t, const ares_batch *b, ares_met
     for (int64_t g = 0; g < b->groups; g++) {
         float low = INFINITY, high = -INFINITY;
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
-            if (!ares_batch_row_counts(b, r)) continue;
+            if (!ares_batch_row_counts(b, r) || b->samples[r].stored) continue;
             low = fminf(low, b->samples[r].score);
             high = fmaxf(high, b->samples[r].score);
         }

@@ -667,9 +667,12 @@ typedef struct ares_kernels {
                     ares_dtype from_type, int64_t n);
     int (*sync)(ares_device *d); /* waits, and returns the first failure since the last sync */
 
-    /* n products in one parallel region: q, k, v; gate, up. */
+    /*
+     * n products in one parallel region: q, k, v; gate, up; those of experts, where m may be 0. No
+     * product reads or adds to what another writes.
+     */
     void (*linear)(ares_device *d, const ares_linear_args *a, int n);
-    void (*linear_backward)(ares_device *d, const ares_linear_backward_args *a);
+    void (*linear_backward)(ares_device *d, const ares_linear_backward_args *a, int n);
 
     /*
      * Row i of y [n][k] = scale * row ids[i] of e, of either layout; a scale of 0 is none.

@@ -438,8 +438,8 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
                                         .ldx = ldx,
                                         .dw = &dw.other,
                                         .dbias = db_up };
-        p.cpu.k->linear_backward(&p.cpu, &a);
-        p.other.k->linear_backward(&p.other, &b);
+        p.cpu.k->linear_backward(&p.cpu, &a, 1);
+        p.other.k->linear_backward(&p.other, &b, 1);
         agree_acts(&p, "dx", dx_up, dx, m * ldx, 1e-5);
         agree_device(&p, "dbias", db_up, db, n, 1e-5);
         weights_agree(&p, "dw", &dw, 1e-5);
@@ -1047,15 +1047,15 @@ TEST(an_entry_that_lacks_memory_waits_and_fails_with_the_numbers)
     };
     waits = 0;
     scarce(0, 1);
-    d.k->linear_backward(&d, &a);
+    d.k->linear_backward(&d, &a, 1);
     CHECK_EQ(scarce_end(), 1);
     CHECK_EQ(waits, 1);
     const float once[4] = { 7, 10, 11, 16 };
     agree("dw", dw, once, 4, 0);
     waits = 0;
     scarce(0, INT64_MAX);
-    d.k->linear_backward(&d, &a);
-    d.k->linear_backward(&d, &a); /* does nothing until sync */
+    d.k->linear_backward(&d, &a, 1);
+    d.k->linear_backward(&d, &a, 1); /* does nothing until sync */
     CHECK_EQ(scarce_end(), 2);
     CHECK_FAIL(
         d.k->sync(&d), ARES_ELIMIT,
@@ -1067,7 +1067,7 @@ TEST(an_entry_that_lacks_memory_waits_and_fails_with_the_numbers)
     agree("dw", dw, once, 4, 0);
     waits = 2; /* the wait finds another failure, which is the first */
     scarce(0, 1);
-    d.k->linear_backward(&d, &a);
+    d.k->linear_backward(&d, &a, 1);
     CHECK_EQ(scarce_end(), 1);
     CHECK_FAIL(d.k->sync(&d), ARES_EDEVICE, "kernels: a kernel before it failed");
     CHECK_OK(d.k->sync(&d));

@@ -17,7 +17,7 @@ extern const ares_kernels ARES_K(kernels_table); /* table.c */
 
 /* The table's functions, by file. */
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n);
-void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a);
+void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a, int n);
 void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
                        int64_t ldy, float scale);
 void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,

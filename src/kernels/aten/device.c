@@ -156,6 +156,7 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     aten_fill_products(k);
     aten_fill_rows(k);
     aten_fill_attention(k);
+    aten_fill_experts(k);
 }
 
 void ares_aten_close(ares_device *d)

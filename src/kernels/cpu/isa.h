@@ -36,6 +36,10 @@ void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_d
                       const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16);
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a);
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a);
+void ARES_K(route)(ares_device *d, const ares_route_args *a);
+void ARES_K(route_backward)(ares_device *d, const ares_route_args *a);
+void ARES_K(combine)(ares_device *d, const ares_combine_args *a);
+void ARES_K(combine_backward)(ares_device *d, const ares_combine_args *a);
 void ARES_K(head)(ares_device *d, const ares_head_args *a);
 void ARES_K(head_backward)(ares_device *d, const ares_head_args *a);
 void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss,

@@ -536,7 +536,7 @@ void ares_ids_add(ares_ids *ids, int32_t id, int64_t start, int64_t end)
     ids->n++;
 }
 
-enum { PIECES_KEPT = 1 << 18 }; /* of 48 bytes */
+enum { PIECES_KEPT = 1 << 18, /* of 48 bytes */ TEXT_KEPT = 4 << 20 };
 
 /* ---- scratch: kept in slots of the tokenizer, taken and given back by atomic exchange */
 static text_scratch *take_scratch(const ares_tokenizer *tokenizer)
@@ -554,7 +554,7 @@ static void give_scratch(const ares_tokenizer *tokenizer, text_scratch *s)
 {
     ares_tokenizer *t = (ares_tokenizer *)tokenizer;
     /* a text of many megabytes leaves gigabytes, which a program that runs on would keep */
-    bool large = s->a.cap > PIECES_KEPT || s->b.cap > PIECES_KEPT;
+    bool large = s->a.cap > PIECES_KEPT || s->b.cap > PIECES_KEPT || s->source_len > TEXT_KEPT;
     for (int i = 0; i < SCRATCH_KEPT && !large; i++) {
         text_scratch *none = NULL;
         if (atomic_compare_exchange_strong(&t->scratch[i], &none, s)) return;

@@ -405,6 +405,28 @@ int teacher_texts_check_rows(const ares_distillation_config *c, const ares_data_
     return rc;
 }
 
+/*
+ * Puts the row's own pictures in the places of the ones that were opened for this prompt: features
+ * are kept by a picture's address, and these go with the batch.
+ */
+static int take_pictures(const ares_row *row, ares_arena *kept, slot *s)
+{
+    if (!s->row_media) return ARES_OK;
+    int32_t n = s->row_media->n_places;
+    if (!row->row_media || row->row_media->n_places != n)
+        return ares_fail(ARES_EFORMAT, "it has other pictures than the student's prompt");
+    ares_row_media *media = ares_arena_alloc(kept, sizeof *media);
+    ares_place *places = ares_arena_alloc(kept, ((size_t)n + 1) * sizeof *places);
+    *media = *s->row_media;
+    for (int32_t i = 0; i < n; i++) {
+        places[i] = media->places[i];
+        places[i].medium = row->row_media->places[i].medium;
+    }
+    media->places = places;
+    s->row_media = media;
+    return ARES_OK;
+}
+
 /* Encodes a prompt as the student's was, ready for an answer. */
 static int encode(const teacher_texts *t, const ares_row *row, const ares_json *prompt,
                   ares_view text, ares_arena *arena, ares_arena *kept, slot *s)
@@ -439,7 +461,8 @@ static int encode(const teacher_texts *t, const ares_row *row, const ares_json *
         ARES_TRY(ares_chat_render(ares_prompt_encoder_chat(e), variables, NULL, &s->text));
     } else ares_str_add_view(&s->text, text);
     ARES_TRY(ares_tokenizer_encode(t->o.tokenizer, ares_str_view(&s->text), !chat, &s->ids));
-    return ares_prompt_see(e, &media, kept, &s->ids, &s->row_media);
+    ARES_TRY(ares_prompt_see(e, &media, kept, &s->ids, &s->row_media));
+    return take_pictures(row, kept, s);
 }
 
 /*

@@ -253,3 +253,58 @@ TEST(a_model_that_sees_acts_in_environments)
     CHECK_NEAR(e2e_metric("acts", 1, "data/image_tokens"), 0, 0);
     CHECK(e2e_metric("acts", 1, "rollout/generated_tokens") > 0);
 }
+
+/* ---------------------------------------------------------------- a teacher */
+#define TAUGHT                                                           \
+    "distillation.enabled=true distillation.distillation_loss.beta=0.5 " \
+    "trainer.save_freq=1 trainer.threads=1 "
+#define HINTS "distillation.context=row distillation.privileged_context_key=answer "
+#define NO_HINT HINTS "'distillation.teacher_prompt_template={prompt}' "
+
+TEST(a_teacher_sees_the_pictures_of_its_students_prompt)
+{
+    char other[600];
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2_5_vl --hidden 32 --layers 1 --vision-layers 2 "
+                         "--vision-width 32 --vision-patch 6 --seed 9 --out '%s'",
+                         test_file("other")),
+             0);
+    snprintf(other, sizeof other, "distillation.teacher_model.model_path='%s'", test_file("other"));
+    /* the tower is trained: the teacher that began with it keeps its own */
+    static const char began[] =
+        RANDOM "distillation.teacher_model.kind=base distillation.distillation_loss."
+               "use_task_rewards=true worker.actor.model.freeze_vision_tower=false";
+    REQUIRE(vision_trains("nothing_new", TAUGHT NO_HINT "trainer.max_steps=6"));
+    REQUIRE(vision_trains("hint", TAUGHT HINTS "data.shuffle=false"));
+    REQUIRE(vision_trains("began", TAUGHT NO_HINT "%s", began));
+    REQUIRE(vision_trains("cut",
+                          TAUGHT NO_HINT "%s worker.actor.max_token_len_per_device=60 "
+                                         "trainer.threads=2",
+                          began));
+    REQUIRE(vision_trains("by_other", TAUGHT "%s", other));
+    REQUIRE(vision_trains("average", TAUGHT RANDOM "trainer.max_steps=4 distillation.context=group "
+                                                   "distillation.teacher_model.kind=ema "
+                                                   "distillation.success_reward_threshold=0.5 "
+                                                   "worker.actor.model.freeze_vision_tower=false"));
+    CHECK(e2e_metric("average", 4, "distillation/tokens") > 0);
+    /* pictures of earlier batches are not those of later ones */
+    for (int step = 1; step <= 6; step++)
+        CHECK_NEAR(e2e_metric("nothing_new", step, "distillation/reverse_kl"), 0, 0);
+    for (int step = 1; step <= 2; step++) {
+        static const char *const runs[] = { "nothing_new", "hint", "began", "by_other" };
+        for (int i = 0; i < ARES_COUNT(runs); i++) {
+            double kl = e2e_metric(runs[i], step, "distillation/reverse_kl");
+            bool equal = i == 0 || (i == 2 && step == 1);
+            CHECK_MSG(equal ? kl == 0 : kl > 0, "%s, step %d: a KL of %g", runs[i], step, kl);
+            CHECK_NEAR(e2e_metric(runs[i], step, "exact/rollout_train_max_abs"), 0, 0);
+        }
+    }
+    CHECK(e2e_same_runs("began", "cut", 2));
+    /* the hint is told where the question stands, after the picture */
+    ares_arena arena = { 0 };
+    int64_t n;
+    const ares_json **rows = e2e_rows(&arena, "hint", "rollouts/step_000001.jsonl", &n);
+    const ares_json *told = n ? ares_json_get(rows[0], "teacher_prompt") : NULL;
+    if (CHECK(told)) CHECK(ares_view_find(told->text, ARES_VIEW("How many?\n\n1"), 0) > 0);
+    ares_arena_fini(&arena);
+}

@@ -954,7 +954,8 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
         memcpy(out->data + out->len, token, sizeof *token);
         out->len += token->len;
     }
-    if (out->data) out->data[out->len] = 0;
+    if (!out->data) return ARES_OK; /* no text, and nothing before it */
+    out->data[out->len] = 0;
     const unsigned char *bytes = (const unsigned char *)out->data + from;
     size_t len = out->len - from, good = len ? unicode_valid(bytes, len) : 0;
     if (good < len) {

@@ -632,7 +632,7 @@ static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p
         size_t at = 0;
         for (int64_t i = 0; i < word.n; i++) {
             int64_t *place = out->offsets[out->n + i];
-            if (word.symbols && t->pieces.on) {
+            if (word.symbols && t->sentencepiece.on) {
                 piece_place(s, p, at, at + word.symbols[i].len, place);
                 at += word.symbols[i].len;
                 continue;
@@ -752,7 +752,7 @@ static int encode_text(const ares_tokenizer *t, ares_view text, bool add_special
     s->after = after;
     /* what is put before a text depends on where it is */
     s->want_places = out->want_offsets || t->keeps_places || after == AFTER_TEXT;
-    s->bpe.lengths = out->want_offsets && t->pieces.on;
+    s->bpe.lengths = out->want_offsets && t->sentencepiece.on;
     /* invalid bytes become U+FFFD, as when Python decodes with errors="replace" */
     if (unicode_valid(s->source, text.len) < text.len) {
         ares_str_clear(&s->repaired);
@@ -797,9 +797,9 @@ static int encode_text(const ares_tokenizer *t, ares_view text, bool add_special
                 int n = 0;
                 for (const unsigned char *from; n < ARES_COUNT(asked) && next < end; n++) {
                     from = next;
-                    next = scan           ? scan_word(scan, from, end)
-                           : t->pieces.on ? bpe_cut(t->model, from, end)
-                                          : end;
+                    next = scan                  ? scan_word(scan, from, end)
+                           : t->sentencepiece.on ? bpe_cut(t->model, from, end)
+                                                 : end;
                     bpe_ask(&s->bpe, from, (size_t)(next - from), limit, &asked[n]);
                 }
                 for (int k = 0; k < n; k++) {
@@ -842,13 +842,13 @@ void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_speci
 {
     *d = (ares_decoder){ .tokenizer = t,
                          .skip_special_tokens = skip_special_tokens,
-                         .strip = t->pieces.strip_most };
+                         .strip = t->sentencepiece.strip_most };
 }
 
 /* Whole characters, without those that are left out where the text begins. */
 static void add_stripped(ares_decoder *d, ares_view text, ares_str *out)
 {
-    ares_view strip = d->tokenizer->pieces.strip;
+    ares_view strip = d->tokenizer->sentencepiece.strip;
     while (d->strip && ares_view_starts(text, strip)) {
         text = (ares_view){ text.data + strip.len, text.len - strip.len };
         d->strip--;
@@ -877,7 +877,7 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
     const unsigned char *bytes = (const unsigned char *)t->tokens[id].bytes.data;
     size_t len = t->tokens[id].bytes.len;
     bool open;
-    if (t->pieces.on && !d->eager) {
+    if (t->sentencepiece.on && !d->eager) {
         if (t->tokens[id].is_byte) {
             ares_str_add_view(&d->run, t->tokens[id].bytes);
             return;
@@ -930,7 +930,7 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
 {
     enum { AHEAD = 12 }; /* tokens that are on their way from memory */
     size_t from = out->len;
-    if (t->pieces.on) {
+    if (t->sentencepiece.on) {
         ares_decoder d;
         ares_decoder_init(&d, t, skip_special_tokens);
         for (int64_t i = 0; i < n; i++) ares_decoder_add(&d, ids[i], out);
@@ -954,7 +954,8 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
         memcpy(out->data + out->len, token, sizeof *token);
         out->len += token->len;
     }
-    if (out->data) out->data[out->len] = 0;
+    if (!out->data) return ARES_OK; /* no text, and nothing before it */
+    out->data[out->len] = 0;
     const unsigned char *bytes = (const unsigned char *)out->data + from;
     size_t len = out->len - from, good = len ? unicode_valid(bytes, len) : 0;
     if (good < len) {

@@ -305,7 +305,7 @@ struct ares_tokenizer {
         int replaced_count;
         ares_view strip; /* a character that is left out where the text begins, */
         int strip_most;  /* at most so often */
-    } pieces;
+    } sentencepiece;
     int32_t unk_id;     /* of the model, or -1 */
     bool keeps_places;  /* a step reads where a changed piece comes from */
     bool mapped;        /* after the steps, pieces are in the byte alphabet */

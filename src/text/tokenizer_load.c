@@ -110,13 +110,14 @@ static int byte_of_token(ares_view text)
 static token_info tokenizer_token(ares_tokenizer *t, ares_view text, bool special)
 {
     token_info token = { .text = text, .bytes = text, .special = special };
-    if (!t->pieces.on) {
+    if (!t->sentencepiece.on) {
         token.bytes = tokenizer_bytes_of(&t->arena, text);
         return token;
     }
     ares_str made = { 0 };
-    for (int k = 0; k < t->pieces.replaced_count; k++) {
-        ares_view from = t->pieces.replaced[k][0], to = t->pieces.replaced[k][1], in = token.bytes;
+    for (int k = 0; k < t->sentencepiece.replaced_count; k++) {
+        ares_view from = t->sentencepiece.replaced[k][0], to = t->sentencepiece.replaced[k][1],
+                  in = token.bytes;
         size_t at = 0;
         int64_t hit = -1;
         ares_str_clear(&made);
@@ -129,7 +130,7 @@ static token_info tokenizer_token(ares_tokenizer *t, ares_view text, bool specia
         token.bytes = (ares_view){ ares_arena_copy(&t->arena, made.data, made.len), made.len };
     }
     ares_str_fini(&made);
-    int byte = t->pieces.byte_fallback ? byte_of_token(token.bytes) : -1;
+    int byte = t->sentencepiece.byte_fallback ? byte_of_token(token.bytes) : -1;
     if (byte < 0) return token;
     char c = (char)byte;
     token.bytes = (ares_view){ ares_arena_copy(&t->arena, &c, 1), 1 };
@@ -443,19 +444,20 @@ static int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *js
     bool fused = false, stripped = false;
     for (int64_t i = 0; i < n; i++) {
         type = i || !tokenizer_is_absent(json) ? tokenizer_type_of(&list[i]) : type;
-        if (ares_view_is(type, "Replace") && !t->pieces.byte_fallback && !fused) {
+        if (ares_view_is(type, "Replace") && !t->sentencepiece.byte_fallback && !fused) {
             ares_view from, to;
-            if (t->pieces.replaced_count == REPLACED_MOST)
+            if (t->sentencepiece.replaced_count == REPLACED_MOST)
                 return ares_fail(ARES_ELIMIT,
                                  "text: %s: decoder: more than %d Replace; leave out "
                                  "those that change no token",
                                  l->path, REPLACED_MOST);
             ARES_TRY(read_replace(l, "decoder", &list[i], REPLACED_BYTES, &from, &to));
             if (!from.len) continue; /* matches nothing */
-            t->pieces.replaced[t->pieces.replaced_count][0] = from;
-            t->pieces.replaced[t->pieces.replaced_count++][1] = to;
-        } else if (ares_view_is(type, "ByteFallback") && !t->pieces.byte_fallback && !fused) {
-            t->pieces.byte_fallback = true;
+            t->sentencepiece.replaced[t->sentencepiece.replaced_count][0] = from;
+            t->sentencepiece.replaced[t->sentencepiece.replaced_count++][1] = to;
+        } else if (ares_view_is(type, "ByteFallback") && !t->sentencepiece.byte_fallback &&
+                   !fused) {
+            t->sentencepiece.byte_fallback = true;
         } else if (ares_view_is(type, "Fuse") && !fused) {
             fused = true;
         } else if (ares_view_is(type, "Strip") && fused && !stripped) {
@@ -478,9 +480,9 @@ static int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *js
                                  "text: %s: decoder: Strip of %lld characters at the start and "
                                  "%lld at the end is not supported; set 'stop' to 0",
                                  l->path, (long long)start, (long long)stop);
-            t->pieces.strip.data = ares_arena_copy(&t->arena, content.data, content.len);
-            t->pieces.strip.len = content.len;
-            t->pieces.strip_most = (int)start;
+            t->sentencepiece.strip.data = ares_arena_copy(&t->arena, content.data, content.len);
+            t->sentencepiece.strip.len = content.len;
+            t->sentencepiece.strip_most = (int)start;
         } else {
             return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type, DECODERS);
         }
@@ -1168,14 +1170,14 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
  */
 static void make_model(ares_tokenizer *t, bool byte_fallback, bpe_config *config)
 {
-    if (t->pieces.on) config->characters = t->vocab;
+    if (t->sentencepiece.on) config->characters = t->vocab;
     for (int byte = 0; byte < 256; byte++) {
         char text[32];
         int64_t id = -1;
-        int n = t->pieces.on ? snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte)
-                             : unicode_put(unicode_of_byte[byte], (unsigned char *)text);
+        int n = t->sentencepiece.on ? snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte)
+                                    : unicode_put(unicode_of_byte[byte], (unsigned char *)text);
         /* -1: the vocabulary lacks the byte */
-        if ((t->pieces.on && !byte_fallback) ||
+        if ((t->sentencepiece.on && !byte_fallback) ||
             !ares_map_get(t->vocab, (ares_view){ text, (size_t)n }, &id))
             id = -1;
         config->byte_id[byte] = (int32_t)id;
@@ -1233,7 +1235,7 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
     int rc = read_merges_json(l, ares_json_get(model, "merges"), &merges, &config.merge_count);
     if (rc == ARES_OK) {
         /* only then: the map costs memory */
-        if (ignore_merges && t->pieces.on) {
+        if (ignore_merges && t->sentencepiece.on) {
             config.whole_words = t->vocab;
         } else if (ignore_merges) {
             /* bytes -> id of the tokens whose characters are all of the byte alphabet */
@@ -1256,7 +1258,7 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
         if (!whole && unk_missing)
             rc = tokenizer_bad(l, ARES_EFORMAT, "model.unk_token", unk,
                                "not in the vocabulary, and some bytes have no token");
-        else if (!whole && byte_fallback && !t->pieces.on)
+        else if (!whole && byte_fallback && !t->sentencepiece.on)
             rc = ares_fail(ARES_EUNSUPPORTED,
                            "text: %s: model.byte_fallback = 'true': not supported with a ByteLevel "
                            "pre-tokenizer where bytes have no token of their own; set it to false, "
@@ -1307,7 +1309,7 @@ static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
     ARES_TRY(check_model(l, model));
     ARES_TRY(read_normalizer(l, ares_json_get(root, "normalizer"), 0));
     ARES_TRY(read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer"), 0));
-    l->t->pieces.on = !l->byte_level;
+    l->t->sentencepiece.on = !l->byte_level;
     ARES_TRY(tokenizer_read_decoder(l, ares_json_get(root, "decoder")));
     ARES_TRY(read_model(l, model));
     ARES_TRY(read_added_tokens(l, ares_json_get(root, "added_tokens")));

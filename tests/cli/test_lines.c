@@ -420,3 +420,25 @@ TEST(rows_of_packed_files_are_rendered_like_lines)
     ares_str_fini(&out);
     ares_str_fini(&lines);
 }
+
+/* transformers 5 makes another tokenizer of Llama 2's files than they say. */
+TEST(a_tokenizer_that_transformers_reads_otherwise_is_told_of)
+{
+    static const char *const names[] = { "llama2_small", "mistral_small" };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        ares_str out = { 0 };
+        const char *dir = test_file(names[i]);
+        CHECK_EQ(test_shell(&out,
+                            "cp -r '%s/%s' '%s' && sed -i 's/PreTrainedTokenizerFast/"
+                            "LlamaTokenizerFast/' '%s/tokenizer_config.json' && echo '\"a\"' | "
+                            "'%s' tokenize --model '%s' 2>&1",
+                            test_source("tests/golden/tokenizer"), names[i], dir, dir,
+                            test_program(), dir),
+                 0);
+        CHECK_CONTAINS(out.data, "{\"ids\":[1,");
+        bool told = strstr(out.data, "does not read the normalizer of a LlamaTokenizer");
+        CHECK_EQ(told, i == 0);
+        ares_str_fini(&out);
+    }
+}

@@ -776,7 +776,7 @@ TEST(threads_share_a_tokenizer)
     "{\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}"
 
 /* A SentencePiece-style file: neither its pre-tokenizer nor its decoder is of bytes. */
-#define PIECES(normalizer, pre, decoder)                                                 \
+#define SENTENCEPIECE(normalizer, pre, decoder)                                          \
     "{\"normalizer\": " normalizer ", \"pre_tokenizer\": " pre ", \"decoder\": " decoder \
     ", \"model\": " MODEL "}"
 
@@ -814,53 +814,55 @@ TEST(malformed_and_unsupported_files_are_refused_with_their_place)
         { BODY(MODEL,
                "{\"type\": \"Sequence\", \"pretokenizers\": [" PRE ", {\"type\": \"Metaspace\"}]}"),
           "pre_tokenizer.type = 'Metaspace'" },
-        { PIECES("null", "{\"type\": \"Metaspace\", \"replacement\": \"__\"}",
-                 "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE("null", "{\"type\": \"Metaspace\", \"replacement\": \"__\"}",
+                        "{\"type\": \"Fuse\"}"),
           "replacement = '__'" },
-        { PIECES("null", "{\"type\": \"Metaspace\", \"replacement\": \"\"}",
-                 "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE("null", "{\"type\": \"Metaspace\", \"replacement\": \"\"}",
+                        "{\"type\": \"Fuse\"}"),
           "replacement = ''" },
-        { PIECES("null", "{\"type\": \"Metaspace\", \"prepend_scheme\": \"last\"}",
-                 "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE("null", "{\"type\": \"Metaspace\", \"prepend_scheme\": \"last\"}",
+                        "{\"type\": \"Fuse\"}"),
           "prepend_scheme = 'last': unknown (choices: always, first, never)" },
-        { PIECES("null", "{\"type\": \"Metaspace\", \"add_prefix_space\": false}",
-                 "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE("null", "{\"type\": \"Metaspace\", \"add_prefix_space\": false}",
+                        "{\"type\": \"Fuse\"}"),
           "contradicts add_prefix_space: false" },
-        { PIECES("{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"a+\"}, \"content\": \"a\"}",
-                 "null", "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE(
+              "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"a+\"}, \"content\": \"a\"}",
+              "null", "{\"type\": \"Fuse\"}"),
           "normalizer.pattern: Replace by a Regex is not supported; write it as {\"String\"" },
-        { PIECES("{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}}", "null",
-                 "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE("{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}}", "null",
+                        "{\"type\": \"Fuse\"}"),
           "normalizer: Replace without" },
-        { PIECES("{\"type\": \"Prepend\"}", "null", "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE("{\"type\": \"Prepend\"}", "null", "{\"type\": \"Fuse\"}"),
           "Prepend without a text 'prepend'" },
-        { PIECES("{\"type\": \"Precompiled\"}", "null", "{\"type\": \"Fuse\"}"),
+        { SENTENCEPIECE("{\"type\": \"Precompiled\"}", "null", "{\"type\": \"Fuse\"}"),
           "normalizer.type = 'Precompiled': not supported (choices: NFC" },
-        { PIECES("null", "null", "null"), "decoder.type = 'null'" },
-        { PIECES("null", "null", "{\"type\": \"ByteFallback\"}"), "decoder.type = 'ByteFallback'" },
-        { PIECES("null", "null", "{\"type\": \"Sequence\", \"decoders\": []}"),
-          "decoder.type = 'Sequence'" },
-        { PIECES("null", "null",
-                 "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Fuse\"}, "
-                 "{\"type\": \"ByteFallback\"}]}"),
+        { SENTENCEPIECE("null", "null", "null"), "decoder.type = 'null'" },
+        { SENTENCEPIECE("null", "null", "{\"type\": \"ByteFallback\"}"),
           "decoder.type = 'ByteFallback'" },
-        { PIECES("null", "null",
-                 "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
-                 "\"pattern\": {\"Regex\": \"a\"}, \"content\": \"\"}]}"),
+        { SENTENCEPIECE("null", "null", "{\"type\": \"Sequence\", \"decoders\": []}"),
+          "decoder.type = 'Sequence'" },
+        { SENTENCEPIECE("null", "null",
+                        "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Fuse\"}, "
+                        "{\"type\": \"ByteFallback\"}]}"),
+          "decoder.type = 'ByteFallback'" },
+        { SENTENCEPIECE("null", "null",
+                        "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
+                        "\"pattern\": {\"Regex\": \"a\"}, \"content\": \"\"}]}"),
           "decoder.pattern: Replace by a Regex" },
-        { PIECES("null", "null",
-                 "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
-                 "\"pattern\": {\"String\": \"a\"}, \"content\": "
-                 "\"12345678901234567\"}]}"),
+        { SENTENCEPIECE("null", "null",
+                        "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
+                        "\"pattern\": {\"String\": \"a\"}, \"content\": "
+                        "\"12345678901234567\"}]}"),
           "decoder.content: 17 bytes; at most 16" },
-        { PIECES("null", "null",
-                 "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Fuse\"}, "
-                 "{\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": "
-                 "1}]}"),
+        { SENTENCEPIECE("null", "null",
+                        "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Fuse\"}, "
+                        "{\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": "
+                        "1}]}"),
           "set 'stop' to 0" },
-        { PIECES("null", "null",
-                 "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Fuse\"}, "
-                 "{\"type\": \"Strip\", \"content\": \"ab\", \"start\": 1}]}"),
+        { SENTENCEPIECE("null", "null",
+                        "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Fuse\"}, "
+                        "{\"type\": \"Strip\", \"content\": \"ab\", \"start\": 1}]}"),
           "decoder.content = 'ab': Strip takes one character" },
         { BODY(MODEL,
                "{\"type\": \"Split\", \"behavior\": \"X\", \"pattern\": {\"String\": \"a\"}}"),
@@ -913,11 +915,12 @@ TEST(a_normalizer_that_makes_a_text_grow_without_bound_is_an_error)
     ares_tokenizer *t;
     ares_ids ids = { 0 };
     ares_str text = { 0 };
-    REQUIRE_OK(tokenizer_parse("x.json",
-                               ARES_VIEW(PIECES("{\"type\": \"Sequence\", \"normalizers\": [" GROW
+    REQUIRE_OK(
+        tokenizer_parse("x.json",
+                        ARES_VIEW(SENTENCEPIECE("{\"type\": \"Sequence\", \"normalizers\": [" GROW
                                                 ", " GROW ", " GROW "]}",
                                                 "null", "{\"type\": \"Fuse\"}")),
-                               &t));
+                        &t));
     CHECK_OK(ares_tokenizer_encode(t, ARES_VIEW("aba"), false, &ids));
     CHECK_EQ(ids.n, 1024); /* twice 512, and b joins the a before it */
     while (text.len < 10000) ares_str_add_z(&text, "a");

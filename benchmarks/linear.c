@@ -81,7 +81,8 @@ static void measure(ares_device *d, const shape *s, ares_dtype dtype, ares_layou
                                                                     .lddx = s->k,
                                                                     .x = x,
                                                                     .ldx = s->k,
-                                                                    .dw = op == 2 ? &dw : NULL });
+                                                                    .dw = op == 2 ? &dw : NULL },
+                                      1);
             times[reps++] = ares_now_s() - t;
         }
         qsort(times, (size_t)reps, sizeof *times, by_value);

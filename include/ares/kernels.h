@@ -252,6 +252,76 @@ typedef struct ares_gate_mul_args {
 } ares_gate_mul_args;
 
 /*
+ * A layer of experts (Shazeer et al. 2017; as in Qwen3-MoE and OLMoE): a row goes to `used` of its
+ * `experts`, chosen by the logits of its router, and its output is the weighted sum of theirs. In a
+ * block, with rows of width `hidden`, E experts, k used:
+ *
+ *   linear     logits [rows][E] of the router
+ *   route      who goes where. The rows that expert e computes lie packed, one after the other in
+ *              row order, in the slots [first[e], first[e + 1]) of rows * k slots
+ *   embedding  packed [rows * k][hidden], by row_of, with the rows as a matrix of ARES_ROWS
+ *   linear, gate_mul, linear    out [rows * k][hidden]: a product per expert and matrix in one
+ * list, with m = first[e + 1] - first[e]. On the CPU and with aten `first` is host memory combine
+ * y = residual + the sum of a row's outputs
+ *
+ * and backward:
+ *
+ *   combine_backward    c and d_out from dy
+ *   linear_backward ... d_packed [rows * k][hidden]
+ *   combine    with weight NULL: dh = the sum of a row's d_packed, experts in ascending order
+ *   route_backward, then the router's linear_backward, whose dx adds to dh
+ *
+ * No number of a row depends on other rows, and a weight's gradient is one chain over its rows in
+ * row order, so micro-batches and the company of a row change no bit.
+ */
+
+/*
+ * p = softmax(logits) over all experts in f32 (sum: "lanes"); expert = the `used` ones of largest
+ * logit, of equal ones the lower numbers, in ascending order; weight = their p, with norm divided
+ * by their sum, which starts at the lowest expert.
+ *
+ * Backward, with S the sum of weight c over a row's experts: norm: dl_e = weight_e (c_e - S) for
+ * its experts and 0 for others; else dl_e = p_e (c_e - S), with c_e = 0 for others.
+ */
+typedef struct ares_route_args {
+    int32_t rows, experts, used;
+    bool norm; /* norm_topk_prob */
+    const void *logits;
+    int64_t ldl;      /* [rows][experts], activations */
+    int32_t *expert;  /* [rows][used], ascending; written by forward, read by backward */
+    float *weight;    /* [rows][used]; the same */
+    int32_t *first;   /* [experts + 1], written by forward, as are the others */
+    int32_t *row_of;  /* [rows * used]: the row of a slot */
+    int32_t *slot_of; /* [rows][used]: where the row lies for its j-th expert */
+    float *entropy;   /* [rows] of p, natural log; NULL: not wanted */
+    const float *c;   /* backward: [rows][used] from combine_backward */
+    void *dl;
+    int64_t lddl; /* backward: [rows][experts], activations, written */
+} ares_route_args;
+
+/*
+ * y = residual + ((w_a o_a + w_b o_b) + ...), the row's experts in ascending order: a chain of FMAs
+ * that starts with the product w_a o_a; a bf16 table rounds it, then the sum with the residual.
+ * Backward: c_j = <dy, o_j> ("lanes"), d_out_j = w_j dy.
+ */
+typedef struct ares_combine_args {
+    int32_t rows, used, width;
+    const int32_t *slot_of; /* [rows][used] of ares_route_args */
+    const float *weight;    /* [rows][used]; NULL, forward only: all 1 */
+    const void *out;
+    int64_t ldo;          /* [rows * used][width], activations by slot */
+    const void *residual; /* NULL: none; may be y */
+    int64_t ldr;
+    void *y;
+    int64_t ldy; /* [rows][width], written by forward */
+    const void *dy;
+    int64_t lddy; /* [rows][width] */
+    float *c;     /* [rows][used], written by backward */
+    void *d_out;
+    int64_t lddo; /* by slot, written by backward; may be out */
+} ares_combine_args;
+
+/*
  * Segments of a packed batch. Segment s owns the query rows [start[s], start[s+1]); its i-th row
  * stands at position prefix_len[s] + i and sees the keys 0 .. prefix_len[s] + i of its sequence
  * (causal), or all of them. Keys are visited in chunks of ARES_KV_BLOCK from position 0; the online
@@ -667,9 +737,12 @@ typedef struct ares_kernels {
                     ares_dtype from_type, int64_t n);
     int (*sync)(ares_device *d); /* waits, and returns the first failure since the last sync */
 
-    /* n products in one parallel region: q, k, v; gate, up. */
+    /*
+     * n products in one parallel region: q, k, v; gate, up; those of experts, where m may be 0. No
+     * product reads or adds to what another writes.
+     */
     void (*linear)(ares_device *d, const ares_linear_args *a, int n);
-    void (*linear_backward)(ares_device *d, const ares_linear_backward_args *a);
+    void (*linear_backward)(ares_device *d, const ares_linear_backward_args *a, int n);
 
     /*
      * Row i of y [n][k] = scale * row ids[i] of e, of either layout; a scale of 0 is none.
@@ -709,6 +782,15 @@ typedef struct ares_kernels {
                      const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16);
     void (*attention)(ares_device *d, const ares_attention_args *a);
     void (*attention_backward)(ares_device *d, const ares_attention_args *a);
+
+    /*
+     * Layers of experts. NULL in the CUDA table, and there alone: check route before a model with
+     * experts is opened.
+     */
+    void (*route)(ares_device *d, const ares_route_args *a);
+    void (*route_backward)(ares_device *d, const ares_route_args *a);
+    void (*combine)(ares_device *d, const ares_combine_args *a);
+    void (*combine_backward)(ares_device *d, const ares_combine_args *a);
 
     void (*head)(ares_device *d, const ares_head_args *a);
     void (*head_backward)(ares_device *d, const ares_head_args *a);

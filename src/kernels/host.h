@@ -42,6 +42,25 @@ int kernels_host_sync(ares_device *d);
  */
 const ares_kernels *kernels_cpu(const char *isa);
 
+/*
+ * Rows by expert, from route's `expert`: a counting sort, which keeps their order, writes first,
+ * row_of and slot_of. next [experts] is scratch.
+ */
+static inline void kernels_sort_rows(const ares_route_args *a, int32_t *next)
+{
+    int64_t pairs = (int64_t)a->rows * a->used;
+    for (int32_t e = 0; e <= a->experts; e++) a->first[e] = 0;
+    for (int64_t i = 0; i < pairs; i++) a->first[a->expert[i] + 1]++;
+    for (int32_t e = 0; e < a->experts; e++) {
+        next[e] = a->first[e];
+        a->first[e + 1] += a->first[e];
+    }
+    for (int64_t i = 0; i < pairs; i++) {
+        a->slot_of[i] = next[a->expert[i]]++;
+        a->row_of[a->slot_of[i]] = (int32_t)(i / a->used);
+    }
+}
+
 /* Half-precision numbers, rounded to nearest even (host.c). */
 
 float kernels_bf16_to_f32(uint16_t x);

@@ -37,7 +37,7 @@ void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const v
         a.dw = &l->w->grad;
     }
     if (!dx && !a.dw && !a.dbias) return; /* frozen */
-    d->k->linear_backward(d, &a);
+    d->k->linear_backward(d, &a, 1);
 }
 
 /* Whether b's memory begins where a's ends; two absent gradients follow each other, too. */
@@ -175,8 +175,8 @@ void linear_adapt_backward(ares_device *d, const adapting *a, const ares_linear 
             of_a.dw = &y->a->grad;
         }
         if (!dx && !trains) continue;
-        d->k->linear_backward(d, &of_b);
-        d->k->linear_backward(d, &of_a);
+        d->k->linear_backward(d, &of_b, 1);
+        d->k->linear_backward(d, &of_a, 1);
     }
 }
 

@@ -923,5 +923,5 @@ void ares_model_adapt_head_backward(ares_workspace *w, const ares_adapter *a,
                                     .x = hidden,
                                     .ldx = width,
                                     .dw = &x->a->grad };
-    d->k->linear_backward(d, &b);
+    d->k->linear_backward(d, &b, 1);
 }

@@ -297,7 +297,7 @@ static int value_loss(value_update *u, const ares_micro_batch *m, const learner_
                                        .ldx = width,
                                        .dw = c->value->grad.data ? &c->value->grad : NULL,
                                        .dbias = c->value_bias->grad.data };
-    d->k->linear_backward(d, &back);
+    d->k->linear_backward(d, &back, 1);
     return ARES_OK;
 }
 

@@ -155,7 +155,7 @@ TEST(linear_and_its_gradients_equal_autograd)
                                                .ldx = k,
                                                .dw = &dw,
                                                .dbias = dbias };
-        d.k->linear_backward(&d, &backward);
+        d.k->linear_backward(&d, &backward, 1);
         float *dw_rows = rows_of(&dw);
         leaf leaves[] = { { "dx", x, dx, m, k },
                           { "dw", rows, dw_rows, n, k },

@@ -253,17 +253,19 @@ TEST(linear_backward_with_pairs_is_the_chain_whatever_the_cut_of_tokens)
                     memcpy(dbias, bias0, (size_t)n * 4);
                     for (int p = 0; p < 2; p++) {
                         int from = p ? cut : 0, rows = p ? m - cut : cut;
-                        d.k->linear_backward(&d, &(ares_linear_backward_args){ .m = rows,
-                                                                               .dy = dy + from * n,
-                                                                               .lddy = n,
-                                                                               .w = &q.w,
-                                                                               .dx = dx + from * k,
-                                                                               .lddx = k,
-                                                                               .accumulate = true,
-                                                                               .x = x + from * k,
-                                                                               .ldx = k,
-                                                                               .dw = &g.w,
-                                                                               .dbias = dbias });
+                        d.k->linear_backward(&d,
+                                             &(ares_linear_backward_args){ .m = rows,
+                                                                           .dy = dy + from * n,
+                                                                           .lddy = n,
+                                                                           .w = &q.w,
+                                                                           .dx = dx + from * k,
+                                                                           .lddx = k,
+                                                                           .accumulate = true,
+                                                                           .x = x + from * k,
+                                                                           .ldx = k,
+                                                                           .dw = &g.w,
+                                                                           .dbias = dbias },
+                                             1);
                     }
                     ares_matrix_unpack(&g.w, dw, ARES_F32);
                     int of_dx = differ(dx, dx_want, m * k), of_dw = differ(dw, dw_want, n * k),
@@ -299,27 +301,31 @@ TEST(products_with_pairs_of_many_rows_are_those_of_their_parts)
             &(ares_linear_args){
                 .m = rows, .x = x + from * k, .ldx = k, .w = &q.w, .y = want + from * n, .ldy = n },
             1);
-        d.k->linear_backward(&d, &(ares_linear_backward_args){ .m = rows,
-                                                               .dy = dy + from * n,
-                                                               .lddy = n,
-                                                               .w = &q.w,
-                                                               .dx = dx_want + from * k,
-                                                               .lddx = k,
-                                                               .x = x + from * k,
-                                                               .ldx = k,
-                                                               .dw = &h.w });
+        d.k->linear_backward(&d,
+                             &(ares_linear_backward_args){ .m = rows,
+                                                           .dy = dy + from * n,
+                                                           .lddy = n,
+                                                           .w = &q.w,
+                                                           .dx = dx_want + from * k,
+                                                           .lddx = k,
+                                                           .x = x + from * k,
+                                                           .ldx = k,
+                                                           .dw = &h.w },
+                             1);
     }
     d.k->linear(&d, &(ares_linear_args){ .m = m, .x = x, .ldx = k, .w = &q.w, .y = y, .ldy = n },
                 1);
-    d.k->linear_backward(&d, &(ares_linear_backward_args){ .m = m,
-                                                           .dy = dy,
-                                                           .lddy = n,
-                                                           .w = &q.w,
-                                                           .dx = dx,
-                                                           .lddx = k,
-                                                           .x = x,
-                                                           .ldx = k,
-                                                           .dw = &g.w });
+    d.k->linear_backward(&d,
+                         &(ares_linear_backward_args){ .m = m,
+                                                       .dy = dy,
+                                                       .lddy = n,
+                                                       .w = &q.w,
+                                                       .dx = dx,
+                                                       .lddx = k,
+                                                       .x = x,
+                                                       .ldx = k,
+                                                       .dw = &g.w },
+                         1);
     CHECK_MEM(y, want, (size_t)(m * n) * 4);
     CHECK_MEM(dx, dx_want, (size_t)(m * k) * 4);
     CHECK_MEM(g.w.data, h.w.data, (size_t)ares_matrix_elements(g.w.layout, n, k) * 4);

@@ -155,9 +155,9 @@ TEST_GPU(cuda_bf16_products_give_gradients_of_weights_in_f32)
                                         .ldx = LD,
                                         .dw = &dwi,
                                         .dbias = dbias[i] };
-        d[i].k->linear_backward(&d[i], &a);
+        d[i].k->linear_backward(&d[i], &a, 1);
         a.dw = NULL, a.dbias = NULL, a.accumulate = true, a.dx = of(&more, i, 0);
-        d[i].k->linear_backward(&d[i], &a);
+        d[i].k->linear_backward(&d[i], &a, 1);
     }
     same("dx", &dx, 1);
     same("dx +=", &more, 1);

@@ -272,17 +272,19 @@ TEST(linear_backward_is_chains_of_fmas_and_cutting_the_tokens_changes_no_bit)
                     memcpy(dx, dx0, dx_bytes);
                     for (int p = 0; p < pieces; p++) {
                         int from = p * m / pieces, rows = (p + 1) * m / pieces - from;
-                        d.k->linear_backward(&d, &(ares_linear_backward_args){ .m = rows,
-                                                                               .dy = dy + from * n,
-                                                                               .lddy = n,
-                                                                               .w = &q.w,
-                                                                               .dx = dx + from * k,
-                                                                               .lddx = k,
-                                                                               .accumulate = true,
-                                                                               .x = x + from * k,
-                                                                               .ldx = k,
-                                                                               .dw = &g.w,
-                                                                               .dbias = dbias });
+                        d.k->linear_backward(&d,
+                                             &(ares_linear_backward_args){ .m = rows,
+                                                                           .dy = dy + from * n,
+                                                                           .lddy = n,
+                                                                           .w = &q.w,
+                                                                           .dx = dx + from * k,
+                                                                           .lddx = k,
+                                                                           .accumulate = true,
+                                                                           .x = x + from * k,
+                                                                           .ldx = k,
+                                                                           .dw = &g.w,
+                                                                           .dbias = dbias },
+                                             1);
                     }
                     ares_matrix_unpack(&g.w, dw, ARES_F32);
                     bool pad = true;
@@ -298,19 +300,23 @@ TEST(linear_backward_is_chains_of_fmas_and_cutting_the_tokens_changes_no_bit)
                         memcmp(dw, dw_want, rows_bytes) == 0,
                         memcmp(dbias, bias_want, (size_t)n * 4) == 0, pad);
                     d.k->linear_backward(
-                        &d, &(ares_linear_backward_args){
-                                .m = m, .dy = dy, .lddy = n, .w = &q.w, .dx = dx, .lddx = k });
+                        &d,
+                        &(ares_linear_backward_args){
+                            .m = m, .dy = dy, .lddy = n, .w = &q.w, .dx = dx, .lddx = k },
+                        1);
                     CHECK_MEM(dx, dx_fresh, dx_bytes);
                     /* a scaled sum, whole and after an old dx, over one cut of n and several */
                     memcpy(dx, dx0, dx_bytes);
-                    d.k->linear_backward(&d, &(ares_linear_backward_args){ .m = m,
-                                                                           .dy = dy,
-                                                                           .lddy = n,
-                                                                           .w = &q.w,
-                                                                           .dx = dx,
-                                                                           .lddx = k,
-                                                                           .accumulate = true,
-                                                                           .scale = 0.7f });
+                    d.k->linear_backward(&d,
+                                         &(ares_linear_backward_args){ .m = m,
+                                                                       .dy = dy,
+                                                                       .lddy = n,
+                                                                       .w = &q.w,
+                                                                       .dx = dx,
+                                                                       .lddx = k,
+                                                                       .accumulate = true,
+                                                                       .scale = 0.7f },
+                                         1);
                     int scaled = 0;
                     for (int e = 0; e < m * k; e++) scaled += dx[e] == dx_want[e] * 0.7f;
                     CHECK_EQ(scaled, m * k);
@@ -335,15 +341,17 @@ TEST(linear_backward_is_the_adjoint_of_linear)
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
     d.k->linear(&d, &(ares_linear_args){ .m = m, .x = x, .ldx = k, .w = &q.w, .y = y, .ldy = n },
                 1);
-    d.k->linear_backward(&d, &(ares_linear_backward_args){ .m = m,
-                                                           .dy = dy,
-                                                           .lddy = n,
-                                                           .w = &q.w,
-                                                           .dx = dx,
-                                                           .lddx = k,
-                                                           .x = x,
-                                                           .ldx = k,
-                                                           .dw = &g.w });
+    d.k->linear_backward(&d,
+                         &(ares_linear_backward_args){ .m = m,
+                                                       .dy = dy,
+                                                       .lddy = n,
+                                                       .w = &q.w,
+                                                       .dx = dx,
+                                                       .lddx = k,
+                                                       .x = x,
+                                                       .ldx = k,
+                                                       .dw = &g.w },
+                         1);
     ares_matrix_unpack(&g.w, g.rows, ARES_F32);
     float *w = filled((int64_t)n * k, 0);
     ares_matrix_unpack(&q.w, w, ARES_F32);

@@ -180,9 +180,9 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
     }
 
 /*
- * No entry is missing but brought, which is so where bring and store return when they are done;
- * those from rope_store on are there together or not at all, and rope_store takes the place of
- * store_kv.
+ * No entry is missing but brought, which is so where bring and store return when they are done, and
+ * those of experts, all of them, in the CUDA table; those from rope_store on are there together or
+ * not at all, and rope_store takes the place of store_kv.
  */
 static void check_complete(const ares_kernels *k)
 {
@@ -190,9 +190,13 @@ static void check_complete(const ares_kernels *k)
     const size_t first = offsetof(ares_kernels, alloc) / sizeof *entry,
                  decoding = offsetof(ares_kernels, rope_store) / sizeof *entry,
                  store = offsetof(ares_kernels, store_kv) / sizeof *entry,
-                 brought = offsetof(ares_kernels, brought) / sizeof *entry;
+                 brought = offsetof(ares_kernels, brought) / sizeof *entry,
+                 route = offsetof(ares_kernels, route) / sizeof *entry,
+                 routed = offsetof(ares_kernels, combine_backward) / sizeof *entry;
+    for (size_t i = route; i <= routed; i++)
+        CHECK_MSG(!entry[i] == (strncmp(k->name, "cuda", 4) == 0), "%s: entry %zu", k->name, i);
     for (size_t i = first; i < decoding; i++)
-        if (i != brought)
+        if (i != brought && (i < route || i > routed))
             CHECK_MSG(!entry[i] == (i == store && entry[decoding]), "%s: entry %zu", k->name, i);
     for (size_t i = decoding; i < sizeof *k / sizeof *entry; i++)
         CHECK_MSG(!entry[i] == !entry[decoding], "%s: entry %zu", k->name, i);
@@ -438,8 +442,8 @@ static void linear_case(table which, ares_dtype dtype, int32_t m, int32_t n, int
                                         .ldx = ldx,
                                         .dw = &dw.other,
                                         .dbias = db_up };
-        p.cpu.k->linear_backward(&p.cpu, &a);
-        p.other.k->linear_backward(&p.other, &b);
+        p.cpu.k->linear_backward(&p.cpu, &a, 1);
+        p.other.k->linear_backward(&p.other, &b, 1);
         agree_acts(&p, "dx", dx_up, dx, m * ldx, 1e-5);
         agree_device(&p, "dbias", db_up, db, n, 1e-5);
         weights_agree(&p, "dw", &dw, 1e-5);
@@ -834,6 +838,101 @@ static void gate_mul_cases(table which)
 }
 ON_ALL(gate_mul_and_its_gradients_agree_with_the_cpu, gate_mul_cases)
 
+/* Ties in every second row; a weight near others differs by roundings alone, an expert never. */
+static void experts_cases(table which)
+{
+    enum { ROWS = 61, EXPERTS = 23, USED = 5, WIDTH = 50, SLOTS = ROWS * USED };
+    pair p;
+    for (int norm = 0; norm < 2; norm++) {
+        if (!pair_open(&p, which)) return;
+        float *logits = normals(1, ROWS * EXPERTS, 1.5), *out = normals(2, SLOTS * WIDTH, 1),
+              *beside = normals(3, ROWS * WIDTH, 1), *dy = normals(4, ROWS * WIDTH, 1),
+              weight[SLOTS], c[SLOTS], entropy[ROWS], *dl = filled(ROWS * EXPERTS, NAN),
+              *y = filled(ROWS * WIDTH, NAN), *d_out = filled(SLOTS * WIDTH, NAN);
+        int32_t expert[2][SLOTS], first[2][EXPERTS + 1], row_of[2][SLOTS], slot_of[2][SLOTS];
+        for (int i = 1; i < ROWS * EXPERTS; i++)
+            if (i / EXPERTS % 2 && i % 3 && i % EXPERTS) logits[i] = logits[i - 1];
+        ares_route_args a = { .rows = ROWS,
+                              .experts = EXPERTS,
+                              .used = USED,
+                              .norm = norm,
+                              .ldl = EXPERTS,
+                              .expert = expert[0],
+                              .weight = weight,
+                              .first = first[0],
+                              .row_of = row_of[0],
+                              .slot_of = slot_of[0],
+                              .entropy = entropy,
+                              .c = c,
+                              .dl = dl,
+                              .lddl = EXPERTS },
+                        b = a;
+        b.logits = up_acts(&p, logits, ROWS * EXPERTS), b.dl = up_acts(&p, dl, ROWS * EXPERTS);
+        a.logits = logits;
+        b.expert = up(&p, NULL, sizeof expert[0]), b.first = up(&p, NULL, sizeof first[0]);
+        b.row_of = up(&p, NULL, sizeof row_of[0]), b.slot_of = up(&p, NULL, sizeof slot_of[0]);
+        b.weight = up(&p, NULL, sizeof weight), b.entropy = up(&p, NULL, sizeof entropy);
+        p.cpu.k->route(&p.cpu, &a);
+        p.other.k->route(&p.other, &b);
+        p.other.k->copy_out(&p.other, expert[1], b.expert, sizeof expert[1]);
+        p.other.k->copy_out(&p.other, first[1], b.first, sizeof first[1]);
+        p.other.k->copy_out(&p.other, row_of[1], b.row_of, sizeof row_of[1]);
+        p.other.k->copy_out(&p.other, slot_of[1], b.slot_of, sizeof slot_of[1]);
+        CHECK_MEM(expert[1], expert[0], sizeof expert[0]);
+        CHECK_MEM(first[1], first[0], sizeof first[0]);
+        CHECK_MEM(row_of[1], row_of[0], sizeof row_of[0]);
+        CHECK_MEM(slot_of[1], slot_of[0], sizeof slot_of[0]);
+        agree_device(&p, "weight", b.weight, weight, SLOTS, 1e-6);
+        agree_device(&p, "entropy", b.entropy, entropy, ROWS, 1e-6);
+        ares_combine_args sum = { .rows = ROWS,
+                                  .used = USED,
+                                  .width = WIDTH,
+                                  .slot_of = slot_of[0],
+                                  .weight = weight,
+                                  .out = out,
+                                  .ldo = WIDTH,
+                                  .residual = beside,
+                                  .ldr = WIDTH,
+                                  .y = y,
+                                  .ldy = WIDTH,
+                                  .dy = dy,
+                                  .lddy = WIDTH,
+                                  .c = c,
+                                  .d_out = d_out,
+                                  .lddo = WIDTH },
+                          on = sum;
+        on.slot_of = b.slot_of, on.weight = b.weight, on.out = up_acts(&p, out, SLOTS * WIDTH);
+        on.residual = up_acts(&p, beside, ROWS * WIDTH), on.y = up_acts(&p, y, ROWS * WIDTH);
+        on.dy = up_acts(&p, dy, ROWS * WIDTH), on.d_out = up_acts(&p, d_out, SLOTS * WIDTH);
+        on.c = up(&p, NULL, sizeof c), b.c = on.c;
+        p.cpu.k->combine(&p.cpu, &sum);
+        p.other.k->combine(&p.other, &on);
+        agree_acts(&p, "y", on.y, y, ROWS * WIDTH, 1e-6);
+        p.cpu.k->combine_backward(&p.cpu, &sum);
+        p.other.k->combine_backward(&p.other, &on);
+        agree_device(&p, "c", on.c, c, SLOTS, 2e-6);
+        agree_acts(&p, "d_out", on.d_out, d_out, SLOTS * WIDTH, 1e-6);
+        p.cpu.k->route_backward(&p.cpu, &a);
+        p.other.k->route_backward(&p.other, &b);
+        agree_acts(&p, "dl", b.dl, dl, ROWS * EXPERTS, 4e-6);
+        sum.weight = on.weight = NULL, sum.residual = on.residual = NULL;
+        p.cpu.k->combine(&p.cpu, &sum);
+        p.other.k->combine(&p.other, &on);
+        agree_acts(&p, "sum", on.y, y, ROWS * WIDTH, 1e-6);
+        float *all[] = { logits, out, beside, dy, dl, y, d_out };
+        for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+        pair_close(&p);
+    }
+}
+TEST(aten_experts_and_their_gradients_agree_with_the_cpu)
+{
+    experts_cases(ATEN);
+}
+TEST(aten_in_bf16_experts_and_their_gradients_agree_with_the_cpu)
+{
+    experts_cases(ATEN_BF16);
+}
+
 /* ------------------------------------------------------------------ attention */
 
 enum { SEGMENTS_MAX = 8 };
@@ -1047,15 +1146,15 @@ TEST(an_entry_that_lacks_memory_waits_and_fails_with_the_numbers)
     };
     waits = 0;
     scarce(0, 1);
-    d.k->linear_backward(&d, &a);
+    d.k->linear_backward(&d, &a, 1);
     CHECK_EQ(scarce_end(), 1);
     CHECK_EQ(waits, 1);
     const float once[4] = { 7, 10, 11, 16 };
     agree("dw", dw, once, 4, 0);
     waits = 0;
     scarce(0, INT64_MAX);
-    d.k->linear_backward(&d, &a);
-    d.k->linear_backward(&d, &a); /* does nothing until sync */
+    d.k->linear_backward(&d, &a, 1);
+    d.k->linear_backward(&d, &a, 1); /* does nothing until sync */
     CHECK_EQ(scarce_end(), 2);
     CHECK_FAIL(
         d.k->sync(&d), ARES_ELIMIT,
@@ -1067,7 +1166,7 @@ TEST(an_entry_that_lacks_memory_waits_and_fails_with_the_numbers)
     agree("dw", dw, once, 4, 0);
     waits = 2; /* the wait finds another failure, which is the first */
     scarce(0, 1);
-    d.k->linear_backward(&d, &a);
+    d.k->linear_backward(&d, &a, 1);
     CHECK_EQ(scarce_end(), 1);
     CHECK_FAIL(d.k->sync(&d), ARES_EDEVICE, "kernels: a kernel before it failed");
     CHECK_OK(d.k->sync(&d));

@@ -43,7 +43,7 @@ static void linear_gradient(ares_device *d, short_of less)
                                     .x = floats(M * K, less == DY_X),
                                     .ldx = K,
                                     .dw = &dw };
-    d->k->linear_backward(d, &a);
+    d->k->linear_backward(d, &a, 1);
 }
 
 static void attention(ares_device *d, short_of less)

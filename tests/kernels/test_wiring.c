@@ -115,9 +115,9 @@ static void take_all(ares_device *d, char *const *at)
                                        .ldx = N,
                                        .dw = &dw,
                                        .dbias = (float *)(void *)at[12] };
-    k->linear_backward(d, &back);
+    k->linear_backward(d, &back, 1);
     back.accumulate = true;
-    k->linear_backward(d, &back);
+    k->linear_backward(d, &back, 1);
     if (k->act != ARES_BF16) return;
     ares_attention_args a = attention(at);
     for (a.window = 0; a.window <= 16; a.window += 16) {

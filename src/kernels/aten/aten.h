@@ -92,9 +92,10 @@ void aten_attend_pieces(ares_device *d, const ares_attention_args *a, aten_gathe
 void aten_fill_attention(ares_kernels *k);
 void aten_fill_products(ares_kernels *k);
 void aten_fill_rows(ares_kernels *k);
+void aten_fill_experts(ares_kernels *k);
 /* Those that a card takes as well. */
 void aten_linear(ares_device *d, const ares_linear_args *args, int n);
-void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a);
+void aten_linear_backward(ares_device *d, const ares_linear_backward_args *args, int n);
 void aten_attention(ares_device *d, const ares_attention_args *a);
 void aten_attention_backward(ares_device *d, const ares_attention_args *a);
 

@@ -156,6 +156,7 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     aten_fill_products(k);
     aten_fill_rows(k);
     aten_fill_attention(k);
+    aten_fill_experts(k);
 }
 
 void ares_aten_close(ares_device *d)
@@ -202,9 +203,11 @@ static void linear(ares_device *d, const ares_linear_args *args, int n)
     (all ? aten_linear : aten_under(d)->linear)(d, args, n);
 }
 
-static void linear_backward(ares_device *d, const ares_linear_backward_args *a)
+static void linear_backward(ares_device *d, const ares_linear_backward_args *args, int n)
 {
-    (alike(d, a->w) ? aten_linear_backward : aten_under(d)->linear_backward)(d, a);
+    bool all = true;
+    for (int i = 0; i < n; i++) all = all && alike(d, args[i].w);
+    (all ? aten_linear_backward : aten_under(d)->linear_backward)(d, args, n);
 }
 
 /* ------------------------------------------------------------------ attention */
@@ -365,16 +368,18 @@ static int try_entries(ares_device *d)
     y.residual = y.y;
     y.ldr = y.ldy;
     aten_linear(d, &y, 1);
-    aten_linear_backward(d, &(ares_linear_backward_args){ .m = TRY,
-                                                          .dy = at[4],
-                                                          .lddy = TRY,
-                                                          .w = &w,
-                                                          .dx = at[5],
-                                                          .lddx = TRY,
-                                                          .x = at[2],
-                                                          .ldx = TRY,
-                                                          .dw = &dw,
-                                                          .dbias = (float *)(void *)at[6] });
+    aten_linear_backward(d,
+                         &(ares_linear_backward_args){ .m = TRY,
+                                                       .dy = at[4],
+                                                       .lddy = TRY,
+                                                       .w = &w,
+                                                       .dx = at[5],
+                                                       .lddx = TRY,
+                                                       .x = at[2],
+                                                       .ldx = TRY,
+                                                       .dw = &dw,
+                                                       .dbias = (float *)(void *)at[6] },
+                         1);
     if (k->act == ARES_BF16) try_attention(d, at);
     int rc = k->sync(d);
     k->release(d, p, ARRAYS * TRY_BYTES);

@@ -235,10 +235,8 @@ void aten_linear(ares_device *d, const ares_linear_args *args, int n)
     aten_leave(d, s);
 }
 
-void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a)
+static void product_backward(ares_device *d, const ares_linear_backward_args *a)
 {
-    at_scope *s = a->m > 0 ? aten_enter(d, "linear_backward") : NULL;
-    if (!s) return;
     int64_t n = a->w->n, k = a->w->k;
     at_tensor dy = aten_acts(d, a->dy, a->m, n, a->lddy);
     if (a->dx) {
@@ -256,7 +254,16 @@ void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a)
         at_tensor sum = at_zeros_beside(dy, AT_F32, AT_DIMS(n));
         at_add_(aten_vector(d, a->dbias, n), at_sum_dim_out(sum, dy, 0));
     }
-    aten_leave(d, s);
+}
+
+void aten_linear_backward(ares_device *d, const ares_linear_backward_args *args, int n)
+{
+    for (int i = 0; i < n; i++) {
+        at_scope *s = args[i].m > 0 ? aten_enter(d, "linear_backward") : NULL;
+        if (!s) continue;
+        product_backward(d, &args[i]);
+        aten_leave(d, s);
+    }
 }
 
 static void embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,

@@ -611,32 +611,36 @@ static void backward(head_job *j)
     ares_matrix w = rows_of(a->w, first, n), dw;
     if (a->dw) dw = rows_of(a->dw, first, n);
     ARES_K(linear_backward)
-    (j->d, &(ares_linear_backward_args){ .m = (int32_t)j->rows,
-                                         .dy = j->logits,
-                                         .lddy = j->ld,
-                                         .w = &w,
-                                         .dx = a->dx ? (float *)a->dx + j->row * a->lddx : NULL,
-                                         .lddx = a->lddx,
-                                         .accumulate = first > 0,
-                                         .x = (const float *)a->x + j->row * a->ldx,
-                                         .ldx = a->ldx,
-                                         .dw = a->dw ? &dw : NULL });
+    (j->d,
+     &(ares_linear_backward_args){ .m = (int32_t)j->rows,
+                                   .dy = j->logits,
+                                   .lddy = j->ld,
+                                   .w = &w,
+                                   .dx = a->dx ? (float *)a->dx + j->row * a->lddx : NULL,
+                                   .lddx = a->lddx,
+                                   .accumulate = first > 0,
+                                   .x = (const float *)a->x + j->row * a->ldx,
+                                   .ldx = a->ldx,
+                                   .dw = a->dw ? &dw : NULL },
+     1);
     const ares_head_adapter *l = a->adapter;
     if (!l) return;
     w = rows_of(l->b, first, n);
     dw = rows_of(l->db, first, n);
     ARES_K(linear_backward)
-    (j->d, &(ares_linear_backward_args){ .m = (int32_t)j->rows,
-                                         .dy = j->logits,
-                                         .lddy = j->ld,
-                                         .w = &w,
-                                         .dx = (float *)l->du + j->row * w.k,
-                                         .lddx = w.k,
-                                         .accumulate = first > 0,
-                                         .scale = first + n == a->vocab ? l->scale : 0,
-                                         .x = (const float *)l->u + j->row * w.k,
-                                         .ldx = w.k,
-                                         .dw = &dw });
+    (j->d,
+     &(ares_linear_backward_args){ .m = (int32_t)j->rows,
+                                   .dy = j->logits,
+                                   .lddy = j->ld,
+                                   .w = &w,
+                                   .dx = (float *)l->du + j->row * w.k,
+                                   .lddx = w.k,
+                                   .accumulate = first > 0,
+                                   .scale = first + n == a->vocab ? l->scale : 0,
+                                   .x = (const float *)l->u + j->row * w.k,
+                                   .ldx = w.k,
+                                   .dw = &dw },
+     1);
 }
 
 /*

@@ -17,7 +17,7 @@ extern const ares_kernels ARES_K(kernels_table); /* table.c */
 
 /* The table's functions, by file. */
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n);
-void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a);
+void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a, int n);
 void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
                        int64_t ldy, float scale);
 void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
@@ -36,6 +36,10 @@ void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_d
                       const void *v, int64_t ldkv, const int32_t *slots, void *cache, bool bf16);
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a);
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a);
+void ARES_K(route)(ares_device *d, const ares_route_args *a);
+void ARES_K(route_backward)(ares_device *d, const ares_route_args *a);
+void ARES_K(combine)(ares_device *d, const ares_combine_args *a);
+void ARES_K(combine_backward)(ares_device *d, const ares_combine_args *a);
 void ARES_K(head)(ares_device *d, const ares_head_args *a);
 void ARES_K(head_backward)(ares_device *d, const ares_head_args *a);
 void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss,

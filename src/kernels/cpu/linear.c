@@ -399,7 +399,8 @@ static void turn_panel(const ares_matrix *w, int64_t n0, int64_t n1, int64_t k0,
 enum {
     BLOCK_ROWS = 8 * TILE_ROWS, /* rows of x that stay in the second-level cache over all panels */
     BLOCK_K = 1024,             /* steps of k at once, so that a panel stays there beside them */
-    MAX_PRODUCTS = 8
+    FEW_PRODUCTS = 8,           /* at once whose plans need no scratch: those of experts are many */
+    SHARED_BY = 3               /* products that may read one input: q, k, v; gate, up */
 };
 /* Rough speeds of a thread, to decide whether waking the others pays and how finely to divide. */
 static const double FLOPS_PER_US = 2e5, BYTES_PER_US = 3e4;
@@ -422,11 +423,12 @@ typedef struct forward_plan {
     ares_device *d;
     const ares_linear_args *a;
     const float *packed; /* x, of a weight in pairs */
+    double us;           /* of one thread, roughly */
     int64_t row_blocks, groups, panels_per_group, first_task;
 } forward_plan;
 typedef struct forward {
     int n;
-    forward_plan plan[MAX_PRODUCTS];
+    forward_plan *plan;
 } forward;
 
 /*
@@ -467,9 +469,13 @@ static void long_product(const forward_plan *p, const product_args *g, int64_t c
 static void forward_task(void *ctx, int64_t task, int worker)
 {
     const forward *f = ctx;
-    /* which of the products the task belongs to */
+    /* which of the products the task belongs to: the last that begins at or before it */
     int i = 0;
-    while (i + 1 < f->n && task >= f->plan[i + 1].first_task) i++;
+    for (int end = f->n; end - i > 1;) {
+        int middle = (i + end) / 2;
+        if (f->plan[middle].first_task <= task) i = middle;
+        else end = middle;
+    }
     const forward_plan *p = &f->plan[i];
     const ares_linear_args *a = p->a;
     const ares_matrix *w = a->w;
@@ -508,11 +514,19 @@ static void forward_task(void *ctx, int64_t task, int worker)
     else long_product(p, &g, col, worker);
 }
 
-/* Packs the inputs of weights in pairs, one that several of the products read once. */
-static void pack_inputs(ares_device *d, forward *f)
+/* Whether two products read the same input in the same way; in pairs it is packed once. */
+static bool same_input(const ares_linear_args *a, const ares_linear_args *b)
 {
-    packing list[MAX_PRODUCTS + 1] = { 0 };
-    float *to[MAX_PRODUCTS];
+    return a->w->layout == b->w->layout && a->w->k == b->w->k && a->x == b->x && a->ldx == b->ldx &&
+           a->m == b->m;
+}
+
+/*
+ * Packs the inputs of weights in pairs, one that neighbours read once. list has room for one more
+ * than the products.
+ */
+static void pack_inputs(ares_device *d, forward *f, packing *list)
+{
     int64_t words = 0, n = 0;
     for (int pass = 0; pass < 2; pass++) { /* first how much memory they need */
         float *memory =
@@ -521,74 +535,91 @@ static void pack_inputs(ares_device *d, forward *f)
         for (int i = 0; i < f->n; i++) {
             const ares_linear_args *a = f->plan[i].a;
             if (a->w->layout != ARES_PANEL32_PAIRS || a->m <= 0) continue;
-            int64_t at = 0;
-            while (at < n && !(list[at].x == a->x && list[at].ldx == a->ldx &&
-                               list[at].rows == a->m && list[at].k == a->w->k))
-                at++;
-            if (at == n) {
-                to[n] = memory ? memory + words : NULL;
-                list[n] = (packing){ a->x, a->ldx, a->m, a->w->k, to[n], NULL };
-                words += (a->m * packed_words(a->w->k) + 15) / 16 * 16;
-                n++;
+            int same = i - 1;
+            while (same >= 0 && same > i - SHARED_BY && !same_input(f->plan[same].a, a)) same--;
+            if (same >= 0 && same > i - SHARED_BY) {
+                f->plan[i].packed = f->plan[same].packed;
+                continue;
             }
-            f->plan[i].packed = to[at];
+            float *to = memory ? memory + words : NULL;
+            list[n++] = (packing){ a->x, a->ldx, a->m, a->w->k, to, NULL };
+            words += (a->m * packed_words(a->w->k) + 15) / 16 * 16;
+            f->plan[i].packed = to;
         }
         list[n].rows = 0;
     }
     if (n) pack_all(d, list);
 }
 
+/* All of them in one parallel region. */
+static void products(ares_device *d, const ares_linear_args *a, int n)
+{
+    forward_plan few[FEW_PRODUCTS];
+    packing few_lists[FEW_PRODUCTS + 1];
+    forward f = { n, few };
+    packing *lists = few_lists;
+    if (n > FEW_PRODUCTS) {
+        size_t plans = (size_t)n * sizeof *f.plan;
+        f.plan = kernels_scratch(d, KERNELS_SHARED, plans + (size_t)(n + 1) * sizeof *lists);
+        lists = (packing *)(void *)((char *)f.plan + plans);
+    }
+    double all_us = 0;
+    for (int i = 0; i < n; i++) {
+        const ares_matrix *w = a[i].w;
+        double flops = 2.0 * a[i].m * w->k * w->n,
+               bytes = a[i].m > 0 ? (double)ares_dtype_bytes(w->dtype) * w->k * w->n : 0;
+        f.plan[i] = (forward_plan){ .d = d,
+                                    .a = &a[i],
+                                    .us = ARES_MAX(flops / FLOPS_PER_US, bytes / BYTES_PER_US) };
+        all_us += f.plan[i].us;
+    }
+    int64_t tasks = 0;
+    int threads = ares_pool_threads(d->pool);
+    /* about six tasks per thread even out their ends; each long enough to be worth taking */
+    double task_us = ARES_MIN(40.0, ARES_MAX(2.0, all_us / (6.0 * threads)));
+    for (int i = 0; i < n; i++) {
+        forward_plan *p = &f.plan[i];
+        int64_t panels = ((int64_t)a[i].w->n + 31) / 32;
+        p->row_blocks =
+            a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
+        p->first_task = tasks;
+        /* few rows: several panels per tile, as ARES_K(product) takes them */
+        int64_t at_once = a[i].m <= 4 ? TILE_MAX_PANELS / (a[i].m <= 2 ? 1 : 2) : 1;
+        /* no fewer groups than threads */
+        while (n == 1 && at_once > 1 && panels < at_once * threads) at_once /= 2;
+        double panel_us = p->us / (double)(panels * ARES_MAX(p->row_blocks, 1));
+        int64_t wanted = a[i].m > 0 ? ARES_MIN(panels, (int64_t)(task_us / panel_us + 0.5)) : 0;
+        p->panels_per_group = ARES_MAX(1, (wanted + at_once - 1) / at_once) * at_once;
+        p->groups = (panels + p->panels_per_group - 1) / p->panels_per_group;
+        tasks += p->row_blocks * p->groups;
+    }
+    pack_inputs(d, &f, lists);
+    kernels_run(d, all_us, tasks, forward_task, &f);
+}
+
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
 {
-    /* products in bf16 arithmetic of very many rows go by parts, so that what is packed is bounded
-     */
-    for (int i = 0; i < n; i++) {
-        if (a[i].w->layout != ARES_PANEL32_PAIRS || a[i].m <= PACKED_ROWS) continue;
-        for (int each = 0; each < n; each++)
-            for (int32_t row = 0; row < a[each].m; row += PACKED_ROWS) {
-                ares_linear_args part = a[each];
-                part.m = ARES_MIN((int32_t)PACKED_ROWS, a[each].m - row);
-                part.x = (const float *)part.x + row * part.ldx;
-                part.y = (float *)part.y + row * part.ldy;
-                if (part.residual) part.residual = (const float *)part.residual + row * part.ldr;
-                ARES_K(linear)(d, &part, 1);
-            }
-        return;
-    }
-    for (; n > 0; a += MAX_PRODUCTS, n -= MAX_PRODUCTS) {
-        forward f = { .n = ARES_MIN(n, (int)MAX_PRODUCTS) };
-        double us[MAX_PRODUCTS], all_us = 0;
-        for (int i = 0; i < f.n; i++) {
-            const ares_matrix *w = a[i].w;
-            double flops = 2.0 * a[i].m * w->k * w->n,
-                   bytes = (double)ares_dtype_bytes(w->dtype) * w->k * w->n;
-            us[i] = ARES_MAX(flops / FLOPS_PER_US, bytes / BYTES_PER_US);
-            all_us += us[i];
+    /* what is packed of products in bf16 arithmetic is bounded: very many rows go by parts, and
+     * lists by parts of so many rows */
+    for (int from = 0, to; from < n; from = to) {
+        bool pairs = a[from].w->layout == ARES_PANEL32_PAIRS;
+        int64_t rows = a[from].m;
+        to = from + 1;
+        for (int32_t row = 0; pairs && rows > PACKED_ROWS && row < a[from].m; row += PACKED_ROWS) {
+            ares_linear_args part = a[from];
+            part.m = ARES_MIN((int32_t)PACKED_ROWS, part.m - row);
+            part.x = (const float *)part.x + row * part.ldx;
+            part.y = (float *)part.y + row * part.ldy;
+            if (part.residual) part.residual = (const float *)part.residual + row * part.ldr;
+            products(d, &part, 1);
         }
-        int64_t tasks = 0;
-        int threads = ares_pool_threads(d->pool);
-        /* about six tasks per thread even out their ends; each long enough to be worth taking */
-        double task_us = ARES_MIN(40.0, ARES_MAX(2.0, all_us / (6.0 * threads)));
-        for (int i = 0; i < f.n; i++) {
-            forward_plan *p = &f.plan[i];
-            int64_t panels = ((int64_t)a[i].w->n + 31) / 32;
-            p->d = d;
-            p->a = &a[i];
-            p->row_blocks =
-                a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
-            p->first_task = tasks;
-            /* few rows: several panels per tile, as ARES_K(product) takes them */
-            int64_t at_once = a[i].m <= 4 ? TILE_MAX_PANELS / (a[i].m <= 2 ? 1 : 2) : 1;
-            /* no fewer groups than threads */
-            while (f.n == 1 && at_once > 1 && panels < at_once * threads) at_once /= 2;
-            double panel_us = us[i] / (double)(panels * ARES_MAX(p->row_blocks, 1));
-            int64_t wanted = ARES_MIN(panels, (int64_t)(task_us / panel_us + 0.5));
-            p->panels_per_group = ARES_MAX(1, (wanted + at_once - 1) / at_once) * at_once;
-            p->groups = (panels + p->panels_per_group - 1) / p->panels_per_group;
-            tasks += p->row_blocks * p->groups;
+        if (pairs && rows > PACKED_ROWS) continue;
+        for (; to < n; to++) {
+            bool packs = a[to].w->layout == ARES_PANEL32_PAIRS && !same_input(&a[to - 1], &a[to]);
+            if (packs && rows + a[to].m > PACKED_ROWS) break;
+            rows += packs ? a[to].m : 0;
         }
-        pack_inputs(d, &f);
-        kernels_run(d, all_us, tasks, forward_task, &f);
+        products(d, &a[from], to - from);
     }
 }
 
@@ -608,10 +639,14 @@ enum {
 typedef struct backward {
     ares_device *d;
     const ares_linear_backward_args *a;
-    int64_t n, k, row_blocks, dx_tasks, dw_panels, dw_parts;
+    int64_t n, k, row_blocks, dx_tasks, dw_panels, dw_parts, first_task;
     bool pairs;
     const float *dy, *x; /* with pairs: packed by rows for dx, by tokens for dw */
 } backward;
+typedef struct backwards {
+    int n;
+    backward *each;
+} backwards;
 
 /* dx of some rows and 32 inputs: the panel of W is transposed into scratch, piece by piece of n. */
 static void dx_task(const backward *b, int64_t task, int worker)
@@ -716,66 +751,133 @@ static void dw_task(const backward *b, int64_t task, int worker)
     }
 }
 
-/* dx first, then dw and dbias; all tasks are independent. */
+/* Of each product dx first, then dw and dbias; all tasks are independent. */
 static void backward_task(void *ctx, int64_t task, int worker)
 {
-    const backward *b = ctx;
+    const backwards *all = ctx;
+    int i = 0;
+    for (int end = all->n; end - i > 1;) { /* as in forward_task */
+        int middle = (i + end) / 2;
+        if (all->each[middle].first_task <= task) i = middle;
+        else end = middle;
+    }
+    const backward *b = &all->each[i];
+    task -= b->first_task;
     if (task < b->dx_tasks) dx_task(b, task, worker);
     else dw_task(b, task - b->dx_tasks, worker);
 }
 
-void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
+/* The words that a product in pairs packs: of dy by rows for dx, of x by tokens for dw. */
+static int64_t words_of_dy(const ares_linear_backward_args *a)
 {
-    const ares_matrix *w = a->dx ? a->w : a->dw ? a->dw : a->w;
-    backward b = { .d = d, .a = a, .n = w->n, .k = w->k, .pairs = w->layout == ARES_PANEL32_PAIRS };
-    ARES_ASSERT(w->layout != ARES_ROWS && w->dtype != ARES_F16 &&
-                (!a->dw || (a->dw->dtype == ARES_F32 && a->dw->layout == w->layout)));
-    if (a->m <= 0) return;
-    if (b.pairs && a->m > PACKED_ROWS) { /* as in linear; PACKED_ROWS is even */
-        for (int32_t row = 0; row < a->m; row += PACKED_ROWS) {
-            ares_linear_backward_args part = *a;
-            part.m = ARES_MIN((int32_t)PACKED_ROWS, a->m - row);
-            part.dy = (const float *)a->dy + row * a->lddy;
-            if (a->x) part.x = (const float *)a->x + row * a->ldx;
-            if (a->dx) part.dx = (float *)a->dx + row * a->lddx;
-            ARES_K(linear_backward)(d, &part);
+    return a->dx ? (a->m * packed_words(a->w->n) + 15) / 16 * 16 : 0;
+}
+static int64_t words_of_x(const ares_linear_backward_args *a)
+{
+    return a->dw ? (a->m + 1) / 2 * V16_DOT_STEPS * packed_tokens_ld(a->dw->k) : 0;
+}
+
+/* Packs the operands of products in pairs; list has room for two of each and one more. */
+static void pack_operands(ares_device *d, backwards *all, packing *list)
+{
+    int64_t words = 0;
+    packing *next = list;
+    for (int i = 0; i < all->n; i++)
+        if (all->each[i].pairs) words += words_of_dy(all->each[i].a) + words_of_x(all->each[i].a);
+    if (!words) return;
+    float *packed = kernels_scratch(d, KERNELS_PACKED, (size_t)words * sizeof(float));
+    for (int i = 0; i < all->n; i++) {
+        backward *b = &all->each[i];
+        const ares_linear_backward_args *a = b->a;
+        if (!b->pairs || a->m <= 0) continue;
+        float *dy = packed, *x = packed += words_of_dy(a);
+        b->dy = dy, b->x = x, packed += words_of_x(a);
+        if (a->dx) *next++ = (packing){ a->dy, a->lddy, a->m, b->n, dy, NULL };
+        if (a->dw) *next++ = (packing){ a->x, a->ldx, a->m, b->k, NULL, x };
+    }
+    next->rows = 0;
+    pack_all(d, list);
+}
+
+/* All of them in one parallel region. */
+static void backward_products(ares_device *d, const ares_linear_backward_args *args, int n)
+{
+    backward few[FEW_PRODUCTS];
+    packing few_lists[2 * FEW_PRODUCTS + 1];
+    backwards all = { n, few };
+    packing *lists = few_lists;
+    if (n > FEW_PRODUCTS) {
+        size_t bytes = (size_t)n * sizeof *all.each;
+        all.each = kernels_scratch(d, KERNELS_SHARED, bytes + (size_t)(2 * n + 1) * sizeof *lists);
+        lists = (packing *)(void *)((char *)all.each + bytes);
+    }
+    int64_t tasks = 0;
+    /* tasks of a product that even out the threads' ends; of many, fewer each */
+    const int64_t wanted = (4 * ares_pool_threads(d->pool) + n - 1) / n;
+    double us = 0;
+    for (int i = 0; i < n; i++) {
+        const ares_linear_backward_args *a = &args[i];
+        const ares_matrix *w = a->dx ? a->w : a->dw ? a->dw : a->w;
+        backward *b = &all.each[i];
+        *b = (backward){ .d = d,
+                         .a = a,
+                         .n = w->n,
+                         .k = w->k,
+                         .pairs = w->layout == ARES_PANEL32_PAIRS,
+                         .first_task = tasks };
+        ARES_ASSERT(w->layout != ARES_ROWS && w->dtype != ARES_F16 &&
+                    (!a->dw || (a->dw->dtype == ARES_F32 && a->dw->layout == w->layout)));
+        if (a->m <= 0) continue;
+        double product_us = 2.0 * a->m * w->k * w->n / FLOPS_PER_US;
+        if (a->dx) {
+            int64_t panels = (b->k + 31) / 32;
+            b->row_blocks = (a->m + DX_ROWS - 1) / DX_ROWS;
+            /* divide the rows of a panel among tasks, as long as each has 128 rows */
+            if (panels * b->row_blocks < wanted)
+                b->row_blocks = ARES_MAX(
+                    b->row_blocks, ARES_MIN((int64_t)a->m / 128, (wanted + panels - 1) / panels));
+            b->dx_tasks = panels * b->row_blocks;
+            us += product_us + (double)w->k * w->n * 4 / BYTES_PER_US;
         }
-        return;
-    }
-    if (b.pairs) {
-        packing list[3] = { 0 }, *next = list;
-        int64_t words = a->dx ? (a->m * packed_words(b.n) + 15) / 16 * 16 : 0,
-                more = a->dw ? (a->m + 1) / 2 * V16_DOT_STEPS * packed_tokens_ld(b.k) : 0;
-        float *packed = kernels_scratch(d, KERNELS_PACKED, (size_t)(words + more) * sizeof(float));
-        b.dy = packed;
-        b.x = packed + words;
-        if (a->dx) *next++ = (packing){ a->dy, a->lddy, a->m, b.n, packed, NULL };
-        if (a->dw) *next++ = (packing){ a->x, a->ldx, a->m, b.k, NULL, packed + words };
-        pack_all(d, list);
-    }
-    int64_t dw_tasks = 0, wanted = 4 * ares_pool_threads(d->pool);
-    double us = 0, product_us = 2.0 * a->m * w->k * w->n / FLOPS_PER_US;
-    if (a->dx) {
-        int64_t panels = (b.k + 31) / 32;
-        b.row_blocks = (a->m + DX_ROWS - 1) / DX_ROWS;
-        /* divide the rows of a panel among tasks, as long as each has 128 rows */
-        if (panels * b.row_blocks < wanted)
-            b.row_blocks = ARES_MAX(b.row_blocks,
-                                    ARES_MIN((int64_t)a->m / 128, (wanted + panels - 1) / panels));
-        b.dx_tasks = panels * b.row_blocks;
-        us += product_us + (double)w->k * w->n * 4 / BYTES_PER_US;
-    }
-    if (a->dw || a->dbias) {
-        int64_t panels = (b.n + 31) / 32;
-        b.dw_parts = a->dw ? (b.k + DW_K - 1) / DW_K : 1;
-        b.dw_panels = ARES_MAX(1, ARES_MIN(DW_PANELS, panels * b.dw_parts / wanted));
-        int64_t groups = (panels + b.dw_panels - 1) / b.dw_panels;
-        if (a->dw && groups * b.dw_parts < wanted)
-            b.dw_parts = ARES_MAX(b.dw_parts, ARES_MIN((wanted + groups - 1) / groups,
-                                                       b.k / (b.pairs ? 2 : 1) / (4 * TILE_ROWS)));
-        dw_tasks = groups * b.dw_parts;
+        tasks += b->dx_tasks;
+        if (!a->dw && !a->dbias) continue;
+        int64_t panels = (b->n + 31) / 32;
+        b->dw_parts = a->dw ? (b->k + DW_K - 1) / DW_K : 1;
+        b->dw_panels = ARES_MAX(1, ARES_MIN(DW_PANELS, panels * b->dw_parts / wanted));
+        int64_t groups = (panels + b->dw_panels - 1) / b->dw_panels;
+        if (a->dw && groups * b->dw_parts < wanted)
+            b->dw_parts =
+                ARES_MAX(b->dw_parts, ARES_MIN((wanted + groups - 1) / groups,
+                                               b->k / (b->pairs ? 2 : 1) / (4 * TILE_ROWS)));
+        tasks += groups * b->dw_parts;
         us += a->dw ? product_us + (double)w->k * w->n * 8 / BYTES_PER_US
                     : (double)a->m * w->n * 4 / BYTES_PER_US;
     }
-    kernels_run(d, us, b.dx_tasks + dw_tasks, backward_task, &b);
+    pack_operands(d, &all, lists);
+    kernels_run(d, us, tasks, backward_task, &all);
+}
+
+void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *args, int n)
+{
+    /* what is packed of products in bf16 arithmetic is bounded, as in linear */
+    for (int from = 0, to; from < n; from = to) {
+        const ares_linear_backward_args *a = &args[from];
+        const ares_matrix *w = a->dx ? a->w : a->dw ? a->dw : a->w;
+        bool pairs = w->layout == ARES_PANEL32_PAIRS;
+        int64_t rows = a->m;
+        to = from + 1;
+        if (pairs && a->m > PACKED_ROWS) { /* PACKED_ROWS is even */
+            for (int32_t row = 0; row < a->m; row += PACKED_ROWS) {
+                ares_linear_backward_args part = *a;
+                part.m = ARES_MIN((int32_t)PACKED_ROWS, a->m - row);
+                part.dy = (const float *)a->dy + row * a->lddy;
+                if (a->x) part.x = (const float *)a->x + row * a->ldx;
+                if (a->dx) part.dx = (float *)a->dx + row * a->lddx;
+                backward_products(d, &part, 1);
+            }
+            continue;
+        }
+        while (to < n && (!pairs || rows + args[to].m <= PACKED_ROWS)) rows += args[to++].m;
+        backward_products(d, a, to - from);
+    }
 }

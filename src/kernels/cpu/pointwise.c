@@ -384,7 +384,9 @@ static void embedding_task(void *ctx, int64_t task, int worker)
     for (int64_t r = task * EMBEDDING_ROWS; r < end; r++) {
         embedding_row q = row_of(e, j->ids[r]);
         float *y = j->y + r * j->ld;
-        if (e->dtype == ARES_F32) {
+        if (e->dtype == ARES_F32 && e->layout == ARES_ROWS && j->scale == 1.0f)
+            memcpy(y, (const float *)e->data + q.at, (size_t)e->k * sizeof *y);
+        else if (e->dtype == ARES_F32) {
             const float *from = (const float *)e->data + q.at;
             for (int64_t i = 0; i < e->k; i++) y[i] = j->scale * from[place(q, i)];
         } else {

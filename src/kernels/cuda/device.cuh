@@ -264,7 +264,7 @@ void cuda_fill_pointwise(ares_kernels *k);
 void cuda_fill_sample(ares_kernels *k);
 
 int cuda_sync(ares_device *d);
-void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a);
+void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *args, int count);
 /* Whether segments with one row are computed by cuda_decode. */
 bool cuda_decodes(const ares_attention_args *a);
 void cuda_decode(ares_device *d, const ares_attention_args *a);

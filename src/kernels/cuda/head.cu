@@ -280,7 +280,7 @@ static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, c
     l.x = act_row(a->x, act, k->row, a->ldx);
     l.ldx = a->ldx;
     l.dw = a->dw ? &dw : NULL;
-    cuda_linear_backward(d, &l);
+    cuda_linear_backward(d, &l, 1);
     const ares_head_adapter *n = a->adapter;
     if (!n) return;
     w = vocab_part(n->b, a->vocab);
@@ -290,7 +290,7 @@ static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, c
     l.x = act_row(n->u, act, k->row, w.k);
     l.lddx = l.ldx = w.k;
     l.dw = &dw;
-    cuda_linear_backward(d, &l);
+    cuda_linear_backward(d, &l, 1);
 }
 
 static void check(const ares_head_args *a)

@@ -176,9 +176,8 @@ static __global__ void sum_rows(int32_t m, int32_t n, const void *dy, int64_t ld
     if (cuda_sum_columns(sum, column, n, s)) dbias[column] += sum[0];
 }
 
-void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
+static void product_backward(cuda_context *c, const ares_linear_backward_args *a)
 {
-    cuda_context *c = cuda_enter(d);
     if (a->m == 0) return;
     ARES_ASSERT(a->scale == 0.0f || !a->accumulate); /* it would have to scale the old dx, too */
     if (a->dx)
@@ -221,6 +220,12 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     if (a->dbias && cuda_columns_open(c, a->m, a->w->n, 1, &s, &grid))
         cuda_launch(c, "linear: bias gradient", CUDA_BY_TYPE(c, sum_rows), grid, dim3(32, 32), 0,
                     a->m, a->w->n, a->dy, a->lddy, a->dbias, s);
+}
+
+void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *args, int count)
+{
+    cuda_context *c = cuda_enter(d);
+    for (int i = 0; i < count; i++) product_backward(c, &args[i]);
 }
 
 void cuda_fill_linear(ares_kernels *k)

@@ -68,6 +68,7 @@ enum {
     ARES_LAYER_WINDOW = 1,     /* attention sees the last `window` keys */
     ARES_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
     ARES_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_local */
+    ARES_LAYER_EXPERTS = 8,    /* its MLP is a mixture of experts */
 };
 
 enum { ARES_MAX_EOS = 16, ARES_MAX_LAYERS = 1 << 12 };
@@ -87,6 +88,10 @@ typedef struct ares_model_config {
     float attention_scale;          /* of scores; 0: 1 / sqrt(head_dim) */
     float embed_scale;              /* of the embedding's rows; 0: none */
     ares_activation mlp_activation; /* of gate */
+    /* of layers with ARES_LAYER_EXPERTS: how many, how many a token has, and the width inside one
+     */
+    int32_t experts, experts_used, expert_width;
+    bool experts_norm; /* a token's weights are divided by their sum */
     /* one number per token in place of the language model's head (ares_model_options) */
     bool value_head;
     bool no_value_head;             /* transformers has no class of it with one */
@@ -202,8 +207,8 @@ typedef struct ares_param {
  * Parameters that lie in one flat array (region.c). A model's regions are, in this order: the
  * embedding, each block, the head where it is not tied, the value head, and last the norms and
  * biases of the whole model, in f32. A region of matrices has them in the order of the parameters
- * (of a block: q, k, v, o, gate, up, down) and is padded by zeros to a multiple of ARES_SUM_CHUNK
- * times the ranks that share the model.
+ * (of a block: q, k, v, o, gate, up, down; or the router, and gate, up, down of each expert) and is
+ * padded by zeros to a multiple of ARES_SUM_CHUNK times the ranks that share the model.
  *
  * The matrices of a vision tower are regions, too: its patches and merger, and each of its blocks.
  * Where the tower is trained they come after the last head, and its norms and biases are among the
@@ -265,7 +270,7 @@ typedef struct ares_linear {
     /*
      * which module of an adapter is beside it: 7 i + 0 .. 6 for q, k, v, o, gate, up, down of block
      * i; after the blocks and the head those of a tower: of each block qkv, proj, gate, up where it
-     * is gated, down, and then the merger's two
+     * is gated, down, and then the merger's two. -1: none may be (routers, experts)
      */
     int32_t number;
 } ares_linear;
@@ -279,9 +284,17 @@ typedef struct ares_model_layer {
     int first;                          /* of its parameters, which follow each other in the list */
     ares_param *norm[ARES_BLOCK_NORMS]; /* by place; NULL: there is none */
     ares_param *q_norm, *k_norm;
-    ares_linear q, k, v, o, gate, up, down;
+    ares_linear q, k, v, o;
+    ares_linear gate, up, down; /* w NULL: the MLP is a mixture of experts */
+    ares_linear router;
+    struct ares_expert *expert; /* [experts]; NULL: the MLP is one */
     ares_block_regions in;
 } ares_model_layer;
+
+/* An expert of a layer: down(f(gate) * up). */
+typedef struct ares_expert {
+    ares_linear gate, up, down;
+} ares_expert;
 
 /*
  * What the ranks of a group do not all keep: nothing is shared, or each keeps the optimizer states
@@ -329,6 +342,7 @@ typedef struct ares_params {
     ares_model_share share;
     ares_param *list; /* [n], in the order of files */
     int n;
+    ares_map *names; /* of a model: the place in the list by name */
     ares_region *regions;
     int n_regions, n_frozen;
     ares_dtype file_dtype; /* of the tensors in the files of a checkpoint */
@@ -527,6 +541,10 @@ int ares_params_sync(const ares_params *ps);
 int64_t ares_params_count(const ares_params *ps); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);
+/* And of those that a token meets: with experts, the ones that it is given to. */
+int64_t ares_model_config_active(const ares_model_config *cfg);
+/* The numbers that a token has inside an MLP, or inside its experts: the mean over layers. */
+double ares_model_config_mlp_width(const ares_model_config *cfg);
 /* And in those that opt->trained names; fails where ares_model_load would refuse an expression. */
 int ares_model_config_trained(const ares_model_config *cfg, const ares_model_options *opt,
                               int64_t *count);
@@ -735,6 +753,15 @@ typedef struct ares_backward_rows {
     int64_t all, active;
 } ares_backward_rows;
 ares_backward_rows ares_workspace_rows(ares_workspace *w); /* since the last call */
+/*
+ * What routers have chosen in passes for a backward, since the last call. of_expert
+ * [layers][experts] gets how many rows each expert was given; NULL: not wanted.
+ */
+typedef struct ares_routing {
+    int64_t rows;    /* of all layers with experts together */
+    int64_t entropy; /* the sum over rows of the entropy of all experts' probabilities, in 2^-32 */
+} ares_routing;
+ares_routing ares_workspace_routing(ares_workspace *w, int64_t *of_expert);
 /* The region of the vocabulary or value head, to be loaded by who computes with the head. */
 int ares_model_head_region(const ares_model *m);
 /* The weight of the vocabulary head, and its gradient (NULL: frozen). */

@@ -32,6 +32,7 @@ typedef struct job {
     const char *arch, *out, *dtype, *tokenizer;
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
     int64_t window; /* -1: the architecture's own */
+    int64_t experts, experts_used, expert_width;
     double rope_theta, range;
     bool tied, untied, sees; /* sees: the architecture has a vision tower */
     vision_options vision;
@@ -364,13 +365,21 @@ static int put_config(const job *j)
     add_number(&s, "num_attention_heads", j->heads);
     add_number(&s, "num_key_value_heads", j->kv_heads);
     if (!j->sees) add_number(&s, "head_dim", head_dim_of(j));
-    add_number(&s, "intermediate_size", j->intermediate ? j->intermediate : 3 * j->hidden);
+    int64_t wide = j->intermediate ? j->intermediate : 3 * j->hidden,
+            expert = j->expert_width ? j->expert_width : j->hidden;
+    /* of an OLMoE it is the width inside an expert */
+    add_number(&s, "intermediate_size", strcmp(j->arch, "olmoe") == 0 ? expert : wide);
     add_number(&s, "max_position_embeddings", j->max_position);
     add_flag(&s, "tie_word_embeddings", !j->untied);
     if (j->sees) add_vision_config(j, &s);
     else ares_json_write_double(ares_json_key(&s, "rope_theta"), j->rope_theta);
-    /* of scores, where that is not the width of a head by itself */
-    if (!j->sees) add_number(&s, "query_pre_attn_scalar", head_dim_of(j));
+    if (!j->sees) { /* what only some architectures read */
+        add_number(&s, "query_pre_attn_scalar", head_dim_of(j));
+        add_number(&s, "moe_intermediate_size", expert);
+        add_number(&s, "num_experts", j->experts ? j->experts : 8);
+        add_number(&s, "num_experts_per_tok", j->experts_used ? j->experts_used : 2);
+        add_flag(&s, "norm_topk_prob", true);
+    }
     if (j->window > 0) add_number(&s, "sliding_window", j->window);
     if (j->window == 0) add_null(&s, "sliding_window");
     if (j->window > 0) add_flag(&s, "use_sliding_window", true); /* where it is asked for */
@@ -418,6 +427,11 @@ static int put_model(const job *j, int64_t *parameters)
         return ares_fail(ARES_EUSE, "init: --window = %lld: no layer of this %s has a window%s",
                          (long long)j->window, j->arch,
                          j->layers < 4 ? "; set --layers to 4 or more, or leave it out" : "");
+    if ((j->experts || j->experts_used || j->expert_width) && !c.experts)
+        return ares_fail(ARES_EUSE,
+                         "init: --experts, --experts-per-token, --expert-width: a %s has no "
+                         "experts; take qwen3_moe or olmoe, or leave them out",
+                         j->arch);
     ARES_TRY(ares_device_open("cpu", 0, &d));
     int rc = ares_model_new(&c, &d, &opt, (uint64_t)j->seed, &m);
     if (rc == ARES_OK) {
@@ -537,16 +551,16 @@ int ares_cli_init(int argc, char **argv)
               .seed = 1,
               .rope_theta = 10000,
               .range = 0.02 };
-    static const char *const archs[] = {
-        "qwen2", "qwen3", "llama",       "mistral",  "smollm3",
-        "olmo2", "olmo3", "gemma3_text", "qwen2_vl", "qwen2_5_vl"
-    };
+    static const char *const archs[] = { "qwen2",     "qwen3", "llama",    "mistral",
+                                         "smollm3",   "olmo2", "olmo3",    "gemma3_text",
+                                         "qwen3_moe", "olmoe", "qwen2_vl", "qwen2_5_vl" };
 #define SIZE(field, option, smallest, doc) \
     CLI_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
     const cli_option options[] = {
         CLI_OPTION(
             TEXT, j.arch, "--arch", "NAME",
-            "architecture: qwen2, qwen3, llama, mistral, smollm3, olmo2, olmo3, gemma3_text; "
+            "architecture: qwen2, qwen3, llama, mistral, smollm3, olmo2, olmo3, gemma3_text, "
+            "qwen3_moe, olmoe; "
             "qwen2_vl and qwen2_5_vl see images and videos",
             .required = true, .offered = archs, .n_offered = ARES_COUNT(archs)),
         CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
@@ -562,6 +576,9 @@ int ares_cli_init(int argc, char **argv)
                    "keys that a layer with a sliding window sees; 0: all; -1: as many as the "
                    "architecture has by itself, which may be no window",
                    .least = -1, .most = 1 << 24),
+        SIZE(experts, "--experts", 0, "experts of a layer of qwen3_moe or olmoe; 0: 8"),
+        SIZE(experts_used, "--experts-per-token", 0, "how many of them a token has; 0: 2"),
+        SIZE(expert_width, "--expert-width", 0, "width inside an expert; 0: hidden"),
         SIZE(vision.depth, "--vision-layers", 1, "blocks of a vision tower"),
         SIZE(vision.width, "--vision-width", 4, "its width"),
         SIZE(vision.heads, "--vision-heads", 1, "its attention heads"),

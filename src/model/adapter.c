@@ -4,6 +4,8 @@
  */
 #include "adapter.h"
 
+#include "internal.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +24,7 @@ ARES_OPTION_TABLE(ares_lora_option_table, ares_lora_options, ARES_LORA_OPTIONS);
 
 typedef struct candidates {
     lora_module *list;
-    int32_t n, cap;
+    int32_t n, cap, number; /* number: of the next one */
     ares_arena *arena;
 } candidates;
 
@@ -31,9 +33,10 @@ static void add_candidate(candidates *c, int32_t out, int32_t in, const char *fo
     char name[128];
     (void)snprintf(name, sizeof name, format, block);
     ARES_ASSERT(c->n < c->cap);
-    c->list[c->n] = (lora_module){
-        .name = ares_arena_copy(c->arena, name, strlen(name)), .number = c->n, .in = in, .out = out
-    };
+    c->list[c->n] = (lora_module){ .name = ares_arena_copy(c->arena, name, strlen(name)),
+                                   .number = c->number++,
+                                   .in = in,
+                                   .out = out };
     c->n++;
 }
 
@@ -61,7 +64,9 @@ const lora_module *lora_candidates(const ares_model_config *base, bool tower, ar
     for (int32_t i = 0; i < base->layers; i++) {
         const int32_t out[] = { q, kv, kv, hidden, wide, wide, hidden },
                       in[] = { hidden, hidden, hidden, q, hidden, hidden, wide };
-        for (int j = 0; j < 7; j++) add_candidate(&c, out[j], in[j], own[j], i);
+        for (int j = 0; j < 7; j++)
+            if (j >= 4 && base->layer[i] & ARES_LAYER_EXPERTS) c.number++;
+            else add_candidate(&c, out[j], in[j], own[j], i);
     }
     add_candidate(&c, base->vocab, hidden, "lm_head", 0);
     for (int32_t i = 0; tower && i < v->depth; i++) {
@@ -312,12 +317,24 @@ static void add_kinds(const selection *s, ares_str *out)
 /* Entries of a list that name something else than a linear layer. */
 static int check_entries(const selection *s, const ares_json *target)
 {
-    static const char *const other[] = {
-        "embed_tokens", "norm",      "input_layernorm", "post_attention_layernorm",
-        "mlp",          "self_attn", "layers",          "q_norm",
-        "k_norm",       "model",     "patch_embed",     "rotary_emb",
-        "act_fn",       "visual"
-    };
+    static const char *const other[] = { "embed_tokens",
+                                         "norm",
+                                         "input_layernorm",
+                                         "post_attention_layernorm",
+                                         "mlp",
+                                         "self_attn",
+                                         "layers",
+                                         "q_norm",
+                                         "k_norm",
+                                         "model",
+                                         "patch_embed",
+                                         "rotary_emb",
+                                         "act_fn",
+                                         "visual",
+                                         "experts",
+                                         "gate",
+                                         "pre_feedforward_layernorm",
+                                         "post_feedforward_layernorm" };
     if (!target || target->type != ARES_JSON_ARRAY) return ARES_OK;
     for (int64_t i = 0; i < target->count; i++) {
         ares_view x = target->items[i].text;
@@ -330,6 +347,24 @@ static int check_entries(const selection *s, const ares_json *target)
                                  s->where, x.data, other[k]);
     }
     return ARES_OK;
+}
+
+/* A list that names parts of an MLP and finds none outside of experts, or a text that means them.
+ */
+static int check_experts(const selection *s, const ares_json *target)
+{
+    static const char *const parts[] = { "gate_proj", "up_proj", "down_proj" };
+    bool text = target && target->type == ARES_JSON_STRING && strstr(target->text.data, "experts");
+    const char *named = text ? target->text.data : NULL;
+    for (int64_t i = 0; target && target->type == ARES_JSON_ARRAY && i < target->count; i++)
+        for (int k = 0; k < ARES_COUNT(parts); k++)
+            if (!s->taken[i] && model_name_ends(target->items[i].text.data, parts[k]))
+                named = target->items[i].text.data;
+    if (!named) return ARES_OK;
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "%s: target_modules: '%s' is of experts; adapters of experts and routers are "
+                     "not offered; name layers of attention, or all-linear",
+                     s->where, named);
 }
 
 /* Warns of what is written and takes no layer; PEFT says nothing, but of exclude_modules. */
@@ -505,6 +540,7 @@ int lora_select(const ares_model_config *base, bool tower, bool tell, const ares
     }
     out->modules = chosen;
     ARES_TRY(check_entries(&s, target));
+    if (base->experts) ARES_TRY(check_experts(&s, target));
     if (!out->n) return refuse_nothing(&s, target);
     /* of use too: what keeps a tower out that is frozen anyway */
     int32_t n;

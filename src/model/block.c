@@ -48,8 +48,7 @@ static bool follows(const ares_matrix *a, const ares_matrix *b)
                (const char *)a->data + (size_t)(a->n * (int64_t)a->k) * ares_dtype_bytes(a->dtype);
 }
 
-/* Whether b's weight, bias and gradients lie directly after a's, so that one product reads both. */
-static bool adjacent(const ares_linear *a, const ares_linear *b)
+bool linears_adjacent(const ares_linear *a, const ares_linear *b)
 {
     return a->w->weight.layout == ARES_ROWS && follows(&a->w->weight, &b->w->weight) &&
            follows(&a->w->grad, &b->w->grad) &&
@@ -62,7 +61,7 @@ void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_
 {
     for (int i = 0, end; i < n; i = end) {
         ares_param w = *l[i]->w;
-        for (end = i + 1; end < n && adjacent(l[end - 1], l[end]); end++) {
+        for (end = i + 1; end < n && linears_adjacent(l[end - 1], l[end]); end++) {
             w.weight.n += l[end]->w->weight.n;
             w.grad.n = w.weight.n;
         }
@@ -535,6 +534,10 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
 
     h = read_stream(m, l->norm[ARES_BEFORE_MLP], rows, s->x_mid, t->h, s->rstd_mid,
                     early ? &l->down : NULL);
+    if (l->expert) {
+        experts_forward(m, l, rows, s, t, h, x_out);
+        return;
+    }
     ares_linear_args gate_up[] = { linear_args(rows, &l->gate, h, NULL, s->gate_up, 2 * n.wide),
                                    linear_args(rows, &l->up, h, NULL,
                                                acts_at(d, s->gate_up, n.wide), 2 * n.wide) };
@@ -561,6 +564,15 @@ static void mlp_backward(const ares_model *m, const ares_model_layer *l, const b
     int32_t rows = p->rows, hidden = m->cfg.hidden;
     widths n = widths_of(&m->cfg);
     const adapting beside = adapting_of(p, t);
+    void *d_h = before ? t->d_h : dx; /* without the norm they read the stream */
+    if (l->expert) {
+        const void *h = read_stream(m, before, rows, s->x_mid, t->h, NULL, NULL);
+        experts_backward(m, l, rows, p->moved, s, t, h, dx, d_h, !before);
+        if (before)
+            rms_norm_backward(d, before, m->cfg.norm_plus_one, rows, hidden, d_h, s->x_mid,
+                              s->rstd_mid, dx);
+        return;
+    }
     /* its activation and the normed stream are computed again, cheaper than memory */
     const void *dy =
         added_backward(m, l->norm[ARES_AFTER_MLP], rows, dx, s->down_out, s->rstd_down, t->d_h);
@@ -576,7 +588,6 @@ static void mlp_backward(const ares_model *m, const ares_model_layer *l, const b
     linear_backward(d, &l->down, rows, dy, hidden, t->act, NULL, false);
     linear_adapt_backward(d, &beside, &l->down, dy, hidden, t->act, NULL);
     const void *h = read_stream(m, before, rows, s->x_mid, t->h, NULL, NULL);
-    void *d_h = before ? t->d_h : dx; /* without the norm they read the stream */
     linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
                      2 * n.wide, h, d_h, !before);
     linear_adapt_backward(d, &beside, &l->gate, t->d_gate_up, 2 * n.wide, h, d_h);

@@ -60,6 +60,11 @@ typedef struct model_arch {
     double local_theta; /* of layers that slide, which have a rope of their own; 0: no */
     const char *local_theta_key;
 
+    /* experts, where num_experts ... are absent; 0: no such keys */
+    int32_t experts, experts_used;
+    int32_t expert_width; /* moe_intermediate_size; 0: it is intermediate_size */
+    bool some_layers;     /* decoder_sparse_step and mlp_only_layers say which layers have them */
+
     const char *refused[4]; /* keys of what is not built: only null and false are taken */
     bool no_value_head;
     bool vision;      /* text_config, vision_config, and a tower (docs/vision.md) */
@@ -275,6 +280,45 @@ static const model_arch archs[] = {
       .local_theta_key = "rope_local_base_freq",
       .refused = { "attn_logit_softcapping", "final_logit_softcapping",
                    "use_bidirectional_attention" },
+      .no_value_head = true },
+    { .name = "qwen3_moe",
+      .class_name = "Qwen3MoeForCausalLM",
+      .vocab = 151936,
+      .hidden = 2048,
+      .intermediate = 6144,
+      .layers = 24,
+      .heads = 32,
+      .kv_heads = 4,
+      .max_position = 32768,
+      .bos = -1,
+      .eos = -1,
+      .pad = -1,
+      .attention_bias_key = true,
+      .qk_norm = ARES_QK_NORM_HEADS,
+      .slides = SLIDES_ALL,
+      .window = 4096,
+      .window_asked = true,
+      .experts = 128,
+      .experts_used = 8,
+      .expert_width = 768,
+      .some_layers = true },
+    { .name = "olmoe",
+      .class_name = "OlmoeForCausalLM",
+      .vocab = 50304,
+      .hidden = 2048,
+      .intermediate = 2048,
+      .layers = 16,
+      .heads = 16,
+      .max_position = 4096,
+      .bos = -1,
+      .eos = 50279,
+      .pad = 1,
+      .rms_norm_eps = 1e-5,
+      .attention_bias_key = true,
+      .qk_norm = ARES_QK_NORM_ROW,
+      .experts = 64,
+      .experts_used = 8,
+      .refused = { "clip_qkv" },
       .no_value_head = true },
 };
 
@@ -723,6 +767,39 @@ static void read_layers(config_reader *r, const model_arch *a, ares_model_config
     }
 }
 
+/* The sizes of experts, and which layers have them. */
+static void read_experts(config_reader *r, const model_arch *a, ares_model_config *c)
+{
+    const ares_json *root = r->root, *plain = ares_json_get(root, "mlp_only_layers");
+    if (!a->experts || r->rc != ARES_OK) return;
+    /* transformers 5 writes the number of Qwen's under the second name */
+    const char *key =
+        ares_json_get(root, "num_experts") || !ares_json_get(root, "num_local_experts")
+            ? "num_experts"
+            : "num_local_experts";
+    c->experts = config_i32(r, root, key, a->experts, 1, 1 << 12);
+    c->experts_used = config_i32(r, root, "num_experts_per_tok", a->experts_used, 1, 1 << 12);
+    if (r->rc == ARES_OK && c->experts_used > c->experts)
+        r->rc = ares_fail(ARES_EFORMAT, "num_experts_per_tok = %d exceeds %s = %d", c->experts_used,
+                          key, c->experts);
+    c->expert_width = !a->expert_width ? c->intermediate
+                                       : config_i32(r, root, "moe_intermediate_size",
+                                                    a->expert_width, 1, 1 << 22);
+    c->experts_norm = get_bool(r, "norm_topk_prob", false);
+    int32_t step = a->some_layers ? config_i32(r, root, "decoder_sparse_step", 1, 1, INT32_MAX) : 1;
+    for (int32_t i = 0; i < c->layers && r->rc == ARES_OK; i++)
+        if ((i + 1) % step == 0) c->layer[i] |= ARES_LAYER_EXPERTS;
+    if (!a->some_layers || !plain || plain->type == ARES_JSON_NULL || r->rc != ARES_OK) return;
+    bool right = plain->type == ARES_JSON_ARRAY;
+    for (int64_t i = 0; right && i < plain->count; i++) {
+        const ares_json *x = &plain->items[i];
+        right = x->type == ARES_JSON_INT;
+        if (right && x->integer >= 0 && x->integer < c->layers)
+            c->layer[x->integer] &= (uint8_t)~ARES_LAYER_EXPERTS;
+    }
+    if (!right) r->rc = ares_fail(ARES_EFORMAT, "'mlp_only_layers' is not a list of layers");
+}
+
 /* Adds an id unless it is there already. */
 static void put_eos(config_reader *r, int32_t id, ares_model_config *c)
 {
@@ -916,6 +993,7 @@ static void read_config(config_reader *r, ares_model_config *c)
     if (a->local_theta > 0) read_two_ropes(r, a, c);
     else read_rope(r, a, c);
     read_layers(r, a, c);
+    read_experts(r, a, c);
     read_eos(r, r->root, c);
     if (c->n_eos == 0) read_eos(r, top.root, c);
     if (a->vision && r->rc == ARES_OK) {
@@ -1125,9 +1203,26 @@ static void write_layers(ares_str *s, const ares_model_config *c, const model_ar
     }
 }
 
-/* One id as a number, several as a list. */
+static void write_experts(ares_str *s, const ares_model_config *c, const model_arch *a)
+{
+    if (!a->experts) return;
+    put_i64(s, "num_experts", c->experts);
+    put_i64(s, "num_experts_per_tok", c->experts_used);
+    put_bool(s, "norm_topk_prob", c->experts_norm);
+    if (a->expert_width) put_i64(s, "moe_intermediate_size", c->expert_width);
+    if (!a->some_layers) return;
+    put_i64(s, "decoder_sparse_step", 1);
+    ares_json_begin(ares_json_key(s, "mlp_only_layers"), '[');
+    for (int32_t i = 0; i < c->layers; i++)
+        if (!(c->layer[i] & ARES_LAYER_EXPERTS)) ares_json_write_i64(s, i);
+    ares_json_end(s, ']');
+}
+
+/* One id as a number, several as a list; none is null where a missing key would mean one. */
 static void write_eos(ares_str *s, const ares_model_config *c)
 {
+    const model_arch *a = model_arch_find(c->model_type);
+    if (!c->n_eos && a->eos >= 0) ares_json_write_null(ares_json_key(s, "eos_token_id"));
     if (c->n_eos == 1) put_i64(s, "eos_token_id", c->eos[0]);
     if (c->n_eos <= 1) return;
     ares_json_begin(ares_json_key(s, "eos_token_id"), '[');
@@ -1146,7 +1241,6 @@ static void write_token_ids(ares_str *s, const ares_model_config *c)
         if (ids[i].id >= 0) put_i64(s, ids[i].key, ids[i].id);
         else if (ids[i].absent >= 0) ares_json_write_null(ares_json_key(s, ids[i].key));
     write_eos(s, c);
-    if (!c->n_eos && a->eos >= 0) ares_json_write_null(ares_json_key(s, "eos_token_id"));
 }
 
 static int write_indented(const ares_str *compact, const char *path)
@@ -1219,6 +1313,7 @@ int model_config_save(const ares_model_config *c, const char *dir)
     if (a->attention_bias_key) put_bool(j, "attention_bias", c->o_bias);
     if (a->mlp_bias_key) put_bool(j, "mlp_bias", c->mlp_bias);
     write_layers(j, c, a);
+    write_experts(j, c, a);
     write_rope(j, c, a);
     write_token_ids(j, c);
     put_string(j, "torch_dtype", file_dtypes[c->file_dtype]);

@@ -55,6 +55,9 @@ struct ares_workspace {
     int n_micro, micro_cap;
     bool skip_zero; /* backward passes leave out rows */
     ares_backward_rows counted;
+    /* of passes for a backward: how often each expert was chosen, [layers][experts], and the sum of
+     * the choices' entropies in units of 2^-32, which no order of rows changes */
+    int64_t *routed, routed_rows, entropy;
     ares_arena left; /* of a backward: the rows that are left of its micro-batches */
 };
 
@@ -66,6 +69,13 @@ int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out)
     w->n_saved = keep == ARES_KEEP_ALL ? m->cfg.layers : 1;
     w->saved = ares_calloc((size_t)w->n_saved, sizeof *w->saved);
     w->x = ares_calloc((size_t)m->cfg.layers + 1, sizeof *w->x);
+    size_t experts = (size_t)m->cfg.experts;
+    if (experts) {
+        w->scratch.products = ares_calloc(2 * experts, sizeof *w->scratch.products);
+        w->scratch.gradients = ares_calloc(2 * experts, sizeof *w->scratch.gradients);
+        w->scratch.both = ares_calloc(2 * experts, sizeof *w->scratch.both);
+        w->routed = ares_calloc((size_t)m->cfg.layers * experts, sizeof *w->routed);
+    }
     *out = w;
     return ARES_OK;
 }
@@ -83,6 +93,10 @@ void ares_workspace_free(ares_workspace *w)
     for (int k = 0; k < ARES_ROPES; k++) ares_free(w->cos_sin[k]);
     ares_free(w->keys);
     ares_free(w->saved);
+    ares_free(w->scratch.products);
+    ares_free(w->scratch.gradients);
+    ares_free(w->scratch.both);
+    ares_free(w->routed);
     ares_free(w->x);
     ares_free(w);
 }
@@ -119,21 +133,34 @@ size_t ares_workspace_bytes(const ares_workspace *w)
     X(rstd_mid, floats, n.before_mlp)           \
     X(gate_up, acts, n.gate_up)                 \
     X(down_out, acts, n.after_mlp *n.hidden)    \
-    X(rstd_down, floats, n.after_mlp)
+    X(rstd_down, floats, n.after_mlp)           \
+    X(logits, acts, n.experts)                  \
+    X(expert, ints, n.used)                     \
+    X(weight, floats, n.used)                   \
+    X(slot_of, ints, n.used)                    \
+    X(row_of, ints, n.used)
 
 /* Numbers of a row; those that only a backward reads are 0 without one. */
 typedef struct saved_widths {
-    int64_t q, kv, gate_up;                                           /* in any pass */
+    int64_t q, kv, gate_up, experts, used;                            /* in any pass */
     int64_t heads, hidden, q_norms, k_norms;                          /* for a backward */
     int64_t before_attention, after_attention, before_mlp, after_mlp; /* 1: there is such a norm */
 } saved_widths;
+
+/* What a row has inside its MLP, or inside all of its experts. */
+static int64_t mlp_width(const ares_model_config *c)
+{
+    return ARES_MAX((int64_t)c->intermediate, (int64_t)c->experts_used * c->expert_width);
+}
 
 static saved_widths saved_widths_of(const ares_model_config *c, bool back)
 {
     const char *const *norms = model_norm_names(c);
     saved_widths n = { .q = (int64_t)c->heads * c->head_dim,
                        .kv = (int64_t)c->kv_heads * c->head_dim,
-                       .gate_up = 2 * (int64_t)c->intermediate };
+                       .gate_up = 2 * mlp_width(c),
+                       .experts = c->experts,
+                       .used = c->experts_used };
     if (!back) return n;
     n.heads = c->heads;
     n.hidden = c->hidden;
@@ -151,22 +178,29 @@ static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, i
 {
     const saved_widths n = saved_widths_of(c, keep != ARES_KEEP_NOTHING);
 #define carve_acts carve
+#define carve_ints(v, rows, width) carve_bytes(v, rows, width, sizeof(int32_t))
 #define CARVE(name, type, width) s->name = (width) > 0 ? carve_##type(v, rows, width) : NULL;
     SAVED_PARTS(CARVE)
 #undef CARVE
+#undef carve_ints
 #undef carve_acts
+    if (n.experts) s->first = carve_bytes(v, 1, n.experts + 1, sizeof(int32_t));
 }
 
 static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
 {
     const ares_model_config *c = &w->model->cfg;
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim,
-            qkv = q + 2 * k, gate_up = 2 * (int64_t)c->intermediate;
+            qkv = q + 2 * k, wide = mlp_width(c), gate_up = 2 * wide, used = c->experts_used;
     carver v = { base, 0, w->model->device->k->act };
     block_scratch *t = &w->scratch;
     for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, &w->saved[i]);
     t->h = carve(&v, rows, c->hidden);
-    t->act = carve(&v, rows, c->intermediate);
+    t->act = carve(&v, rows, wide);
+    if (used) {
+        t->packed = carve(&v, rows, used * c->hidden);
+        t->out = carve(&v, rows, used * c->hidden);
+    }
     t->rank = w->rank;
     t->u = w->rank ? carve(&v, 3 * rows, w->rank) : NULL;
     if (w->model->tp) {
@@ -177,7 +211,12 @@ static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
     }
     if (w->keep == ARES_KEEP_NOTHING) return v.at;
     t->d_h = carve(&v, rows, c->hidden);
-    t->d_act = carve(&v, rows, c->intermediate);
+    t->d_act = carve(&v, rows, wide);
+    if (used) {
+        t->c = carve_floats(&v, rows, used);
+        t->d_logits = carve(&v, rows, c->experts);
+        t->entropy = carve_floats(&v, rows, 1);
+    }
     t->d_gate_up = carve(&v, rows, c->qk_norm ? ARES_MAX(gate_up, qkv) : gate_up);
     t->d_qk = c->qk_norm ? t->d_gate_up : NULL; /* it is free when attention's backward begins */
     t->d_attn = carve(&v, rows, q);
@@ -508,8 +547,30 @@ static void *feature_row(const ares_workspace *w, int32_t layer, const micro *u,
 {
     return (char *)stream(w, layer, u) + (size_t)p->feature_rows[i] * row_bytes(w);
 }
-/* The pass over w->micro; hidden[i]: [n_out][hidden] */
-static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
+/* Counts what the routers of a layer have chosen, once its forward is done. */
+static void count_routed(ares_workspace *w, int32_t layer, int32_t rows, const block_saved *s)
+{
+    int32_t experts = w->model->cfg.experts;
+    for (int32_t e = 0; e < experts; e++)
+        w->routed[layer * experts + e] += s->first[e + 1] - s->first[e];
+    for (int32_t r = 0; r < rows; r++)
+        w->entropy += (int64_t)((double)w->scratch.entropy[r] * 0x1p32);
+    w->routed_rows += rows;
+}
+
+ares_routing ares_workspace_routing(ares_workspace *w, int64_t *of_expert)
+{
+    const ares_model_config *c = &w->model->cfg;
+    const ares_routing now = { w->routed_rows, w->entropy };
+    size_t bytes = (size_t)c->layers * (size_t)c->experts * sizeof *w->routed;
+    if (bytes && of_expert) memcpy(of_expert, w->routed, bytes);
+    if (bytes) memset(w->routed, 0, bytes);
+    w->routed_rows = w->entropy = 0;
+    return now;
+}
+
+/* The pass over w->micro; hidden[i]: [n_out][hidden]; counts: routers' choices are counted */
+static void run(ares_model *m, ares_workspace *w, const ares_packed *p, bool counts, void **hidden)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
@@ -534,7 +595,9 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
         for (int j = 0; j < n; j++) {
             micro *u = &w->micro[j];
             u->pass.cache = p[j].cache ? (char *)p[j].cache + i * p[j].cache_layer_bytes : NULL;
-            block_forward(m, i, &u->pass, saved_of(w, i, u), &w->scratch, stream(w, i + 1, u));
+            const block_saved *s = saved_of(w, i, u);
+            block_forward(m, i, &u->pass, s, &w->scratch, stream(w, i + 1, u));
+            if (counts && m->layer[i].expert) count_routed(w, i, u->pass.rows, s);
         }
         block_unload(&m->params, &m->layer[i].in);
     }
@@ -554,11 +617,12 @@ int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed
                              bool keep, void **hidden)
 {
     ARES_ASSERT(w->model == m);
-    int rc = begin(w, p, n, keep && w->keep != ARES_KEEP_NOTHING);
+    bool kept = keep && w->keep != ARES_KEEP_NOTHING;
+    int rc = begin(w, p, n, kept);
     /* from here on nothing fails on one rank alone */
     ARES_TRY(m->params.share.how == ARES_SHARE_ALL ? ares_group_agree(m->params.share.group, rc)
                                                    : rc);
-    run(m, w, p, hidden);
+    run(m, w, p, kept, hidden);
     return ARES_OK;
 }
 
@@ -579,7 +643,7 @@ int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p,
     u->ids = p->ids;
     u->out = p->out_rows;
     u->features = p->features;
-    run(m, w, p, hidden);
+    run(m, w, p, false, hidden);
     return ARES_OK;
 }
 
@@ -697,6 +761,7 @@ static void leave_out(ares_workspace *w, const ares_packed *p, micro *u, const f
         adapted[i] =
             (ares_adapted){ pass->adapted[i].adapter, visited_before(u, pass->adapted[i].end) };
     pass->rows = active;
+    pass->moved = true;
     pass->seg = left;
     pass->adapted = adapted;
 }
@@ -708,7 +773,7 @@ typedef struct moving {
 } moving;
 typedef struct move_job {
     const micro *u;
-    moving array[16];
+    moving array[24];
     int n;
 } move_job;
 
@@ -857,10 +922,11 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
         if (in->trained >= 0) ares_region_grad(&m->params, in->trained);
         if (i > lowest) block_prefetch(&m->params, &m->layer[i - 1].in);
         for (int j = 0; j < n; j++) {
-            const micro *u = &w->micro[j];
+            micro *u = &w->micro[j];
             const block_saved *s = saved_of(w, i, u);
             if (u->pass.rows == 0) continue;
             if (u->run != &u->all) move_block(w, u, s, again);
+            if (again) u->pass.moved = false; /* all of the block is computed again */
             /* the same arithmetic, so the same bits; d_h only takes the output, which is not used
              */
             if (again) block_forward(m, i, &u->pass, s, &w->scratch, w->scratch.d_h);

@@ -32,7 +32,14 @@ typedef struct block_saved {
     /* the residual stream between attention and MLP; where there is no backward, x_in in place */
     void *x_mid;
     float *rstd_mid;
-    void *gate_up;  /* [rows][2 I] */
+    void *gate_up; /* [rows][2 I]; of experts [rows][used][2 width], by slots */
+    /*
+     * of experts: the router's logits [rows][experts], and where rows go, as in ares_route_args, in
+     * memory that the host reads
+     */
+    void *logits;
+    int32_t *expert, *slot_of, *row_of, *first;
+    float *weight;
     void *down_out; /* as o_out */
     float *rstd_down;
 } block_saved;
@@ -52,6 +59,16 @@ typedef struct block_scratch {
     /* of adapters: u of three layers one after the other, [3][rows][rank], and du [rows][rank] */
     void *u, *du;
     int32_t rank; /* the largest of all adapters */
+    /*
+     * of experts: rows by slots and what experts give them, [rows][used][hidden] each; for
+     * backward, c [rows][used] and the gradient of the logits; and in host memory the products of
+     * all experts, [2 experts] and twice [2 experts]. entropy: of the routers' choice, [rows]
+     */
+    void *packed, *out, *d_logits;
+    float *c, *entropy;
+    ares_linear_args *products;
+    ares_linear_backward_args *gradients;
+    ares_matrix *both;
 } block_scratch;
 
 /* The tokens of one pass: arrays in device memory. */
@@ -63,6 +80,7 @@ typedef struct block_pass {
     void *cache;                 /* this layer's; NULL: packed */
     const ares_adapted *adapted; /* [n_adapted] */
     int32_t n_adapted;
+    bool moved; /* rows have moved since the forward, and slots of experts are to be found anew */
 } block_pass;
 
 /*
@@ -81,6 +99,15 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
 /* dx [rows][hidden]: d loss / d x_out on entry, d loss / d x_in on return. */
 void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
                     const block_scratch *t, void *dx);
+
+/* ---------------- experts.c: the MLP of a block as a mixture of experts */
+/* x_out = s->x_mid + the experts' sum; h: what products read of the stream. */
+void experts_forward(const ares_model *m, const ares_model_layer *l, int32_t rows,
+                     const block_saved *s, const block_scratch *t, const void *h, void *x_out);
+/* d_h = the gradient by h, or d_h += it; dx: that by what the experts' sum was added to. */
+void experts_backward(const ares_model *m, const ares_model_layer *l, int32_t rows, bool moved,
+                      const block_saved *s, const block_scratch *t, const void *h, const void *dx,
+                      void *d_h, bool accumulate);
 
 /* Buffers of a pass, cut from one allocation. */
 
@@ -175,6 +202,8 @@ ares_linear_args linear_args(int32_t rows, const ares_linear *l, const void *x,
 /* Gradients of y = l(x): of the weight unless x is NULL, and dx, that of x, unless it is NULL. */
 void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const void *dy,
                      int64_t lddy, const void *x, void *dx, bool accumulate);
+/* Whether b's weight, bias and gradients lie directly after a's, so that one product reads both. */
+bool linears_adjacent(const ares_linear *a, const ares_linear *b);
 /*
  * The gradients of products of the same x, whose results lie side by side in rows of dy: dx is
  * written, or with accumulate added to. Adjacent weights are one product, so that nothing rounds dx

@@ -70,6 +70,27 @@ static void add_norm(const listing *l, int i, ares_block_norm place)
     l->m->layer[i].norm[place] = param_add(l, l->m->cfg.hidden, 0, format, i);
 }
 
+/* The router, and expert after expert; files have one matrix of each. */
+static void list_experts(const listing *l, int i)
+{
+    const ares_model_config *c = &l->m->cfg;
+    ares_model_layer *y = &l->m->layer[i];
+    char name[64];
+    y->router = add_linear(l, c->experts, c->hidden, false, "mlp.gate");
+    y->router.number = -1;
+    y->expert = ares_calloc((size_t)c->experts, sizeof *y->expert);
+    for (int32_t e = 0; e < c->experts; e++) {
+        ares_expert *x = &y->expert[e];
+        snprintf(name, sizeof name, "mlp.experts.%d.gate_proj", e);
+        x->gate = add_linear(l, c->expert_width, c->hidden, false, name);
+        snprintf(name, sizeof name, "mlp.experts.%d.up_proj", e);
+        x->up = param_beside(add_linear(l, c->expert_width, c->hidden, false, name));
+        snprintf(name, sizeof name, "mlp.experts.%d.down_proj", e);
+        x->down = add_linear(l, c->hidden, c->expert_width, false, name);
+        x->gate.number = x->up.number = x->down.number = -1;
+    }
+}
+
 /*
  * In the order in which a block reads them; of a slice, o and down have rows for this rank alone,
  * and norms are whole.
@@ -94,9 +115,13 @@ static void list_block(const listing *l, int i)
     y->o = add_linear(l, c->hidden / l->parts, q * l->parts, c->o_bias, "self_attn.o_proj");
     add_norm(l, i, ARES_AFTER_ATTENTION);
     add_norm(l, i, ARES_BEFORE_MLP);
-    y->gate = add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.gate_proj");
-    y->up = param_beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
-    y->down = add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
+    if (c->layer[i] & ARES_LAYER_EXPERTS) list_experts(l, i);
+    else {
+        y->gate = add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.gate_proj");
+        y->up = param_beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
+        y->down =
+            add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
+    }
     add_norm(l, i, ARES_AFTER_MLP);
     ares_linear *const all[] = { &y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down };
     for (int j = 0; j < ARES_COUNT(all); j++) all[j]->number = i * ARES_COUNT(all) + j;
@@ -112,8 +137,12 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
                   .layout = layout,
                   .parts = m->tp ? ares_group_size(m->tp) : 1 };
     enum { OF_BLOCK = ARES_BLOCK_NORMS + 2 + 7 * 2 }; /* norms, and products with their biases */
-    m->params.list = ares_calloc((size_t)c->layers * OF_BLOCK + 5 + (size_t)tower * 14 + 7,
-                                 sizeof *m->params.list);
+    size_t of_experts = 0;
+    for (int32_t i = 0; i < c->layers; i++)
+        if (c->layer[i] & ARES_LAYER_EXPERTS) of_experts += 1 + 3 * (size_t)c->experts;
+    m->params.list =
+        ares_calloc((size_t)c->layers * OF_BLOCK + of_experts + 5 + (size_t)tower * 14 + 7,
+                    sizeof *m->params.list);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     /* the embedding, blocks, the heads; then a trained tower; then norms and biases */
     int first_of_tower = 1 + c->layers + !c->tied + c->value_head;
@@ -354,9 +383,11 @@ static void find_blocks(ares_model *m)
     const ares_block_regions none = { -1, -1 };
     for (int32_t i = 0; i < m->cfg.layers; i++) {
         ares_model_layer *y = &m->layer[i];
-        const ares_linear *const all[] = { &y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down };
+        const ares_param *p = ps->list + y->first,
+                         *end = i + 1 < m->cfg.layers ? ps->list + y[1].first : m->final_norm;
         y->in = none;
-        for (int k = 0; k < ARES_COUNT(all); k++) note_region(ps, all[k]->w, &y->in);
+        for (; p < end; p++)
+            if (p->rank > 1) note_region(ps, p, &y->in);
     }
     for (int32_t i = 0; i < m->cfg.vision.depth; i++) {
         ares_tower_layer *y = &m->tower.layer[i];
@@ -387,6 +418,8 @@ static void find_blocks(ares_model *m)
 static void free_params(ares_model *m)
 {
     for (int i = 0; i < m->params.n; i++) ares_free((char *)m->params.list[i].name);
+    for (int32_t i = 0; m->layer && i < m->cfg.layers; i++) ares_free(m->layer[i].expert);
+    ares_map_free(m->params.names);
     ares_free(m->params.list);
     ares_free(m->layer);
     ares_free(m->tower.layer);
@@ -400,6 +433,11 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
         return ares_fail(ARES_EUNSUPPORTED,
                          "model: a critic that starts as a %s is not offered; use an estimator "
                          "without a critic, or a critic of another model",
+                         cfg->model_type);
+    if (cfg->experts && device->index >= 0 && !device->k->route)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: a %s has experts, which a card does not compute yet; set "
+                         "trainer.device=cpu",
                          cfg->model_type);
     ares_model *m = ares_calloc(1, sizeof *m);
     m->params.slice = slice != NULL;
@@ -427,6 +465,9 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
         m->arithmetic = ARES_BF16;
     }
     list_params(m, opt->storage, layout, tower);
+    m->params.names = ares_map_new();
+    for (int i = 0; i < m->params.n; i++)
+        ares_map_put(m->params.names, ares_view_of(m->params.list[i].name), i);
     m->params.embed = m->embed;
     name_regions(m);
     m->rope[0] = rope_new(&cfg->rope, cfg->head_dim, cfg->max_position);
@@ -457,9 +498,8 @@ void ares_model_free(ares_model *m)
 
 ares_param *model_param(const ares_model *m, const char *name)
 {
-    for (int i = 0; i < m->params.n; i++)
-        if (strcmp(m->params.list[i].name, name) == 0) return &m->params.list[i];
-    return NULL;
+    int64_t i;
+    return ares_map_get(m->params.names, ares_view_of(name), &i) ? &m->params.list[i] : NULL;
 }
 
 bool param_has_shape(const ares_param *p, const ares_tensor_info *t)
@@ -482,6 +522,24 @@ int64_t ares_model_config_count(const ares_model_config *cfg)
     list_params(&m, ARES_F32, ARES_ROWS, false);
     int64_t n = ares_params_count(&m.params);
     free_params(&m);
+    return n;
+}
+
+double ares_model_config_mlp_width(const ares_model_config *cfg)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < cfg->layers; i++)
+        sum += cfg->layer[i] & ARES_LAYER_EXPERTS ? (int64_t)cfg->experts_used * cfg->expert_width
+                                                  : cfg->intermediate;
+    return (double)sum / cfg->layers;
+}
+
+int64_t ares_model_config_active(const ares_model_config *cfg)
+{
+    int64_t n = ares_model_config_count(cfg),
+            idle = 3ll * cfg->hidden * cfg->expert_width * (cfg->experts - cfg->experts_used);
+    for (int32_t i = 0; i < cfg->layers; i++)
+        if (cfg->layer[i] & ARES_LAYER_EXPERTS) n -= idle;
     return n;
 }
 

@@ -19,6 +19,11 @@ int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out)
     ares_model_config cfg = whole->cfg;
     int32_t parts = ares_group_size(tp);
     ARES_ASSERT(!whole->tp && !cfg.value_head);
+    if (cfg.experts && parts > 1)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: worker.rollout.tensor_parallel_size = %d: experts are not divided "
+                         "among ranks; set it to 1",
+                         parts);
     if (!divides(&cfg, parts)) {
         char choices[64] = "1";
         size_t at = 1;

@@ -659,6 +659,12 @@ static int refuse_tensor(const ares_model *m, const ares_tensor_info *t, ares_vi
                              "read; take the unquantised model that they were made from",
                              t->file, t->name, (int)method.len, method.data);
         }
+    if (m->cfg.experts && strstr(t->name, ".mlp.experts.") && !strstr(t->name, "_proj.weight"))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: %s: tensor '%s' holds the experts of a layer together, which is "
+                         "not read; save the model by save_pretrained() of transformers 5, which "
+                         "writes a matrix per expert",
+                         t->file, t->name);
     if (strstr(t->name, ".lora_"))
         return ares_fail(
             ARES_EUNSUPPORTED,

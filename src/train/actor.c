@@ -148,6 +148,7 @@ static int report(actor *a, update *u, const int64_t *order, double grad_norm, a
     ARES_TRY(count_exact(a, u, order, bounds[0]));
     ares_metrics_set(m, "exact/tokens_compared", (double)a->exact.compared);
     ARES_TRY(learner_report_backward(&a->learner, m));
+    ARES_TRY(learner_report_routing(&a->learner, m));
     if (a->teacher) {
         ARES_TRY(ares_distill_metrics(&u->seen, b, world, m));
         double rows[2] = { 0, 0 }; /* that count; and those of stored answers */
@@ -264,6 +265,7 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     u.logs = a->logs;
     /* diagnostics have passes of their own */
     (void)ares_workspace_rows(a->learner.workspace);
+    (void)ares_workspace_routing(a->learner.workspace, NULL);
     a->learner.left_out = 0;
     int rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {

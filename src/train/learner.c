@@ -752,6 +752,36 @@ int learner_report_backward(learner *l, ares_metrics *m)
     return ARES_OK;
 }
 
+int learner_report_routing(learner *l, ares_metrics *m)
+{
+    const ares_model_config *c = &l->model->cfg;
+    size_t n = (size_t)c->layers * (size_t)c->experts;
+    if (!n) return ARES_OK;
+    int64_t *sums = ares_calloc(n + 2, sizeof *sums), unused = 0;
+    const ares_routing own = ares_workspace_routing(l->workspace, sums);
+    double worst = 0;
+    sums[n] = own.rows;
+    sums[n + 1] = own.entropy;
+    int rc = ares_world_sum_i64(l->world, sums, (int)n + 2);
+    for (int32_t i = 0; i < c->layers && rc == ARES_OK && sums[n]; i++) {
+        int64_t all = 0, most = 0, *of = sums + (size_t)i * (size_t)c->experts;
+        if (!(c->layer[i] & ARES_LAYER_EXPERTS)) continue;
+        for (int32_t e = 0; e < c->experts; e++) {
+            all += of[e];
+            most = ARES_MAX(most, of[e]);
+            unused += of[e] == 0;
+        }
+        worst = fmax(worst, (double)most / (double)all * c->experts);
+    }
+    if (rc == ARES_OK && sums[n]) {
+        ares_metrics_set(m, "moe/load_max", worst);
+        ares_metrics_set(m, "moe/load_unused", (double)unused);
+        ares_metrics_set(m, "moe/router_entropy", (double)sums[n + 1] * 0x1p-32 / (double)sums[n]);
+    }
+    ares_free(sums);
+    return rc;
+}
+
 int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm)
 {
     const ares_backward_rows rows = ares_workspace_rows(l->workspace);

@@ -338,6 +338,13 @@ double learner_lr(const learner *l); /* of the training step at hand */
  * kernels leave nothing out. A collective.
  */
 int learner_report_backward(learner *l, ares_metrics *m);
+/*
+ * Of a model with experts, over the rows of all ranks' updates since the last call: moe/load_max,
+ * the largest share of an expert times their number, in the worst layer (1: all alike);
+ * moe/load_unused, how many experts of all layers got no row; moe/router_entropy, in nats. A
+ * collective.
+ */
+int learner_report_routing(learner *l, ares_metrics *m);
 
 /*
  * Images and videos in the passes of a learner: what its tower makes of them, and the way back

@@ -799,6 +799,7 @@ static int step_sft(training *run, ares_metrics *m)
     if (!isnan(norm)) ares_metrics_set(m, "actor/grad_norm", norm);
     ares_metrics_set(m, "actor/lr", lr);
     ARES_TRY(learner_report_backward(&t->policy, m));
+    ARES_TRY(learner_report_routing(&t->policy, m));
     ares_metrics_set(m, "perf/total_num_tokens", sums.tokens);
     if (l->features) ares_features_trim(l->features);
     return media_report(l, NULL, b, m);

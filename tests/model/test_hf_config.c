@@ -89,6 +89,8 @@ static void same_config(const ares_model_config *a, const ares_model_config *b)
     for (int i = 0; i < b->n_eos; i++) CHECK_EQ(a->eos[i], b->eos[i]);
     CHECK_NEAR(a->rope_local.theta, b->rope_local.theta, 0);
     CHECK_EQ(a->rope_local.kind, b->rope_local.kind);
+    CHECK(a->experts == b->experts && a->experts_used == b->experts_used);
+    CHECK(a->expert_width == b->expert_width && a->experts_norm == b->experts_norm);
     const ares_rope_config *r = &a->rope, *s = &b->rope;
     CHECK_EQ(r->kind, s->kind);
     CHECK_NEAR(r->theta, s->theta, 0);
@@ -127,6 +129,9 @@ TEST(a_saved_config_says_what_the_loaded_one_said)
         { "olmo2_gqa", "{", "{" },
         { "olmo3_yarn", "{", "{" },
         { "gemma3_default", "{", "{" },
+        { "qwen3_moe_top2", "{", "{" },
+        { "qwen3_moe_step2", "{", "{" },
+        { "olmoe_top4", "{", "{" },
         { "gemma3_pattern", "\"rope_theta\": 1000000.0", "\"rope_theta\": 77" },
         { "gemma3_types", "\"sliding_window\": 7", "\"sliding_window\": null" },
         { "smollm3_default", "{",
@@ -259,10 +264,12 @@ TEST(a_key_that_is_absent_means_what_it_means_in_transformers)
         { "olmo2", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 0, -1, 50279, 1, 1e-5f, 1e4 },
         { "olmo3", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 0, -1, 50279, 1, 1e-5f, 5e5 },
         { "gemma3_text", 262208, 2304, 9216, 26, 8, 4, 256, 131072, 0, 2, 1, 0, 1e-6f, 1e6 },
+        { "qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 64, 32768, 0, -1, -1, -1, 1e-6f, 1e4 },
+        { "olmoe", 50304, 2048, 2048, 16, 16, 16, 128, 4096, 0, -1, 50279, 1, 1e-5f, 1e4 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const char *type = cases[i].type;
-        bool vision = cases[i].layers == 80, qwen3 = strcmp(type, "qwen3") == 0;
+        bool vision = cases[i].layers == 80, qwen3 = strncmp(type, "qwen3", 5) == 0;
         const char *tower =
             vision ? ", \"vision_config\": {\"hidden_size\": 8192, \"out_hidden_size\": 8192}" : "";
         char members[300];
@@ -295,6 +302,7 @@ TEST(a_key_that_is_absent_means_what_it_means_in_transformers)
         CHECK_EQ(c.file_dtype, ARES_F32);
         (void)snprintf(members, sizeof members, ", \"use_sliding_window\": true%s", tower);
         REQUIRE_OK(read_bare(type, members, &c));
+        slides |= strcmp(type, "qwen3_moe") == 0; /* if asked to */
         CHECK_EQ(c.window, cases[i].window_from || slides ? 4096 : 0);
         CHECK_EQ(first_that_slides(&c), cases[i].window_from);
     }
@@ -480,7 +488,8 @@ TEST(layers_slide_as_the_list_says)
                "'max_window_layers' = -1 is out of range");
 }
 
-/* A letter per layer: '.', w: it has the window, n: no rope, l: the rope of its own; W, L: both */
+/* A letter per layer: '.', w: it has the window, n: no rope, l: a rope of its own, x: experts; W,
+ * L, X: both */
 TEST(layers_have_the_windows_and_ropes_that_transformers_gives_them)
 {
     static const struct {
@@ -513,8 +522,13 @@ TEST(layers_have_the_windows_and_ropes_that_transformers_gives_them)
           ", \"sliding_window_pattern\": 2, \"sliding_window\": 3, \"layer_types\": "
           "[\"full_attention\", \"full_attention\", \"sliding_attention\", \"full_attention\"]",
           3, "..L." },
+        { "qwen3_moe", "", 0, "xxxx" },
+        { "qwen3_moe", ", \"decoder_sparse_step\": 2", 0, ".x.x" },
+        { "qwen3_moe", ", \"mlp_only_layers\": [2, 0, 9]", 0, ".x.x" },
+        { "qwen3_moe", ", \"use_sliding_window\": true, \"mlp_only_layers\": [3]", 4096, "XXXw" },
+        { "olmoe", ", \"decoder_sparse_step\": 2, \"mlp_only_layers\": [0]", 0, "xxxx" },
     };
-    static const char letters[] = ".wnWlL";
+    static const char letters[] = ".wnWlL..xX";
     ares_model_config c;
     char members[300];
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -582,6 +596,44 @@ TEST(layers_that_slide_have_the_rope_that_transformers_gives_them)
                          "{\"partial_rotary_factor\": 0.5}}",
                          &c),
                ARES_EUNSUPPORTED, "partial_rotary_factor");
+}
+
+TEST(experts_have_the_sizes_that_transformers_gives_them)
+{
+    static const struct {
+        const char *type, *members;
+        int32_t experts, used, width;
+        bool norm;
+    } cases[] = {
+        { "qwen3_moe", "", 128, 8, 768, false },
+        { "qwen3_moe", ", \"num_local_experts\": 6, \"norm_topk_prob\": true", 6, 6, 768, true },
+        { "qwen3_moe", ", \"num_experts\": 6, \"num_local_experts\": 9, \"num_experts_per_tok\": 2",
+          6, 2, 768, false },
+        { "olmoe", "", 64, 8, 2048, false },
+        { "olmoe", ", \"intermediate_size\": 100, \"moe_intermediate_size\": 7", 64, 8, 100,
+          false },
+        { "qwen3", ", \"num_experts\": 6", 0, 0, 0, false },
+    };
+    ares_model_config c;
+    char members[200];
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        (void)snprintf(members, sizeof members, "%s%s", cases[i].members,
+                       cases[i].experts == 6 && cases[i].used == 6 ? ", \"num_experts_per_tok\": 6"
+                                                                   : "");
+        if (!CHECK_OK(read_bare(cases[i].type, members, &c))) continue;
+        CHECK_EQ(c.experts, cases[i].experts);
+        CHECK_EQ(c.experts_used, cases[i].used);
+        CHECK_EQ(c.expert_width, cases[i].width);
+        CHECK_EQ(c.experts_norm, cases[i].norm);
+    }
+    CHECK_FAIL(read_bare("olmoe", ", \"num_experts\": 4", &c), ARES_EFORMAT,
+               "num_experts_per_tok = 8 exceeds num_experts = 4");
+    CHECK_FAIL(read_bare("olmoe", ", \"num_experts_per_tok\": 0", &c), ARES_EFORMAT,
+               "'num_experts_per_tok' = 0 is out of range");
+    CHECK_FAIL(read_bare("olmoe", ", \"clip_qkv\": 8.0", &c), ARES_EUNSUPPORTED,
+               "'clip_qkv' is set");
+    CHECK_FAIL(read_bare("qwen3_moe", ", \"mlp_only_layers\": 3", &c), ARES_EFORMAT,
+               "'mlp_only_layers' is not a list of layers");
 }
 
 TEST(what_an_architecture_has_and_is_not_built_is_refused_by_its_key)

@@ -64,6 +64,7 @@ TEST(parameters_are_counted_without_loading_a_model)
 {
     static const char *const variants[] = { "qwen2_tied",   "qwen2_untied", "qwen3_tied_bias",
                                             "qwen3_untied", "llama_plain",  "llama_biases",
+                                            "olmo2_gqa",    "gemma3_types", "qwen3_moe_top2",
                                             "llama_gqa_9_3" };
     for (int v = 0; v < ARES_COUNT(variants); v++) {
         ares_device d;
@@ -84,12 +85,27 @@ TEST(parameters_are_counted_without_loading_a_model)
                                     .intermediate = 18944,
                                     .qkv_bias = true };
     CHECK_EQ(ares_model_config_count(&published), 7615616512); /* Qwen2.5-7B */
+    ares_model_config mixture = { .vocab = 151936,
+                                  .hidden = 2048,
+                                  .layers = 48,
+                                  .heads = 32,
+                                  .kv_heads = 4,
+                                  .head_dim = 128,
+                                  .intermediate = 6144,
+                                  .qk_norm = ARES_QK_NORM_HEADS,
+                                  .experts = 128,
+                                  .experts_used = 8,
+                                  .expert_width = 768 };
+    memset(mixture.layer, ARES_LAYER_EXPERTS, sizeof mixture.layer);
+    CHECK_EQ(ares_model_config_count(&mixture), 30532122624); /* Qwen3-30B-A3B */
+    CHECK_EQ(ares_model_config_active(&mixture), 3353032704);
 }
 
 TEST(a_saved_model_has_the_same_bits_and_loads_again)
 {
     static const char *const variants[] = { "qwen2_tied",   "qwen3_yarn",    "llama_llama3",
                                             "llama_biases", "llama_dynamic", "qwen2_window",
+                                            "gemma3_types", "olmo3_yarn",    "qwen3_moe_step2",
                                             "llama_sharded" };
     for (int v = 0; v < ARES_COUNT(variants); v++) {
         ares_device d, e;
@@ -246,6 +262,14 @@ TEST(an_unknown_model_type_lists_the_choices)
     damaged("qwen2_tied");
     edit("config.json", "\"qwen2\"", "\"qwen4\"");
     check_refused(ARES_EUNSUPPORTED, "qwen2, qwen3, llama");
+}
+
+TEST(experts_that_a_file_holds_together_are_refused_with_what_to_do)
+{
+    damaged("olmoe_top4");
+    edit("model.safetensors", "model.layers.0.mlp.experts.0.gate_proj.weight",
+         "model.layers.0.mlp.experts.gate_up_proj______");
+    check_refused(ARES_EUNSUPPORTED, "save the model by save_pretrained() of transformers 5");
 }
 
 TEST(a_missing_tensor_is_named_with_its_shape)

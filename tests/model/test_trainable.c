@@ -26,13 +26,13 @@ static ares_texts texts_of(const choice *c)
 
 /* The CPU's functions; products going back are counted. */
 static ares_kernels table;
-static void (*product_back)(ares_device *d, const ares_linear_backward_args *a);
+static void (*product_back)(ares_device *d, const ares_linear_backward_args *a, int n);
 static int products;
 
-static void counted(ares_device *d, const ares_linear_backward_args *a)
+static void counted(ares_device *d, const ares_linear_backward_args *a, int n)
 {
-    products++;
-    product_back(d, a);
+    products += n;
+    product_back(d, a, n);
 }
 
 /* What one pass leaves: gradients [n] by parameter, row-major; NULL: there is none. */

@@ -1054,6 +1054,8 @@ static const meaning meanings[] = {
     { "optimizer_cpu_offload=true", A "offload.offload_optimizer=true" },
     { "optimizer_cpu_offload=false", A "offload.offload_optimizer=false" },
     { "attention_dropout=0", "" },
+    { "moe_aux_loss_coeff=0", "" },
+    { "worker.actor.router_aux_loss_coef=0", "" },
     { "hidden_dropout=0", "" },
     { "rollout_max_context_len=900", R "max_model_len=900" },
     { "use_tis=true", A "rollout_is=token" },

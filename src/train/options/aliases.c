@@ -170,7 +170,10 @@
     "not built; algorithm.name: vapor learns from pairs of answers beside a reward, " \
     "vapor.dpo_coef as DPO does (docs/vapor.md)"
 #define PROFILED "timing_s/* in metrics.jsonl says where time goes"
-#define NO_EXPERTS "models here have no experts"
+#define NO_AUX_LOSS                                                                        \
+    "no auxiliary loss of routers: it is a product of two means over a mini-batch, which " \
+    "micro-batches would change"
+#define NO_EXPERTS "rollout and update choose the same experts by themselves, on one device"
 #define OFFLOADED "worker.*.offload.* says what waits in host memory"
 #define ORDER "data.seed says the order of rows and mini-batches"
 #define ADAMW "weights are trained with AdamW; worker.*.optim.strategy says how it is stored"
@@ -1439,6 +1442,10 @@ const ares_config_alias train_aliases[] = {
     { "no_check_for_nan_in_loss_and_grad", "", NULL,
       "an update with a NaN is left out and counted" },
     { "recompute_?", "", NULL, "worker.actor.model.enable_gradient_checkpointing does it" },
+    { "moe_aux_loss_coeff", "", "=0", NO_AUX_LOSS },
+    { "moe_aux_loss_coeff", NULL, NULL, NO_AUX_LOSS "; set 0" },
+    { "worker.actor.router_aux_loss_coef", "", "=0", NO_AUX_LOSS },
+    { "worker.actor.router_aux_loss_coef", NULL, NULL, NO_AUX_LOSS "; set 0" },
     { "moe_?", "", NULL, NO_EXPERTS },
     { "decoder_?", "", NULL, SHARDS },
     { "update_weight_?", "", NULL, "actor and rollout share their weights" },

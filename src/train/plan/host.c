@@ -46,13 +46,15 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
                                 .n_heads = model->heads,
                                 .n_kv_heads = model->kv_heads,
                                 .head_dim = model->head_dim,
-                                .widest = ARES_MAX(model->vocab, model->intermediate),
+                                .widest = ARES_MAX(ARES_MAX(model->vocab, model->intermediate),
+                                                   model->expert_width),
                                 .threads = where->threads,
                                 .trained = !c->trainer.val_only };
         if (t->run.model->arithmetic == ARES_BF16) { /* operands of the largest pass, packed */
             int64_t fed = c->rollout.max_num_batched_tokens,
-                    inner = ARES_MAX(ARES_MAX(model->intermediate, model->hidden),
-                                     model->heads * model->head_dim);
+                    inner = ARES_MAX(
+                        ARES_MAX(ARES_MAX(model->intermediate, model->expert_width), model->hidden),
+                        model->heads * model->head_dim);
             a.packed_rows = ARES_MAX(m->tokens, m->groups * m->group);
             if (where->reinforcement)
                 a.packed_rows = ARES_MAX(a.packed_rows, fed == ARES_NULL_I64 ? MOST_PACKED : fed);

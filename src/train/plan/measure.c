@@ -758,8 +758,9 @@ double train_tflops(const flops_config *c, double tokens, double squares, double
 
 int64_t train_work(const ares_model_config *m, int64_t tokens, int64_t squares)
 {
-    flops_config c = { m->hidden,   m->vocab,        m->layers,  m->heads,
-                       m->kv_heads, m->intermediate, m->head_dim };
+    flops_config c = { m->hidden,  m->vocab,    m->layers,
+                       m->heads,   m->kv_heads, llround(ares_model_config_mlp_width(m)),
+                       m->head_dim };
     /* pairs of tokens in attention that cost as much as one token elsewhere */
     double pairs = train_tflops(&c, 1, 0, 1) / train_tflops(&c, 0, 1, 1);
     return tokens * (int64_t)llround(pairs) + squares;

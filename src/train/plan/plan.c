@@ -553,9 +553,12 @@ static double gb(double bytes)
 static void plan_print(const plan *p, const plan_where *where, ares_str *out)
 {
     const peak_micro *m = &p->micro;
-    ares_str_addf(out, "%.4g million parameters, %d rank%s, %.1f GB for each\n\n",
-                  p->parameters / 1e6, where->ranks, where->ranks == 1 ? "" : "s",
-                  gb(where->memory));
+    ares_str_addf(out, "%.4g million parameters", p->parameters / 1e6);
+    if (p->model.experts) /* which decide the speed of a single answer; many touch all experts */
+        ares_str_addf(out, " (%.4g million active per token)",
+                      (double)ares_model_config_active(&p->model) / 1e6);
+    ares_str_addf(out, ", %d rank%s, %.1f GB for each\n\n", where->ranks,
+                  where->ranks == 1 ? "" : "s", gb(where->memory));
     ares_str_addf(out, "%-36s %12s %12s\n", "GB per rank", "rollout", "training");
     for (int i = 0; i < PLAN_OWNERS_N; i++)
         if (p->bytes[i][PLAN_ROLLOUT] != 0 || p->bytes[i][PLAN_TRAINING] != 0)
@@ -608,6 +611,8 @@ static void plan_write_json(const plan *p, const plan_where *where, ares_str *ou
 {
     ares_json_begin(out, '{');
     write_number(out, "parameters", p->parameters);
+    if (p->model.experts)
+        write_number(out, "active_parameters", (double)ares_model_config_active(&p->model));
     write_number(out, "ranks", where->ranks);
     write_number(out, "memory_bytes", where->memory);
     write_bytes(p, PLAN_ROLLOUT, ares_json_key(out, "rollout_bytes"));

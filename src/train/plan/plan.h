@@ -178,8 +178,9 @@ train_sizes train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t
                            int64_t ulysses, int64_t micro);
 /* Sizes of a model that its floating-point operations follow from. */
 typedef struct flops_config {
-    int64_t hidden, vocab, layers, heads, kv_heads, intermediate;
-    int64_t head_dim; /* 0: hidden / heads */
+    int64_t hidden, vocab, layers, heads, kv_heads;
+    int64_t intermediate; /* of experts: of those that a token has together */
+    int64_t head_dim;     /* 0: hidden / heads */
 } flops_config;
 /*
  * TFLOP/s of forward and backward over some sequences. tokens, squares: the sum of their lengths,

@@ -30,8 +30,9 @@ static void report_mfu(const ares_trainer *t, const char *stage, const char *nam
                        ares_metrics *m)
 {
     const ares_model_config *c = &model->cfg;
-    flops_config f = { c->hidden,   c->vocab,        c->layers,  c->heads,
-                       c->kv_heads, c->intermediate, c->head_dim };
+    flops_config f = { c->hidden,  c->vocab,    c->layers,
+                       c->heads,   c->kv_heads, llround(ares_model_config_mlp_width(c)),
+                       c->head_dim };
     double seconds;
     if (!ares_metrics_get(m, stage, &seconds) || seconds <= 0) return;
     double done = train_tflops(&f, tokens, squares, seconds) * (double)epochs,

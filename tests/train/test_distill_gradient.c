@@ -320,6 +320,21 @@ static double metric(const run *r, const char *name)
     return x;
 }
 
+/* Tokens that the teacher teaches, in plain words. */
+static double tokens_taught(const taught_run *t, const taught_case *c)
+{
+    const ares_batch *b = &t->r.batch;
+    double n = 0;
+    for (int row = 0; row < ROWS; row++) {
+        int64_t written = 0;
+        for (int64_t i = b->row_start[row]; i < b->row_start[row + 1]; i++) {
+            if (!b->response_mask[i] || !b->samples[row].distilled || written++ < c->skip) continue;
+            n += !c->positive_only || t->advantages[i] > 0;
+        }
+    }
+    return n;
+}
+
 TEST(the_first_update_with_a_teacher_has_the_gradient_of_the_plain_formula)
 {
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -334,6 +349,7 @@ TEST(the_first_update_with_a_teacher_has_the_gradient_of_the_plain_formula)
             CHECK_OK(actor_update(&t->r.actor, &t->r.batch, NULL, t->r.metrics))) {
             check_gradients(&t->r, c->what, &known);
             CHECK_NEAR(metric(&t->r, "actor/final_loss"), whole, 1e-5 * (1 + fabs(whole)));
+            CHECK_NEAR(metric(&t->r, "distillation/tokens"), tokens_taught(t, c), 0);
             double mine = along(&t->r, &norm);
             /* the weight of is_clip has no gradient, and a difference sees it move */
             if (c->is_clip == 0)

@@ -6,7 +6,7 @@
 #   experiments/distillation/smollm2.sh [steps=30] [seeds="1 2 3"] [threads=1] [home=DIR]
 #
 # Runs that are finished are skipped, interrupted ones go on. At the end a line per run: greedy
-# accuracy before and after, seconds of a step.
+# accuracy before and after (of supervised training after), seconds of a step.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${ARES_TRAIN:-build/ares-train}
@@ -41,17 +41,20 @@ for seed in $seeds; do
         worker.actor.model.model_path=models/SmolLM2-135M-Instruct sft.response_key=answer \
         sft.batch_size=10 sft.max_length=80 worker.actor.optim.lr=2e-5 \
         worker.actor.optim.weight_decay=0 trainer.save_freq="$steps"
-    [[ -e $home/sft/$seed/eval/metrics.jsonl ]] || "$program" eval "${quick[@]}" \
-        worker.actor.model.model_path="$home/sft/$seed" trainer.threads="$threads" \
-        trainer.run_dir="$home/sft/$seed/eval" >"$home/sft/$seed.eval.log" 2>&1
+    if [[ ! -e $home/sft/$seed.eval ]]; then # supervised runs judge nothing
+        "$program" eval "${quick[@]}" worker.actor.model.model_path="$home/sft/$seed" \
+            trainer.threads="$threads" >"$home/sft/$seed.eval.log" 2>&1
+        mv "$home/sft/$seed.eval.log" "$home/sft/$seed.eval"
+    fi
 done
 python3 - "$home" <<'END'
-import json, pathlib, statistics, sys
+import json, pathlib, re, statistics, sys
 for run in sorted(pathlib.Path(sys.argv[1]).glob("*/*/DONE")):
     rows = [json.loads(x) for x in open(run.parent / "metrics.jsonl")]
-    later = run.parent / "eval" / "metrics.jsonl"
-    rows += [json.loads(x) for x in open(later)] if later.exists() else []
     seen = [r["val/accuracy"] for r in rows if "val/accuracy" in r]
+    later = run.parent.with_suffix(".eval")
+    if later.exists():
+        seen += [float(re.search(r"^val/accuracy +(\S+)", later.read_text(), re.M)[1])]
     steps = [r["timing_s/step"] for r in rows if "timing_s/step" in r]
     print(*run.parts[-3:-1], "greedy accuracy", " -> ".join(f"{x:.3f}" for x in seen),
           f"{statistics.median(steps[1:] or steps):.2f} s/step")

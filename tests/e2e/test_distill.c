@@ -347,6 +347,18 @@ static const char *first_text(const char *run, const char *key)
     return text;
 }
 
+/* Two steps of two groups of episodes. options: of the distillation */
+static bool plays(const char *run, const char *options, const char *more)
+{
+    return CHECK_EQ(
+        e2e_program(NULL,
+                    "train --config '%s' algorithm.adv_estimator=grpo env.train.groups=2 "
+                    "trainer.run_dir='%s' trainer.save_freq=1 trainer.max_steps=2 "
+                    "trainer.threads=1 " D "enabled=true " D "%s %s",
+                    agent_words("of"), test_file(run), options, more),
+        0);
+}
+
 TEST(a_teacher_reads_a_context_in_the_first_message_of_an_episode)
 {
     static const struct {
@@ -356,57 +368,56 @@ TEST(a_teacher_reads_a_context_in_the_first_message_of_an_episode)
           "Mind the {holes}" },
         { "told", "context=group " D "include_environment_feedback=true " TEACHER "kind=ema",
           "The following is feedback from your unsuccessful earlier attempt:\n\nReward:\n" },
-        /* nothing new: the prompt is decoded and encoded again, and must be the student's */
-        { "same",
-          "context=row env.definitions.FrozenLake.privileged_context=x " D
-          "teacher_prompt_template='{prompt}'",
-          "Turn 1:\nState:\n" },
-        { "same_text",
-          "context=row env.definitions.FrozenLake.privileged_context=x " D
-          "teacher_prompt_template='{prompt}' env.token_exact=false",
-          "Turn 1:\nState:\n" },
     };
-    const char *words_of = agent_words("of");
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const char *run = cases[i].name;
-        REQUIRE(
-            e2e_program(
-                NULL,
-                "train --config '%s' algorithm.adv_estimator=grpo "
-                "trainer.run_dir='%s' trainer.save_freq=1 trainer.max_steps=2 trainer.threads=1 " D
-                "enabled=true " D "%s",
-                words_of, test_file(run), cases[i].options) == 0);
+        REQUIRE(plays(run, cases[i].options, ""));
         CHECK_CONTAINS(first_text(run, "teacher_prompt"), cases[i].shown);
-        CHECK_MSG(i > 1 || !strstr(first_text(run, "prompt"), cases[i].shown),
-                  "%s: the student reads it, too", run);
-        CHECK(e2e_metric(run, 1, "distillation/tokens") > 0);
+        CHECK_MSG(!strstr(first_text(run, "prompt"), cases[i].shown), "%s: the student reads it",
+                  run);
         for (int step = 1; step <= 2; step++) {
-            double kl = e2e_metric(run, step, "distillation/reverse_kl");
-            CHECK_MSG(i > 1 ? kl == 0 : kl > 0, "%s, step %d: a KL of %g", run, step, kl);
-            if (i < 3) CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
+            CHECK(e2e_metric(run, step, "distillation/reverse_kl") > 0);
+            CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
         }
     }
+    REQUIRE(e2e_go_back("told", "told_whole", 1));
+    REQUIRE(plays("told", cases[1].options, "trainer.threads=2"));
+    CHECK(e2e_same_runs("told_whole", "told", 2));
+}
+
+/* Its prompt is decoded and encoded again, and must be the student's. */
+TEST(a_context_that_adds_nothing_to_an_episode_gives_exactly_0)
+{
+    static const char nothing[] = "context=row env.definitions.FrozenLake.privileged_context=x " D
+                                  "teacher_prompt_template='{prompt}'";
+    static const char *const rows[] = { "", "env.token_exact=false" };
+    for (int i = 0; i < ARES_COUNT(rows); i++) {
+        char run[32];
+        snprintf(run, sizeof run, "nothing_%d", i);
+        REQUIRE(plays(run, nothing, rows[i]));
+        CHECK_CONTAINS(first_text(run, "teacher_prompt"), "Turn 1:\nState:\n");
+        for (int step = 1; step <= 2; step++) {
+            CHECK(e2e_metric(run, step, "distillation/tokens") > 0);
+            CHECK_NEAR(e2e_metric(run, step, "distillation/reverse_kl"), 0, 0);
+        }
+    }
+}
+
+TEST(a_context_that_an_episode_cannot_have_is_refused_by_name)
+{
     static const char *const refused[][2] = {
         { "context=row", "set env.definitions.FrozenLake.privileged_context" },
         { "context=row env.context_window_mode=single_turn", "makes a row of every turn" },
     };
     for (int i = 0; i < ARES_COUNT(refused); i++) {
         ares_str out = { 0 };
-        CHECK(e2e_program(&out,
-                          "train --check --config '%s' trainer.run_dir='%s' " D "enabled=true " D
-                          "%s",
-                          words_of, test_file("refused"), refused[i][0]) != 0);
+        CHECK(e2e_program(
+                  &out,
+                  "train --check --config '%s' trainer.run_dir='%s' " D "enabled=true " D "%s",
+                  agent_words_of(e2e_model(), "of"), test_file("refused"), refused[i][0]) != 0);
         CHECK_CONTAINS(out.data, refused[i][1]);
         ares_str_fini(&out);
     }
-    /* the environments' part of what is kept between steps */
-    REQUIRE(e2e_go_back("told", "told_whole", 1));
-    REQUIRE(e2e_program(NULL,
-                        "train --config '%s' algorithm.adv_estimator=grpo trainer.run_dir='%s' "
-                        "trainer.save_freq=1 trainer.max_steps=2 trainer.threads=2 " D
-                        "enabled=true " D "%s",
-                        words_of, test_file("told"), cases[1].options) == 0);
-    CHECK(e2e_same_runs("told_whole", "told", 2));
 }
 
 TEST(a_distillation_that_cannot_be_is_refused_by_name)

@@ -1025,7 +1025,8 @@ int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir)
         ares_str_fini(&named);
         config_reader r = { 0 };
         put_eos(&r, id, c);
-        if (r.rc != ARES_OK) return ares_fail_in(r.rc, "model: with %d", id);
+        if (r.rc != ARES_OK)
+            return ares_fail_in(r.rc, "model%s%s: with %d", dir ? ": " : "", dir ? dir : "", id);
     }
     for (int i = 0; i < c->n_eos; i++) /* the others keep their order */
         if (c->eos[i] == id) {

@@ -307,7 +307,8 @@ static int log_ratio_of(const ares_batch *b, int64_t r, int64_t t, double *x)
 
 typedef struct weighing {
     bool by_token, mean, none, mask; /* mean: geometric */
-    double lower, upper;
+    double least, upper;             /* what the weights are held between */
+    double lower; /* and what their metrics count, as in verl: 1 / upper where it is null */
 } weighing;
 static weighing weighing_of(const ares_loss_config *cfg)
 {
@@ -317,10 +318,11 @@ static weighing weighing_of(const ares_loss_config *cfg)
                        .mean = strcmp(cfg->rollout_is, "geometric") == 0,
                        .none = strcmp(cfg->rollout_is, "none") == 0,
                        .mask = mask,
-                       .upper = upper,
-                       .lower = !ares_is_null_f64(lower) ? lower
+                       .least = !ares_is_null_f64(lower) ? lower
                                 : mask                   ? 1 / upper
-                                                         : 0 };
+                                                         : 0,
+                       .upper = upper,
+                       .lower = ares_is_null_f64(lower) ? 1 / upper : lower };
 }
 
 int correction_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
@@ -344,7 +346,7 @@ int correction_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t
             x = w.by_token ? (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]
                 : w.mean   ? sum / n
                            : sum;
-            double value = ares_rollout_weight(x, w.mask, w.lower, w.upper),
+            double value = ares_rollout_weight(x, w.mask, w.least, w.upper),
                    whole = ares_loss_exp(ares_loss_bound(x));
             weight[t - first] = (float)value;
             if (cut) *cut += value < whole || value > whole;

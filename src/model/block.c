@@ -368,7 +368,7 @@ static void rotate_and_store(const ares_model *m, const ares_model_layer *l, con
         k->rope_store(d, &a);
         return;
     }
-    k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, p->cos_sin, false);
+    k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, 0, s->qkv, n.qkv, p->cos_sin, false);
     if (p->cache)
         k->store_kv(d, p->rows, c->kv_heads, c->head_dim, acts_at(d, s->qkv, n.q),
                     acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache,
@@ -492,7 +492,7 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     a.dv = acts_at(d, t->d_qkv, n.q + n.kv);
     a.lddkv = n.qkv;
     k->attention_backward(d, &a);
-    k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, d_qk, n.qkv, p->cos_sin, true);
+    k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, 0, d_qk, n.qkv, p->cos_sin, true);
     if (c->qk_norm) head_norms_backward(m, l, s, rows, d_qk, t->d_qkv, n.qkv);
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL, NULL);
     linears_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,

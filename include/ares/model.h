@@ -1,6 +1,6 @@
 /*
- * model: Hugging Face decoders (Qwen 2, 2.5, 3, Llama) from config.json and safetensors, and their
- * one forward pass.
+ * model: Hugging Face decoders (docs/model.md) from config.json and safetensors, and their one
+ * forward pass.
  *
  * Parameters lie in one arena per device. The optimizer writes them in place; rollout, log-prob
  * passes and training read the same memory. A block's forward and backward are written once, over
@@ -51,17 +51,48 @@ typedef struct ares_vision_config {
     int32_t image_token, video_token, vision_start, vision_end; /* ids */
 } ares_vision_config;
 
-enum { ARES_MAX_EOS = 16 };
+/* The rotations of a model: that of every layer, or of some; and that of layers of local rope. */
+enum { ARES_ROPES = 2 };
+/* Where a block may have a norm: of what attention and the MLP read, and of what they add. */
+typedef enum {
+    ARES_BEFORE_ATTENTION,
+    ARES_AFTER_ATTENTION,
+    ARES_BEFORE_MLP,
+    ARES_AFTER_MLP,
+    ARES_BLOCK_NORMS
+} ares_block_norm;
+/* The norms of q and k: none, one per head, or one over all heads of a row together. */
+typedef enum { ARES_QK_NORM_NONE, ARES_QK_NORM_HEADS, ARES_QK_NORM_ROW } ares_qk_norm;
+/* The kind of a layer: bits of ares_model_config.layer. */
+enum {
+    ARES_LAYER_WINDOW = 1,     /* attention sees the last `window` keys */
+    ARES_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
+    ARES_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_local */
+};
+
+enum { ARES_MAX_EOS = 16, ARES_MAX_LAYERS = 1 << 12 };
+/* What config.json says, and what a block of its architecture is made of. All 0: Llama's block. */
 typedef struct ares_model_config {
-    char model_type[32]; /* "qwen2", "qwen3", "llama", "qwen2_vl", "qwen2_5_vl" */
+    char model_type[32]; /* "qwen2", "gemma3_text" ... (archs of config.c) */
     int32_t vocab, hidden, layers, heads, kv_heads, head_dim, intermediate, max_position;
     float rms_norm_eps;
-    bool tied, qkv_bias, o_bias, mlp_bias, qk_norm;
+    bool tied, qkv_bias, o_bias, mlp_bias;
+    ares_qk_norm qk_norm;
+    /*
+     * [ARES_BLOCK_NORMS]: how the files call the norm of each place; NULL: there is none. NULL:
+     * Llama's, before attention and before the MLP
+     */
+    const char *const *norm_names;
+    bool norm_plus_one;             /* every norm multiplies by 1 + w (Gemma) */
+    float attention_scale;          /* of scores; 0: 1 / sqrt(head_dim) */
+    float embed_scale;              /* of the embedding's rows; 0: none */
+    ares_activation mlp_activation; /* of gate */
     /* one number per token in place of the language model's head (ares_model_options) */
     bool value_head;
-    /* keys of the sliding window in layers from window_from_layer on; window 0: none */
-    int32_t window, window_from_layer;
-    ares_rope_config rope;
+    bool no_value_head;             /* transformers has no class of it with one */
+    int32_t window;                 /* of the layers that have ARES_LAYER_WINDOW; 0: none has */
+    uint8_t layer[ARES_MAX_LAYERS]; /* [layers] */
+    ares_rope_config rope, rope_local;
     ares_vision_config vision;
     const char *text_names;   /* first part of the names of the text's tensors; NULL: "model" */
     const char *vision_names; /* the same of the tower's tensors; NULL: "visual" */
@@ -245,7 +276,9 @@ typedef struct ares_block_regions {
 } ares_block_regions;
 
 typedef struct ares_model_layer {
-    ares_param *input_norm, *post_norm, *q_norm, *k_norm;
+    int first;                          /* of its parameters, which follow each other in the list */
+    ares_param *norm[ARES_BLOCK_NORMS]; /* by place; NULL: there is none */
+    ares_param *q_norm, *k_norm;
     ares_linear q, k, v, o, gate, up, down;
     ares_block_regions in;
 } ares_model_layer;
@@ -335,8 +368,8 @@ typedef struct ares_model {
     /* value head: [1][hidden] and [1], as in Hugging Face's token classification; otherwise NULL */
     ares_param *value, *value_bias;
     ares_model_layer *layer;
-    ares_tower tower; /* where cfg.vision.depth is not 0 */
-    struct ares_rope *rope;
+    ares_tower tower;                   /* where cfg.vision.depth is not 0 */
+    struct ares_rope *rope[ARES_ROPES]; /* of cfg.rope and, where a layer has it, cfg.rope_local */
     /* ARES_BF16: weights are ARES_PANEL32_PAIRS, and the KV cache is in bf16 (ares_model_options)
      */
     ares_dtype arithmetic;
@@ -665,13 +698,15 @@ void ares_workspace_forget(ares_workspace *w); /* forgets what was announced */
  */
 int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden);
 /*
- * The same for a step of decoding whose arrays, and the rotary angles cos_sin [rows][head_dim], lie
- * on the device already: nothing is copied, and nothing waits.
+ * The same for a step of decoding whose arrays, and the angles of each rotation [rows][head_dim],
+ * lie on the device already: nothing is copied, and nothing waits.
  */
-int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, const float *cos_sin,
-                      void **hidden);
-/* angles [n][head_dim]: cosines, then sines of the positions from 0, in host memory. */
-void ares_model_angles(const ares_model *m, int32_t n, float *angles);
+int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p,
+                      const float *const cos_sin[ARES_ROPES], void **hidden);
+/* How many rotations the model has: the first so many of ARES_ROPES. */
+int ares_model_ropes(const ares_model *m);
+/* angles [n][head_dim] of one: cosines, then sines of the positions from 0, in host memory. */
+void ares_model_angles(const ares_model *m, int rope, int32_t n, float *angles);
 /* Fails where a sequence of that length cannot be continued from a cache. */
 int ares_model_check_length(const ares_model *m, int32_t length);
 /*

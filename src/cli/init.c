@@ -31,6 +31,7 @@ static const char *const token_keys[VISION_TOKENS] = { "vision_start_token_id",
 typedef struct job {
     const char *arch, *out, *dtype, *tokenizer;
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
+    int64_t window; /* -1: the architecture's own */
     double rope_theta, range;
     bool tied, untied, sees; /* sees: the architecture has a vision tower */
     vision_options vision;
@@ -368,6 +369,12 @@ static int put_config(const job *j)
     add_flag(&s, "tie_word_embeddings", !j->untied);
     if (j->sees) add_vision_config(j, &s);
     else ares_json_write_double(ares_json_key(&s, "rope_theta"), j->rope_theta);
+    /* of scores, where that is not the width of a head by itself */
+    if (!j->sees) add_number(&s, "query_pre_attn_scalar", head_dim_of(j));
+    if (j->window > 0) add_number(&s, "sliding_window", j->window);
+    if (j->window == 0) add_null(&s, "sliding_window");
+    if (j->window > 0) add_flag(&s, "use_sliding_window", true); /* where it is asked for */
+    if (j->window > 0) add_number(&s, "max_window_layers", 0);
     ares_json_write_double(ares_json_key(&s, "initializer_range"), j->range);
     add_token_ids(j, &s);
     ares_json_end(&s, '}');
@@ -407,6 +414,10 @@ static int put_model(const job *j, int64_t *parameters)
     ares_model *m;
     ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
     ARES_TRY(ares_model_config_load(j->dir.data, &c));
+    if (j->window > 0 && !c.window)
+        return ares_fail(ARES_EUSE, "init: --window = %lld: no layer of this %s has a window%s",
+                         (long long)j->window, j->arch,
+                         j->layers < 4 ? "; set --layers to 4 or more, or leave it out" : "");
     ARES_TRY(ares_device_open("cpu", 0, &d));
     int rc = ares_model_new(&c, &d, &opt, (uint64_t)j->seed, &m);
     if (rc == ARES_OK) {
@@ -521,17 +532,23 @@ int ares_cli_init(int argc, char **argv)
               .heads = 4,
               .kv_heads = 2,
               .max_position = 2048,
+              .window = -1,
               .vision = { .depth = 2, .width = 64, .heads = 4, .patch = 14 },
               .seed = 1,
               .rope_theta = 10000,
               .range = 0.02 };
-    static const char *const archs[] = { "qwen2", "qwen3", "llama", "qwen2_vl", "qwen2_5_vl" };
+    static const char *const archs[] = {
+        "qwen2", "qwen3", "llama",       "mistral",  "smollm3",
+        "olmo2", "olmo3", "gemma3_text", "qwen2_vl", "qwen2_5_vl"
+    };
 #define SIZE(field, option, smallest, doc) \
     CLI_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
     const cli_option options[] = {
-        CLI_OPTION(TEXT, j.arch, "--arch", "qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl",
-                   "architecture; the last two see images and videos", .required = true,
-                   .offered = archs, .n_offered = ARES_COUNT(archs)),
+        CLI_OPTION(
+            TEXT, j.arch, "--arch", "NAME",
+            "architecture: qwen2, qwen3, llama, mistral, smollm3, olmo2, olmo3, gemma3_text; "
+            "qwen2_vl and qwen2_5_vl see images and videos",
+            .required = true, .offered = archs, .n_offered = ARES_COUNT(archs)),
         CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
         SIZE(hidden, "--hidden", 1, "width of the residual stream"),
         SIZE(layers, "--layers", 1, "decoder layers"),
@@ -541,6 +558,10 @@ int ares_cli_init(int argc, char **argv)
         SIZE(intermediate, "--intermediate", 0, "width inside an MLP; 0: 3 x hidden"),
         SIZE(vocab, "--vocab", 0, "rows of the embedding; 0: 512, or what the tokenizer needs"),
         SIZE(max_position, "--max-position", 1, "tokens of a sequence at most"),
+        CLI_OPTION(I64, j.window, "--window", "N",
+                   "keys that a layer with a sliding window sees; 0: all; -1: as many as the "
+                   "architecture has by itself, which may be no window",
+                   .least = -1, .most = 1 << 24),
         SIZE(vision.depth, "--vision-layers", 1, "blocks of a vision tower"),
         SIZE(vision.width, "--vision-width", 4, "its width"),
         SIZE(vision.heads, "--vision-heads", 1, "its attention heads"),
@@ -563,7 +584,7 @@ int ares_cli_init(int argc, char **argv)
 #undef SIZE
     const cli_command command = {
         .name = "init",
-        .usage = "--arch qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl --out DIR [options]",
+        .usage = "--arch NAME --out DIR [options]",
         .about = "Writes a model directory with random weights: config.json, model.safetensors, "
                  "tokenizer files.",
         .example = "ares-train init --arch qwen2 --out models/tiny --seed 1",

@@ -11,23 +11,72 @@
 #include "ares/core.h"
 #include "ares/model.h"
 
-/* The table of architectures; the defaults are those of transformers' configuration classes. */
+/*
+ * The table of architectures: each is a list of its parts, which the one forward reads from
+ * ares_model_config. No code elsewhere compares names. Defaults are those of transformers'
+ * configuration classes.
+ */
+
+/* Which layers have a sliding window where config.json does not list them (layer_types). */
+typedef enum {
+    SLIDES_NONE,    /* no keys of sliding windows */
+    SLIDES_ALL,     /* every layer; layer_types is not read */
+    SLIDES_FROM,    /* those from max_window_layers on */
+    SLIDES_PERIOD,  /* all but every slides_by-th */
+    SLIDES_NO_ROPE, /* those without rope */
+} slides;
 
 typedef struct model_arch {
     const char *name;       /* model_type */
     const char *class_name; /* for `architectures` */
     int32_t vocab, hidden, intermediate, layers, heads, max_position;
     int32_t kv_heads, head_dim;      /* 0: heads, and hidden / heads */
-    int32_t bos, eos;                /* -1: none */
-    bool qkv_bias;                   /* q, k and v always have a bias */
-    bool attention_bias_key;         /* `attention_bias` gives q, k, v and o a bias */
-    bool mlp_bias_key;               /* `mlp_bias` gives gate, up and down a bias */
-    bool qk_norm;                    /* an RMS norm per head of q and k */
-    bool vision;                     /* text_config, vision_config, and a tower (docs/vision.md) */
-    bool gated_tower;                /* the tower is Qwen2.5-VL's */
+    int32_t bos, eos, pad;           /* -1: none */
     double rope_theta, rms_norm_eps; /* 0: 10000, 1e-6 */
-    int32_t window_layers;           /* max_window_layers; 0: no keys of sliding windows */
+    bool tied;
+
+    /* biases, and norms */
+    bool qkv_bias;           /* q, k and v always have a bias */
+    bool attention_bias_key; /* `attention_bias` gives q, k, v and o a bias */
+    bool mlp_bias_key;       /* `mlp_bias` gives gate, up and down a bias */
+    ares_qk_norm qk_norm;
+    const char *const *norm_names; /* as in ares_model_config */
+    bool norm_plus_one;
+
+    /* activation and scales */
+    const char *activation_key, *activation_name; /* NULL: hidden_act, silu */
+    ares_activation activation;
+    bool scales_embedding;   /* by sqrt(hidden), rounded to f32 */
+    double attention_scalar; /* query_pre_attn_scalar where it is absent; 0: no such key */
+
+    /* kinds of layers */
+    slides slides;
+    int32_t slides_by;         /* max_window_layers, or the period, where that key is absent */
+    const char *slides_by_key; /* of the period; NULL: none */
+    int32_t window;            /* sliding_window where it is absent; 0: none */
+    bool window_asked;         /* windows only with `use_sliding_window` */
+    int32_t no_rope_interval; /* `no_rope_layers`; absent: every so many-th layer. 0: no such key */
+
+    double local_theta; /* of layers that slide, which have a rope of their own; 0: no */
+    const char *local_theta_key;
+
+    const char *refused[4]; /* keys of what is not built: only null and false are taken */
+    bool no_value_head;
+    bool vision;      /* text_config, vision_config, and a tower (docs/vision.md) */
+    bool gated_tower; /* the tower is Qwen2.5-VL's */
 } model_arch;
+
+/* The norms of a block by place; the same name stands for other places in other architectures. */
+static const char *const norms_after[ARES_BLOCK_NORMS] = { [ARES_AFTER_ATTENTION] =
+                                                               "post_attention_layernorm",
+                                                           [ARES_AFTER_MLP] =
+                                                               "post_feedforward_layernorm" };
+static const char *const norms_around[ARES_BLOCK_NORMS] = {
+    [ARES_BEFORE_ATTENTION] = "input_layernorm",
+    [ARES_AFTER_ATTENTION] = "post_attention_layernorm",
+    [ARES_BEFORE_MLP] = "pre_feedforward_layernorm",
+    [ARES_AFTER_MLP] = "post_feedforward_layernorm"
+};
 
 static const model_arch archs[] = {
     { .name = "qwen2",
@@ -41,8 +90,12 @@ static const model_arch archs[] = {
       .max_position = 32768,
       .bos = -1,
       .eos = -1,
+      .pad = -1,
       .qkv_bias = true,
-      .window_layers = 28 },
+      .slides = SLIDES_FROM,
+      .slides_by = 28,
+      .window = 4096,
+      .window_asked = true },
     { .name = "qwen3",
       .class_name = "Qwen3ForCausalLM",
       .vocab = 151936,
@@ -55,9 +108,13 @@ static const model_arch archs[] = {
       .max_position = 32768,
       .bos = -1,
       .eos = -1,
+      .pad = -1,
       .attention_bias_key = true,
-      .qk_norm = true,
-      .window_layers = 28 },
+      .qk_norm = ARES_QK_NORM_HEADS,
+      .slides = SLIDES_FROM,
+      .slides_by = 28,
+      .window = 4096,
+      .window_asked = true },
     { .name = "llama",
       .class_name = "LlamaForCausalLM",
       .vocab = 32000,
@@ -68,6 +125,7 @@ static const model_arch archs[] = {
       .max_position = 2048,
       .bos = 1,
       .eos = 2,
+      .pad = -1,
       .attention_bias_key = true,
       .mlp_bias_key = true },
     { .name = "qwen2_vl",
@@ -81,11 +139,16 @@ static const model_arch archs[] = {
       .max_position = 32768,
       .bos = -1,
       .eos = -1,
+      .pad = -1,
       .qkv_bias = true,
+      .no_value_head = true,
       .vision = true,
       .rope_theta = 1e6,
       .rms_norm_eps = 1e-5,
-      .window_layers = 80 },
+      .slides = SLIDES_FROM,
+      .slides_by = 80,
+      .window = 4096,
+      .window_asked = true },
     { .name = "qwen2_5_vl",
       .class_name = "Qwen2_5_VLForConditionalGeneration",
       .vocab = 152064,
@@ -97,12 +160,122 @@ static const model_arch archs[] = {
       .max_position = 32768,
       .bos = -1,
       .eos = -1,
+      .pad = -1,
       .qkv_bias = true,
+      .no_value_head = true,
       .vision = true,
       .gated_tower = true,
       .rope_theta = 1e6,
       .rms_norm_eps = 1e-5,
-      .window_layers = 80 },
+      .slides = SLIDES_FROM,
+      .slides_by = 80,
+      .window = 4096,
+      .window_asked = true },
+    { .name = "mistral",
+      .class_name = "MistralForCausalLM",
+      .vocab = 32000,
+      .hidden = 4096,
+      .intermediate = 14336,
+      .layers = 32,
+      .heads = 32,
+      .kv_heads = 8,
+      .max_position = 131072,
+      .bos = 1,
+      .eos = 2,
+      .pad = -1,
+      .slides = SLIDES_ALL,
+      .window = 4096 },
+    { .name = "smollm3",
+      .class_name = "SmolLM3ForCausalLM",
+      .vocab = 128256,
+      .hidden = 2048,
+      .intermediate = 11008,
+      .layers = 36,
+      .heads = 16,
+      .kv_heads = 4,
+      .max_position = 32768,
+      .bos = 128000,
+      .eos = 128001,
+      .pad = 128004,
+      .rope_theta = 2e6,
+      .tied = true,
+      .attention_bias_key = true,
+      .mlp_bias_key = true,
+      .slides = SLIDES_NO_ROPE,
+      .window_asked = true,
+      .no_rope_interval = 4 },
+    { .name = "olmo2",
+      .class_name = "Olmo2ForCausalLM",
+      .vocab = 50304,
+      .hidden = 4096,
+      .intermediate = 11008,
+      .layers = 32,
+      .heads = 32,
+      .max_position = 2048,
+      .bos = -1,
+      .eos = 50279,
+      .pad = 1,
+      .rms_norm_eps = 1e-5,
+      .attention_bias_key = true,
+      .qk_norm = ARES_QK_NORM_ROW,
+      .norm_names = norms_after,
+      .refused = { "clip_qkv" },
+      .no_value_head = true },
+    { .name = "olmo3",
+      .class_name = "Olmo3ForCausalLM",
+      .vocab = 50304,
+      .hidden = 4096,
+      .intermediate = 11008,
+      .layers = 32,
+      .heads = 32,
+      .max_position = 2048,
+      .bos = -1,
+      .eos = 50279,
+      .pad = 1,
+      .rope_theta = 5e5,
+      .rms_norm_eps = 1e-5,
+      .attention_bias_key = true,
+      .qk_norm = ARES_QK_NORM_ROW,
+      .norm_names = norms_after,
+      .slides = SLIDES_PERIOD,
+      .slides_by = 4,
+      .window = 4096,
+      .local_theta = 5e5, /* whatever rope_theta says */
+      .refused = { "clip_qkv" },
+      .no_value_head = true },
+    { .name = "gemma3_text",
+      .class_name = "Gemma3ForCausalLM",
+      .vocab = 262208,
+      .hidden = 2304,
+      .intermediate = 9216,
+      .layers = 26,
+      .heads = 8,
+      .kv_heads = 4,
+      .head_dim = 256,
+      .max_position = 131072,
+      .bos = 2,
+      .eos = 1,
+      .pad = 0,
+      .rope_theta = 1e6,
+      .tied = true,
+      .attention_bias_key = true,
+      .qk_norm = ARES_QK_NORM_HEADS,
+      .norm_names = norms_around,
+      .norm_plus_one = true,
+      .activation_key = "hidden_activation",
+      .activation_name = "gelu_pytorch_tanh",
+      .activation = ARES_GELU_TANH,
+      .scales_embedding = true,
+      .attention_scalar = 256,
+      .slides = SLIDES_PERIOD,
+      .slides_by = 6,
+      .slides_by_key = "sliding_window_pattern",
+      .window = 4096,
+      .local_theta = 1e4,
+      .local_theta_key = "rope_local_base_freq",
+      .refused = { "attn_logit_softcapping", "final_logit_softcapping",
+                   "use_bidirectional_attention" },
+      .no_value_head = true },
 };
 
 /* Another architecture is never a misspelling of this one: no nearest name is offered. */
@@ -116,9 +289,12 @@ static const model_arch *model_arch_find(const char *model_type)
         }
         ares_str_addf(&names, "%s%s", i ? ", " : "", archs[i].name);
     }
-    ares_fail(ARES_EUNSUPPORTED,
-              "model_type = '%s': this architecture is not built; take a model of one that is (%s)",
-              model_type, names.data);
+    bool wraps = strcmp(model_type, "gemma3") == 0;
+    ares_fail(
+        ARES_EUNSUPPORTED,
+        "model_type = '%s': this architecture is not built; take %sa model of one that is (%s)",
+        model_type, wraps ? "its text part alone, a directory of model_type gemma3_text, or " : "",
+        names.data);
     ares_str_fini(&names);
     return NULL;
 }
@@ -289,10 +465,10 @@ static void config_read_vision(config_reader *top, bool gated, ares_model_config
 
 /* config.json, in both dialects of rope options, and generation_config.json's stop ids. */
 
-static bool get_bool(config_reader *r, const char *key) /* absent: false */
+static bool get_bool(config_reader *r, const char *key, bool absent)
 {
-    bool v = false;
-    if (r->rc == ARES_OK) r->rc = ares_json_get_bool(r->root, key, false, &v);
+    bool v = absent;
+    if (r->rc == ARES_OK) r->rc = ares_json_get_bool(r->root, key, absent, &v);
     return v;
 }
 
@@ -385,23 +561,13 @@ static void tell_two(const config_reader *r, const char *key, const ares_json *f
                   r->path, key, a->number, place, b->number, other);
 }
 
-static void read_rope(config_reader *r, const model_arch *a, ares_model_config *c)
+/* A rotation by the object o (NULL: the default kind) and a theta where o has none. */
+static void read_one_rope(config_reader *r, const ares_json *o, double theta, bool sections,
+                          const ares_model_config *c, ares_rope_config *rope)
 {
-    static const char theta_key[] = "rope_theta", original[] = "original_max_position_embeddings";
-    ares_rope_config *rope = &c->rope;
-    const ares_json *top = r->root, *newer = rope_object(r, "rope_parameters"),
-                    *older = rope_object(r, "rope_scaling"), *o = older ? older : newer;
-    if (r->rc != ARES_OK || !check_rope(r, top) || (o && !check_rope(r, o))) return;
-    double theta = config_double(r, top, theta_key, a->rope_theta > 0 ? a->rope_theta : 10000.0,
-                                 CONFIG_ROPE_THETA);
-    if (o) tell_two(r, theta_key, o, "in the rope parameters", top, "at the top");
-    if (o) tell_two(r, original, top, "at the top", o, "in the rope parameters");
-    if (older && newer) {
-        double holds = config_double(r, older, theta_key, theta, CONFIG_ROPE_THETA);
-        ares_warn("model: %s: rope_scaling stands beside rope_parameters and replaces all of it, "
-                  "as in transformers 5 (rope_theta is %g); keep one of them",
-                  r->path, holds);
-    }
+    static const char original[] = "original_max_position_embeddings";
+    const ares_json *top = r->root;
+    if (r->rc != ARES_OK || (o && !check_rope(r, o))) return;
     *rope = (ares_rope_config){ .theta = theta,
                                 .factor = 1,
                                 .attention_factor = -1,
@@ -409,10 +575,9 @@ static void read_rope(config_reader *r, const model_arch *a, ares_model_config *
                                 .beta_slow = 1,
                                 .truncate = true };
     rope->original_max_position = c->max_position;
-    if (a->vision) read_sections(r, o, c);
     if (!o) return;
     rope->theta = config_double(r, o, "rope_theta", theta, CONFIG_ROPE_THETA);
-    read_rope_kind(r, o, a->vision, &rope->kind);
+    read_rope_kind(r, o, sections, &rope->kind);
     if (r->rc != ARES_OK || rope->kind == ARES_ROPE_DEFAULT) return;
 
     /* the trained length: at the top, else in the rope parameters, else max_position_embeddings */
@@ -442,34 +607,119 @@ static void read_rope(config_reader *r, const model_arch *a, ares_model_config *
 }
 
 /*
- * Layers with a sliding window must all come after those without, as transformers derives them from
- * max_window_layers.
+ * The rotation of layers that slide and that of the others: an object each in rope_parameters; in
+ * older files rope_theta and rope_scaling are of the others, and the first is never scaled.
  */
-static void read_window(config_reader *r, const model_arch *a, ares_model_config *c)
+static void read_two_ropes(config_reader *r, const model_arch *a, ares_model_config *c)
 {
-    c->window = 0;
-    c->window_from_layer = 0;
-    if (!a->window_layers || !get_bool(r, "use_sliding_window")) return;
-    const ares_json *size = ares_json_get(r->root, "sliding_window");
-    if (size && size->type == ARES_JSON_NULL) return; /* no window; missing is 4096 */
-    c->window = config_i32(r, r->root, "sliding_window", 4096, 1, INT32_MAX);
-    c->window_from_layer =
-        config_i32(r, r->root, "max_window_layers", a->window_layers, 0, INT32_MAX);
-    const ares_json *types = ares_json_get(r->root, "layer_types");
-    if (r->rc != ARES_OK || !types || types->type != ARES_JSON_ARRAY) return;
-    if (types->count != c->layers) {
-        r->rc = ares_fail(ARES_EFORMAT, "'layer_types' has %lld entries for %d layers",
-                          (long long)types->count, c->layers);
-        return;
+    static const char *const kinds[] = { "full_attention", "sliding_attention" };
+    const ares_json *newer = rope_object(r, "rope_parameters"),
+                    *older = rope_object(r, "rope_scaling"), *of[2] = { NULL };
+    for (int64_t i = 0; newer && i < newer->count && r->rc == ARES_OK; i++) {
+        const ares_json *v = newer->members[i].value;
+        int k = 0;
+        while (k < 2 && !ares_view_is(newer->members[i].key, kinds[k])) k++;
+        if (k < 2 && v->type == ARES_JSON_OBJECT) of[k] = v;
+        else if (k == 2 || v->type != ARES_JSON_NULL)
+            r->rc = ares_fail(ARES_EUNSUPPORTED,
+                              "'rope_parameters' has '%.*s': a %s has an object for each kind of "
+                              "layer there, {\"full_attention\": {..}, \"sliding_attention\": "
+                              "{..}}; transformers opens no other form",
+                              (int)ARES_MIN(newer->members[i].key.len, 60),
+                              newer->members[i].key.data, c->model_type);
     }
-    c->window_from_layer = c->layers;
-    for (int32_t i = 0; i < c->layers; i++) {
-        bool sliding = ares_view_is(types->items[i].text, "sliding_attention");
-        if (sliding && c->window_from_layer == c->layers) c->window_from_layer = i;
-        if (!sliding && c->window_from_layer < c->layers)
-            r->rc =
-                ares_fail(ARES_EUNSUPPORTED,
-                          "'layer_types' alternates; sliding layers must come after all others");
+    if (older && of[0] && r->rc == ARES_OK)
+        r->rc = ares_fail(ARES_EUNSUPPORTED, "rope_scaling stands beside rope_parameters of "
+                                             "'full_attention'; keep one of them");
+    double theta = config_double(r, r->root, "rope_theta", a->rope_theta, CONFIG_ROPE_THETA),
+           local = a->local_theta;
+    if (a->local_theta_key)
+        local = config_double(r, r->root, a->local_theta_key, local, CONFIG_ROPE_THETA);
+    if (r->rc != ARES_OK || !check_rope(r, r->root)) return;
+    if (of[0]) tell_two(r, "rope_theta", of[0], "in the rope parameters", r->root, "at the top");
+    read_one_rope(r, older ? older : of[0], theta, false, c, &c->rope);
+    read_one_rope(r, of[1], local, false, c, &c->rope_local);
+}
+
+static void read_rope(config_reader *r, const model_arch *a, ares_model_config *c)
+{
+    static const char theta_key[] = "rope_theta", original[] = "original_max_position_embeddings";
+    const ares_json *top = r->root, *newer = rope_object(r, "rope_parameters"),
+                    *older = rope_object(r, "rope_scaling"), *o = older ? older : newer;
+    if (r->rc != ARES_OK || !check_rope(r, top) || (o && !check_rope(r, o))) return;
+    double theta = config_double(r, top, theta_key, a->rope_theta > 0 ? a->rope_theta : 10000.0,
+                                 CONFIG_ROPE_THETA);
+    if (o) tell_two(r, theta_key, o, "in the rope parameters", top, "at the top");
+    if (o) tell_two(r, original, top, "at the top", o, "in the rope parameters");
+    if (older && newer) {
+        double holds = config_double(r, older, theta_key, theta, CONFIG_ROPE_THETA);
+        ares_warn("model: %s: rope_scaling stands beside rope_parameters and replaces all of it, "
+                  "as in transformers 5 (rope_theta is %g); keep one of them",
+                  r->path, holds);
+    }
+    read_one_rope(r, o, theta, a->vision, c, &c->rope);
+    if (a->vision) read_sections(r, o, c);
+}
+
+/* A list with an entry per layer, or with more where it may; NULL: it is absent or null. */
+static const ares_json *layer_list(config_reader *r, const char *key, int32_t layers, bool more)
+{
+    const ares_json *x = ares_json_get(r->root, key);
+    if (r->rc != ARES_OK || !x || x->type == ARES_JSON_NULL) return NULL;
+    if (x->type != ARES_JSON_ARRAY)
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' is not a list of an entry per layer", key);
+    else if (x->count < layers || (x->count > layers && !more))
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' has %lld entries for %d layers", key,
+                          (long long)x->count, layers);
+    return r->rc == ARES_OK ? x : NULL;
+}
+
+/* Whether layer_types says that layer i has a sliding window. */
+static bool read_layer_type(config_reader *r, const ares_json *types, int32_t i)
+{
+    ares_view name = types->items[i].text;
+    bool slides = ares_view_is(name, "sliding_attention");
+    if (types->items[i].type != ARES_JSON_STRING ||
+        (!slides && !ares_view_is(name, "full_attention")))
+        r->rc = ares_fail(ARES_EUNSUPPORTED,
+                          "'layer_types': entry %d is '%.*s', a kind of layer that is not "
+                          "supported (choices: full_attention, sliding_attention)",
+                          i, (int)ARES_MIN(name.len, 60), name.data ? name.data : "");
+    return slides;
+}
+
+/* The window's size, which layers have it, and which are not rotated. */
+static void read_layers(config_reader *r, const model_arch *a, ares_model_config *c)
+{
+    const ares_json *root = r->root, *size = ares_json_get(root, "sliding_window"), *types = NULL,
+                    *ropes = NULL;
+    int32_t by = a->slides_by, interval = a->no_rope_interval;
+    c->window = 0;
+    if (r->rc != ARES_OK) return;
+    if (interval) {
+        interval = config_i32(r, root, "no_rope_layer_interval", interval, 1, INT32_MAX);
+        ropes = layer_list(r, "no_rope_layers", c->layers, true); /* 1: it has rope */
+    }
+    bool asked = a->slides && (!a->window_asked || get_bool(r, "use_sliding_window", false));
+    if (asked && (size ? size->type != ARES_JSON_NULL : a->window)) /* null: no window */
+        c->window = config_i32(r, root, "sliding_window", a->window, 1, INT32_MAX);
+    if (c->window && a->slides == SLIDES_FROM)
+        by = config_i32(r, root, "max_window_layers", by, 0, INT32_MAX);
+    if (a->slides_by_key) by = config_i32(r, root, a->slides_by_key, by, 1, INT32_MAX);
+    if (a->slides == SLIDES_PERIOD || (c->window && a->slides != SLIDES_ALL))
+        types = layer_list(r, "layer_types", c->layers, false);
+    for (int32_t i = 0; i < c->layers && r->rc == ARES_OK; i++) {
+        bool turns = !interval || (ropes ? ropes->items[i].integer != 0 : (i + 1) % interval != 0);
+        bool slid = types                         ? read_layer_type(r, types, i)
+                    : a->slides == SLIDES_FROM    ? i >= by
+                    : a->slides == SLIDES_PERIOD  ? (i + 1) % by != 0
+                    : a->slides == SLIDES_NO_ROPE ? !turns
+                                                  : a->slides == SLIDES_ALL;
+        if (ropes && ropes->items[i].type != ARES_JSON_INT)
+            r->rc = ares_fail(ARES_EFORMAT, "'no_rope_layers' is not a list of 0 and 1");
+        c->layer[i] = (uint8_t)((c->window && slid ? ARES_LAYER_WINDOW : 0) |
+                                (turns ? 0 : ARES_LAYER_NO_ROPE) |
+                                (slid && a->local_theta > 0 ? ARES_LAYER_LOCAL_ROPE : 0));
     }
 }
 
@@ -562,14 +812,15 @@ static void check_null(config_reader *r, const model_arch *a)
         { "max_position_embeddings", true },
         { "rms_norm_eps", true },
         { "initializer_range", true },
-        { "hidden_act", true },
+        { a->activation_key ? a->activation_key : "hidden_act", true },
+        { "query_pre_attn_scalar", a->attention_scalar > 0 },
         { "rope_theta", true },
         { "tie_word_embeddings", true },
         { "head_dim", a->head_dim > 0 },
         { "attention_bias", a->attention_bias_key },
         { "mlp_bias", a->mlp_bias_key },
-        { "use_sliding_window", a->window_layers && !a->vision },
-        { "max_window_layers", a->window_layers && !a->vision },
+        { "use_sliding_window", a->window_asked && !a->vision },
+        { "max_window_layers", a->slides == SLIDES_FROM && !a->vision },
     };
     for (int i = 0; i < ARES_COUNT(keys) && r->rc == ARES_OK; i++) {
         const ares_json *v = ares_json_get(r->root, keys[i].key);
@@ -588,9 +839,33 @@ static int32_t read_token(config_reader *r, const ares_json *o, const char *key,
     return config_i32(r, o, key, v && v->type == ARES_JSON_NULL ? -1 : absent, -1, INT32_MAX);
 }
 
+static void read_activation_and_scales(config_reader *r, const model_arch *a, ares_model_config *c)
+{
+    const char *key = a->activation_key ? a->activation_key : "hidden_act",
+               *name = a->activation_name ? a->activation_name : "silu";
+    ares_view act = { 0 };
+    if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, key, name, &act);
+    if (r->rc == ARES_OK && !ares_view_is(act, name))
+        r->rc = ares_fail(ARES_EUNSUPPORTED, "%s = '%.*s' is not supported (choices: %s)", key,
+                          (int)act.len, act.data, name);
+    c->norm_plus_one = a->norm_plus_one;
+    c->mlp_activation = a->activation;
+    if (a->scales_embedding) c->embed_scale = sqrtf((float)c->hidden);
+    if (a->attention_scalar > 0)
+        c->attention_scale = 1.0f / sqrtf((float)config_double(r, r->root, "query_pre_attn_scalar",
+                                                               a->attention_scalar, 1e-3, 1e9));
+    for (int i = 0; i < ARES_COUNT(a->refused) && a->refused[i] && r->rc == ARES_OK; i++) {
+        const ares_json *v = ares_json_get(r->root, a->refused[i]);
+        if (v && v->type != ARES_JSON_NULL && !(v->type == ARES_JSON_BOOL && !v->boolean))
+            r->rc = ares_fail(ARES_EUNSUPPORTED,
+                              "'%s' is set, which is not built; a %s is supported where it is null",
+                              a->refused[i], a->name);
+    }
+}
+
 static void read_config(config_reader *r, ares_model_config *c)
 {
-    ares_view type = { 0 }, act = ARES_VIEW("silu");
+    ares_view type = { 0 };
     r->rc = ares_json_get_string(r->root, "model_type", NULL, &type);
     if (r->rc == ARES_OK && (!type.data || type.len == 0 || type.len >= sizeof c->model_type))
         r->rc = ares_fail(ARES_EFORMAT, "no 'model_type'; is this a Hugging Face model directory?");
@@ -623,23 +898,24 @@ static void read_config(config_reader *r, ares_model_config *c)
     c->rms_norm_eps = (float)config_double(r, o, "rms_norm_eps",
                                            a->rms_norm_eps > 0 ? a->rms_norm_eps : 1e-6, 1e-12, 1);
     c->initializer_range = config_double(r, o, "initializer_range", 0.02, 0, 10);
-    c->tied = get_bool(r, "tie_word_embeddings");
-    if (r->rc == ARES_OK && !c->tied) c->tied = get_bool(&top, "tie_word_embeddings");
+    c->tied = get_bool(r, "tie_word_embeddings", a->tied);
+    if (a->vision && !c->tied) c->tied = get_bool(&top, "tie_word_embeddings", false);
     if (top.rc != ARES_OK) r->rc = top.rc;
-    bool attention_bias = a->attention_bias_key && get_bool(r, "attention_bias");
+    bool attention_bias = a->attention_bias_key && get_bool(r, "attention_bias", false);
     c->qkv_bias = a->qkv_bias || attention_bias;
     c->o_bias = attention_bias;
-    c->mlp_bias = a->mlp_bias_key && get_bool(r, "mlp_bias");
+    c->mlp_bias = a->mlp_bias_key && get_bool(r, "mlp_bias", false);
     c->qk_norm = a->qk_norm;
-    if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, "hidden_act", "silu", &act);
-    if (r->rc == ARES_OK && !ares_view_is(act, "silu"))
-        r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: silu)",
-                          (int)act.len, act.data);
-    c->bos = read_token(r, o, "bos_token_id", a->bos);
-    c->pad = read_token(r, o, "pad_token_id", -1);
+    c->norm_names = a->norm_names;
+    c->no_value_head = a->no_value_head;
+    read_activation_and_scales(r, a, c);
+    /* an architecture's own ids are none of a smaller vocabulary */
+    c->bos = read_token(r, o, "bos_token_id", a->bos < c->vocab ? a->bos : -1);
+    c->pad = read_token(r, o, "pad_token_id", a->pad < c->vocab ? a->pad : -1);
     check_sizes(r, c);
-    read_rope(r, a, c);
-    read_window(r, a, c);
+    if (a->local_theta > 0) read_two_ropes(r, a, c);
+    else read_rope(r, a, c);
+    read_layers(r, a, c);
     read_eos(r, r->root, c);
     if (c->n_eos == 0) read_eos(r, top.root, c);
     if (a->vision && r->rc == ARES_OK) {
@@ -720,7 +996,7 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
     }
     if (r.rc == ARES_OK && c->n_eos == 0 && !says_eos) {
         const model_arch *a = model_arch_find(c->model_type);
-        if (a->eos >= 0) c->eos[c->n_eos++] = a->eos;
+        if (a->eos >= 0 && a->eos < c->vocab) c->eos[c->n_eos++] = a->eos;
     }
 end:
     ares_str_fini(&path);
@@ -744,15 +1020,15 @@ static void put_bool(ares_str *s, const char *key, bool value)
     ares_json_write_bool(ares_json_key(s, key), value);
 }
 
-static void write_rope(ares_str *s, const ares_rope_config *r)
+static const char *const file_dtypes[] = {
+    [ARES_F32] = "float32", [ARES_BF16] = "bfloat16", [ARES_F16] = "float16"
+};
+
+/* Members of an object of rope parameters. */
+static void write_rope_members(ares_str *s, const ares_rope_config *r)
 {
-    ares_json_write_double(ares_json_key(s, "rope_theta"), r->theta);
-    if (r->kind == ARES_ROPE_DEFAULT) {
-        ares_json_write_null(ares_json_key(s, "rope_scaling"));
-        return;
-    }
-    ares_json_begin(ares_json_key(s, "rope_scaling"), '{');
     put_string(s, "rope_type", rope_kinds[r->kind]);
+    if (r->kind == ARES_ROPE_DEFAULT) return;
     ares_json_write_double(ares_json_key(s, "factor"), r->factor);
     if (r->kind == ARES_ROPE_YARN || r->kind == ARES_ROPE_LLAMA3)
         put_i64(s, "original_max_position_embeddings", r->original_max_position);
@@ -774,6 +1050,30 @@ static void write_rope(ares_str *s, const ares_rope_config *r)
     for (int i = 0; i < ARES_COUNT(more); i++)
         if (more[i].used) ares_json_write_double(ares_json_key(s, more[i].key), more[i].value);
     if (r->kind == ARES_ROPE_YARN && !r->truncate) put_bool(s, "truncate", false);
+}
+
+/* One rope in the older form, two in the newer one, which transformers writes for them. */
+static void write_rope(ares_str *s, const ares_model_config *c, const model_arch *a)
+{
+    const ares_rope_config *const both[] = { &c->rope, &c->rope_local };
+    if (a->local_theta > 0) {
+        ares_json_begin(ares_json_key(s, "rope_parameters"), '{');
+        for (int i = 0; i < ARES_COUNT(both); i++) {
+            ares_json_begin(ares_json_key(s, i ? "sliding_attention" : "full_attention"), '{');
+            ares_json_write_double(ares_json_key(s, "rope_theta"), both[i]->theta);
+            write_rope_members(s, both[i]);
+            ares_json_end(s, '}');
+        }
+        ares_json_end(s, '}');
+        return;
+    }
+    ares_json_write_double(ares_json_key(s, "rope_theta"), c->rope.theta);
+    if (c->rope.kind == ARES_ROPE_DEFAULT) {
+        ares_json_write_null(ares_json_key(s, "rope_scaling"));
+        return;
+    }
+    ares_json_begin(ares_json_key(s, "rope_scaling"), '{');
+    write_rope_members(s, &c->rope);
     ares_json_end(s, '}');
 }
 
@@ -801,6 +1101,29 @@ static void write_architecture(ares_str *s, const ares_model_config *c, const mo
     put_string(s, "model_type", c->model_type);
 }
 
+/* The window, and the kinds of layers where they follow from nothing else. */
+static void write_layers(ares_str *s, const ares_model_config *c, const model_arch *a)
+{
+    if (a->window_asked) put_bool(s, "use_sliding_window", c->window);
+    if (a->slides && c->window) put_i64(s, "sliding_window", c->window);
+    else if (a->slides && !a->window_asked)
+        ares_json_write_null(ares_json_key(s, "sliding_window"));
+    if (a->slides == SLIDES_PERIOD || (a->slides > SLIDES_ALL && c->window)) {
+        ares_json_begin(ares_json_key(s, "layer_types"), '[');
+        for (int32_t i = 0; i < c->layers; i++)
+            ares_json_write_string(s, c->layer[i] & (ARES_LAYER_WINDOW | ARES_LAYER_LOCAL_ROPE)
+                                          ? ARES_VIEW("sliding_attention")
+                                          : ARES_VIEW("full_attention"));
+        ares_json_end(s, ']');
+    }
+    if (a->no_rope_interval) {
+        ares_json_begin(ares_json_key(s, "no_rope_layers"), '[');
+        for (int32_t i = 0; i < c->layers; i++)
+            ares_json_write_i64(s, !(c->layer[i] & ARES_LAYER_NO_ROPE));
+        ares_json_end(s, ']');
+    }
+}
+
 /* One id as a number, several as a list. */
 static void write_eos(ares_str *s, const ares_model_config *c)
 {
@@ -813,9 +1136,16 @@ static void write_eos(ares_str *s, const ares_model_config *c)
 
 static void write_token_ids(ares_str *s, const ares_model_config *c)
 {
-    if (c->bos >= 0) put_i64(s, "bos_token_id", c->bos);
-    if (c->pad >= 0) put_i64(s, "pad_token_id", c->pad);
+    const model_arch *a = model_arch_find(c->model_type);
+    const struct {
+        const char *key;
+        int32_t id, absent;
+    } ids[] = { { "bos_token_id", c->bos, a->bos }, { "pad_token_id", c->pad, a->pad } };
+    for (int i = 0; i < ARES_COUNT(ids); i++)
+        if (ids[i].id >= 0) put_i64(s, ids[i].key, ids[i].id);
+        else if (ids[i].absent >= 0) ares_json_write_null(ares_json_key(s, ids[i].key));
     write_eos(s, c);
+    if (!c->n_eos && a->eos >= 0) ares_json_write_null(ares_json_key(s, "eos_token_id"));
 }
 
 static int write_indented(const ares_str *compact, const char *path)
@@ -836,8 +1166,8 @@ int ares_model_save_eos(const ares_model *m, const char *dir)
     config_reader r = { 0 };
     ares_path_join(&path, dir, "generation_config.json");
     bool exists = ares_file_exists(path.data), same = true;
-    /* without it, transformers reads config.json, which names all unless it is a kept text */
-    if (!exists && !m->config_text) goto end;
+    /* without it, transformers reads config.json, which names all but in a vision model */
+    if (!exists && !m->cfg.vision.depth) goto end;
     if (exists) r.rc = ares_file_read(path.data, &text);
     if (exists && r.rc == ARES_OK)
         r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
@@ -865,7 +1195,6 @@ int model_config_save(const ares_model_config *c, const char *dir)
 {
     const model_arch *a = model_arch_find(c->model_type);
     if (!a) return ARES_EUNSUPPORTED;
-    static const char *const dtypes[] = { "float32", "bfloat16", "float16" };
     ares_str compact = { 0 }, *j = &compact, path = { 0 };
     ares_json_begin(j, '{');
     write_architecture(j, c, a);
@@ -876,27 +1205,78 @@ int model_config_save(const ares_model_config *c, const char *dir)
     put_i64(j, "num_attention_heads", c->heads);
     put_i64(j, "num_key_value_heads", c->kv_heads);
     put_i64(j, "head_dim", c->head_dim);
-    put_string(j, "hidden_act", "silu");
+    put_string(j, a->activation_key ? a->activation_key : "hidden_act",
+               a->activation_name ? a->activation_name : "silu");
+    if (a->attention_scalar > 0) { /* an integer in published files, which transformers asks for */
+        double scalar = 1.0 / ((double)c->attention_scale * (double)c->attention_scale);
+        put_i64(j, "query_pre_attn_scalar", (int64_t)(scalar + 0.5));
+    }
     put_i64(j, "max_position_embeddings", c->max_position);
     ares_json_write_float(ares_json_key(j, "rms_norm_eps"), c->rms_norm_eps);
     ares_json_write_double(ares_json_key(j, "initializer_range"), c->initializer_range);
     put_bool(j, "tie_word_embeddings", c->tied);
     if (a->attention_bias_key) put_bool(j, "attention_bias", c->o_bias);
     if (a->mlp_bias_key) put_bool(j, "mlp_bias", c->mlp_bias);
-    if (a->window_layers) put_bool(j, "use_sliding_window", c->window);
-    if (a->window_layers && c->window) {
-        put_i64(j, "sliding_window", c->window);
-        put_i64(j, "max_window_layers", c->window_from_layer);
-    }
-    write_rope(j, &c->rope);
+    write_layers(j, c, a);
+    write_rope(j, c, a);
     write_token_ids(j, c);
-    put_string(j, "torch_dtype", dtypes[c->file_dtype]);
+    put_string(j, "torch_dtype", file_dtypes[c->file_dtype]);
     put_bool(j, "use_cache", true);
     ares_json_end(j, '}');
     int rc = write_indented(j, ares_path_join(&path, dir, "config.json"));
     ares_str_fini(&compact);
     ares_str_fini(&path);
     return rc;
+}
+
+/*
+ * config.json as it was read. Where the model differs from what it says, by a head of its own or
+ * one for values, by the type of weights, or by the tokenizer's end token, these members are
+ * written anew; never those of a vision model.
+ */
+int model_config_keep(const ares_model *m, const char *dir)
+{
+    static const char *const anew[] = { "architectures",       "id2label",     "label2id",
+                                        "model_type",          "eos_token_id", "dtype",
+                                        "tie_word_embeddings", "torch_dtype" };
+    const ares_model_config *c = &m->cfg;
+    const model_arch *a = model_arch_find(c->model_type);
+    ares_model_config was = { .vocab = c->vocab };
+    ares_arena arena = { 0 };
+    ares_str path = { 0 }, out = { 0 };
+    config_reader r = { 0 };
+    ares_path_join(&path, dir, "config.json");
+    r.rc = ares_json_parse(&arena, ares_view_of(m->config_text), path.data, &r.root);
+    if (r.rc == ARES_OK) read_eos(&r, r.root, &was);
+    const ares_json *dtype = ares_json_get(r.root, "dtype");
+    if (!dtype) dtype = ares_json_get(r.root, "torch_dtype");
+    bool typed = dtype && dtype->type == ARES_JSON_STRING;
+    bool same =
+        !c->value_head && c->tied == get_bool(&r, "tie_word_embeddings", a->tied) &&
+        (typed ? ares_view_is(dtype->text, file_dtypes[c->file_dtype]) : c->file_dtype == ARES_F32);
+    for (int i = 0; i < c->n_eos; i++) same = same && ares_model_ends(&was, c->eos[i]);
+    if (r.rc == ARES_OK && (same || c->vision.depth))
+        r.rc = ares_file_write(path.data, m->config_text, strlen(m->config_text));
+    else if (r.rc == ARES_OK) {
+        ares_json_begin(&out, '{');
+        write_architecture(&out, c, a);
+        for (int64_t i = 0; i < r.root->count; i++) {
+            int k = 0;
+            while (k < ARES_COUNT(anew) && !ares_view_is(r.root->members[i].key, anew[k])) k++;
+            if (k == ARES_COUNT(anew))
+                ares_json_write(ares_json_key_view(&out, r.root->members[i].key),
+                                r.root->members[i].value);
+        }
+        put_bool(&out, "tie_word_embeddings", c->tied);
+        write_eos(&out, c);
+        put_string(&out, "torch_dtype", file_dtypes[c->file_dtype]);
+        ares_json_end(&out, '}');
+        r.rc = write_indented(&out, path.data);
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&out);
+    ares_arena_fini(&arena);
+    return r.rc;
 }
 
 /* A model directory's rules for pictures, of its config.json and its processor's files. */

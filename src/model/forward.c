@@ -47,7 +47,7 @@ struct ares_workspace {
     ares_held pass, stream, tail; /* by rows of a micro-batch, by rows and by n_out of a round */
     void *inputs;                 /* what a pass reads, on any device but the CPU */
     size_t inputs_bytes, inputs_used;
-    float *cos_sin; /* host, [rows of a round][head_dim] */
+    float *cos_sin[ARES_ROPES]; /* host, [rows of a round][head_dim] */
     int64_t cos_sin_rows;
     int32_t *keys; /* host, of each packed micro-batch: key_start, then key_row */
     int64_t keys_cap;
@@ -80,7 +80,7 @@ void ares_workspace_free(ares_workspace *w)
     d->k->release(d, w->inputs, w->inputs_bytes);
     ares_free(w->micro);
     ares_arena_fini(&w->left);
-    ares_free(w->cos_sin);
+    for (int k = 0; k < ARES_ROPES; k++) ares_free(w->cos_sin[k]);
     ares_free(w->keys);
     ares_free(w->saved);
     ares_free(w->x);
@@ -102,27 +102,54 @@ size_t ares_workspace_bytes(const ares_workspace *w)
 }
 
 /*
- * What a block keeps beside its input: X(name, type, numbers of a row), 0: nothing. Q, K: as in
- * block_saved; back: 1 where a backward follows, normed: and q and k have norms. Without a backward
- * x_mid is the stream, in place.
+ * What a block keeps beside its input: X(name, type, numbers of a row), 0: nothing. Without a
+ * backward x_mid is the stream, in place.
  */
-#define SAVED_PARTS(X)                      \
-    X(rstd_in, floats, back)                \
-    X(qkv, acts, Q + 2 * K)                 \
-    X(qk_raw, acts, normed *(Q + K))        \
-    X(q_rstd, floats, normed * c->heads)    \
-    X(k_rstd, floats, normed * c->kv_heads) \
-    X(attn, acts, Q)                        \
-    X(lse, floats, back * c->heads)         \
-    X(x_mid, acts, back * c->hidden)        \
-    X(rstd_mid, floats, back)               \
-    X(gate_up, acts, 2 * (int64_t)c->intermediate)
+#define SAVED_PARTS(X)                          \
+    X(rstd_in, floats, n.before_attention)      \
+    X(qkv, acts, n.q + 2 * n.kv)                \
+    X(qk_raw, acts, n.q_norms ? n.q + n.kv : 0) \
+    X(q_rstd, floats, n.q_norms)                \
+    X(k_rstd, floats, n.k_norms)                \
+    X(attn, acts, n.q)                          \
+    X(lse, floats, n.heads)                     \
+    X(o_out, acts, n.after_attention *n.hidden) \
+    X(rstd_o, floats, n.after_attention)        \
+    X(x_mid, acts, n.hidden)                    \
+    X(rstd_mid, floats, n.before_mlp)           \
+    X(gate_up, acts, n.gate_up)                 \
+    X(down_out, acts, n.after_mlp *n.hidden)    \
+    X(rstd_down, floats, n.after_mlp)
+
+/* Numbers of a row; those that only a backward reads are 0 without one. */
+typedef struct saved_widths {
+    int64_t q, kv, gate_up;                                           /* in any pass */
+    int64_t heads, hidden, q_norms, k_norms;                          /* for a backward */
+    int64_t before_attention, after_attention, before_mlp, after_mlp; /* 1: there is such a norm */
+} saved_widths;
+
+static saved_widths saved_widths_of(const ares_model_config *c, bool back)
+{
+    const char *const *norms = model_norm_names(c);
+    saved_widths n = { .q = (int64_t)c->heads * c->head_dim,
+                       .kv = (int64_t)c->kv_heads * c->head_dim,
+                       .gate_up = 2 * (int64_t)c->intermediate };
+    if (!back) return n;
+    n.heads = c->heads;
+    n.hidden = c->hidden;
+    if (c->qk_norm) n.q_norms = n.k_norms = 1;
+    if (c->qk_norm == ARES_QK_NORM_HEADS) n.q_norms = c->heads, n.k_norms = c->kv_heads;
+    n.before_attention = norms[ARES_BEFORE_ATTENTION] != NULL;
+    n.after_attention = norms[ARES_AFTER_ATTENTION] != NULL;
+    n.before_mlp = norms[ARES_BEFORE_MLP] != NULL;
+    n.after_mlp = norms[ARES_AFTER_MLP] != NULL;
+    return n;
+}
 
 static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int64_t rows,
                         block_saved *s)
 {
-    int64_t Q = (int64_t)c->heads * c->head_dim, K = (int64_t)c->kv_heads * c->head_dim,
-            back = keep != ARES_KEEP_NOTHING, normed = back && c->qk_norm;
+    const saved_widths n = saved_widths_of(c, keep != ARES_KEEP_NOTHING);
 #define carve_acts carve
 #define CARVE(name, type, width) s->name = (width) > 0 ? carve_##type(v, rows, width) : NULL;
     SAVED_PARTS(CARVE)
@@ -146,6 +173,7 @@ static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
         const ares_model_layer *l = &w->model->layer[0];
         t->all = carve(&v, rows, ARES_MAX(l->o.w->weight.k, l->down.w->weight.k));
         t->part = carve(&v, rows, l->o.w->weight.n);
+        t->qk = c->qk_norm == ARES_QK_NORM_ROW ? carve(&v, rows, q + k) : NULL;
     }
     if (w->keep == ARES_KEEP_NOTHING) return v.at;
     t->d_h = carve(&v, rows, c->hidden);
@@ -290,7 +318,9 @@ int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out, int n
 int ares_model_check_length(const ares_model *m, int32_t length)
 {
     const ares_model_config *c = &m->cfg;
-    if (c->rope.kind != ARES_ROPE_DYNAMIC || length <= c->max_position) return ARES_OK;
+    bool dynamic = c->rope.kind == ARES_ROPE_DYNAMIC;
+    if (m->rope[1]) dynamic |= c->rope_local.kind == ARES_ROPE_DYNAMIC;
+    if (!dynamic || length <= c->max_position) return ARES_OK;
     return ares_fail(ARES_EUNSUPPORTED,
                      "model: %d tokens: dynamic rope scaling changes the rotation of every token "
                      "as a sequence grows beyond max_position_embeddings = %d; "
@@ -298,9 +328,15 @@ int ares_model_check_length(const ares_model *m, int32_t length)
                      length, c->max_position);
 }
 
-void ares_model_angles(const ares_model *m, int32_t n, float *angles)
+int ares_model_ropes(const ares_model *m)
 {
-    for (int32_t i = 0; i < n; i++) rope_row(m, i, 0, angles + (int64_t)i * m->cfg.head_dim);
+    return m->rope[1] ? 2 : 1;
+}
+
+void ares_model_angles(const ares_model *m, int rope, int32_t n, float *angles)
+{
+    for (int32_t i = 0; i < n; i++)
+        rope_row(m->rope[rope], i, 0, angles + (int64_t)i * m->cfg.head_dim);
 }
 
 /* Rotary angles of a micro-batch, in host memory. */
@@ -315,7 +351,9 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p, const micro *u)
             int32_t t = p->positions[r];
             const int32_t axes[] = { t, p->positions_h ? p->positions_h[r] : t,
                                      p->positions_w ? p->positions_w[r] : t };
-            rope_row_of_three(w->model, axes, length, w->cos_sin + (u->row + r) * c->head_dim);
+            for (int k = 0; k < ares_model_ropes(w->model); k++)
+                rope_row_of_three(w->model->rope[k], axes, length,
+                                  w->cos_sin[k] + (u->row + r) * c->head_dim);
         }
     }
     return ARES_OK;
@@ -340,10 +378,12 @@ static int begin_on_host(ares_workspace *w, const ares_packed *p)
         rows = u->row + p[i].rows;
     }
     if (rows > w->cos_sin_rows) {
-        ares_free(w->cos_sin);
         w->cos_sin_rows = aligned_rows(rows);
-        w->cos_sin =
-            ares_malloc((size_t)(w->cos_sin_rows * w->model->cfg.head_dim) * sizeof *w->cos_sin);
+        for (int k = 0; k < ares_model_ropes(w->model); k++) {
+            ares_free(w->cos_sin[k]);
+            w->cos_sin[k] = ares_malloc((size_t)(w->cos_sin_rows * w->model->cfg.head_dim) *
+                                        sizeof *w->cos_sin[k]);
+        }
     }
     if (keys > w->keys_cap) {
         ares_free(w->keys);
@@ -394,8 +434,9 @@ static void place_inputs(ares_workspace *w, const ares_packed *p, micro *u)
                          (size_t)p->n_features * (size_t)w->model->cfg.hidden * sizeof(float));
     u->pass.slots = placed(w, p->slots, rows);
     size_t width = (size_t)w->model->cfg.head_dim;
-    u->pass.cos_sin =
-        placed(w, w->cos_sin + (size_t)u->row * width, (size_t)p->rows * width * sizeof(float));
+    for (int k = 0; k < ares_model_ropes(w->model); k++)
+        u->pass.cos_sin[k] = placed(w, w->cos_sin[k] + (size_t)u->row * width,
+                                    (size_t)p->rows * width * sizeof(float));
 }
 
 /* All that may fail before a pass: memory, angles, and the inputs on the device. */
@@ -448,6 +489,7 @@ static ares_rms_norm_args final_norm(const ares_workspace *w, const micro *u)
                                  .x = tail(w, w->out, u),
                                  .ldx = width,
                                  .w = m->final_norm->weight.data,
+                                 .plus_one = m->cfg.norm_plus_one,
                                  .eps = m->cfg.rms_norm_eps,
                                  .rstd = w->out_rstd + u->out_row };
 }
@@ -477,7 +519,7 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     block_prefetch(&m->params, &m->layer[0].in);
     for (int j = 0; j < n; j++) {
         k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
-                     width, 0);
+                     width, m->cfg.embed_scale);
         for (int32_t f = 0, run; f < p[j].n_features; f += run) {
             run = run_of_features(&p[j], f);
             k->convert(d, feature_row(w, 0, &w->micro[j], &p[j], f), k->act,
@@ -525,14 +567,14 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, v
     return ares_model_forward_round(m, w, p, 1, true, hidden);
 }
 
-int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, const float *cos_sin,
-                      void **hidden)
+int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p,
+                      const float *const cos_sin[ARES_ROPES], void **hidden)
 {
     ARES_ASSERT(w->model == m && p->rows > 0 && p->cache);
     ARES_TRY(reserve(w, p, 1, w->keep != ARES_KEEP_NOTHING));
     micro *u = w->micro;
     u->pass.seg = p->seg;
-    u->pass.cos_sin = cos_sin;
+    for (int k = 0; k < ARES_ROPES; k++) u->pass.cos_sin[k] = cos_sin[k];
     u->pass.slots = p->slots;
     u->ids = p->ids;
     u->out = p->out_rows;
@@ -695,8 +737,7 @@ static void add_moving(move_job *j, const void *data, int64_t width)
 static void move_block(const ares_workspace *w, const micro *u, const block_saved *s, bool again)
 {
     const ares_model_config *c = &w->model->cfg;
-    int64_t Q = (int64_t)c->heads * c->head_dim, K = (int64_t)c->kv_heads * c->head_dim, back = 1,
-            normed = c->qk_norm;
+    const saved_widths n = saved_widths_of(c, true);
     move_job j = { .u = u };
     add_moving(&j, s->x_in, c->hidden);
 #define MOVE(name, type, width) \
@@ -710,7 +751,7 @@ static void move_block(const ares_workspace *w, const micro *u, const block_save
 static void move_stream(const ares_workspace *w, const micro *u, void *dx)
 {
     move_job j = { .u = u };
-    add_moving(&j, u->pass.cos_sin, w->model->cfg.head_dim);
+    for (int k = 0; k < ARES_ROPES; k++) add_moving(&j, u->pass.cos_sin[k], w->model->cfg.head_dim);
     add_moving(&j, dx, w->model->cfg.hidden);
     ares_pool_run(w->model->device->pool, j.n, move_task, &j);
 }
@@ -777,7 +818,7 @@ static void embed_backward(ares_model *m, ares_workspace *w, const ares_packed *
             k->embedding_backward(d, &m->params.embed_grad, u->ids + u->run[i].from, u->run[i].n,
                                   (char *)stream(w, layers, u) +
                                       (size_t)u->run[i].to * row_bytes(w),
-                                  m->cfg.hidden, 0);
+                                  m->cfg.hidden, m->cfg.embed_scale);
     }
     if (look_up) gradients_end_look_up(&m->params);
 }

@@ -318,9 +318,10 @@ static int check_model(const gguf_model *g)
     bool found = false;
     for (int i = 0; i < ARES_COUNT(known); i++) found |= strcmp(c->model_type, known[i]) == 0;
     if (!found)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "export: a %s model: not offered as GGUF (llama, qwen2, qwen3)",
-                         c->model_type);
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "export: a %s model: not yet offered as GGUF (choices: llama, qwen2, qwen3)",
+            c->model_type);
     if (c->window)
         return ares_fail(ARES_EUNSUPPORTED,
                          "export: %s: sliding windows (config.json) have no place in a GGUF file "

@@ -12,33 +12,43 @@
 /*
  * What a block keeps for its backward, in device memory; void *: of the activations' type. Q =
  * heads x head_dim, K = kv_heads x head_dim, I = intermediate. What one product can compute lies in
- * one row: q, k and v; gate and up.
+ * one row: q, k and v; gate and up. rstd_: factors of a norm per row.
  */
 typedef struct block_saved {
     void *x_in; /* [rows][hidden] */
     float *rstd_in;
     void *qkv; /* [rows][Q + 2 K], after norm and rotation */
     /*
-     * Qwen 3 only: q and k before their norm, [rows][Q + K], and its factors per row and head. NULL
-     * where there is no backward: then the norm is computed in place
+     * where q and k have norms: both before them, [rows][Q + K], and the norms' factors per row, or
+     * per row and head. NULL where there is no backward: then the norm is computed in place
      */
     void *qk_raw;
     float *q_rstd, *k_rstd;
     void *attn; /* [rows][Q] */
     float *lse; /* [rows][heads] */
+    /* where a norm follows: what o gives, [rows][hidden]; NULL without a backward, as qk_raw */
+    void *o_out;
+    float *rstd_o;
     /* the residual stream between attention and MLP; where there is no backward, x_in in place */
     void *x_mid;
     float *rstd_mid;
-    void *gate_up; /* [rows][2 I] */
+    void *gate_up;  /* [rows][2 I] */
+    void *down_out; /* as o_out */
+    float *rstd_down;
 } block_saved;
 
 /* Buffers that every block uses and none keeps; those named d_ are for backward. */
 typedef struct block_scratch {
-    void *h, *act; /* [rows][hidden], [rows][I] */
-    /* of a slice: the attention or activation of all ranks, this rank's columns of the stream */
-    void *all, *part;
+    /* [rows][hidden], [rows][I]; h is first what products read, then what o or down gives */
+    void *h, *act;
+    /*
+     * of a slice: the attention or activation of all ranks, this rank's columns of the stream, and
+     * q and then k where their norms need the columns of all ranks
+     */
+    void *all, *part, *qk;
+    /* d_h is first the gradient of what o or down gives, where a norm follows */
     void *d_h, *d_act, *d_gate_up, *d_attn, *d_qkv;
-    void *d_qk; /* Qwen 3 only: of q and k after their norm, in rows as long as d_qkv's */
+    void *d_qk; /* where q and k have norms: of both after them, in rows as long as d_qkv's */
     /* of adapters: u of three layers one after the other, [3][rows][rank], and du [rows][rank] */
     void *u, *du;
     int32_t rank; /* the largest of all adapters */
@@ -48,7 +58,7 @@ typedef struct block_scratch {
 typedef struct block_pass {
     int32_t rows;
     ares_segments seg;
-    const float *cos_sin; /* [rows][head_dim] */
+    const float *cos_sin[ARES_ROPES]; /* [rows][head_dim]; NULL: the model has no such rotation */
     const int32_t *slots;
     void *cache;                 /* this layer's; NULL: packed */
     const ares_adapted *adapted; /* [n_adapted] */
@@ -101,6 +111,8 @@ static inline void *carve(carver *c, int64_t rows, int64_t width) /* activations
  * both forms from 4.43 on.
  */
 int model_config_save(const ares_model_config *c, const char *dir);
+/* Writes it as it was read, of a model that has m->config_text. */
+int model_config_keep(const ares_model *m, const char *dir);
 
 /* Numbers of a file's type <-> f32, row-major, rounded to nearest even. */
 static inline void model_widen(float *to, const void *from, ares_dtype dtype, int64_t n)
@@ -165,10 +177,11 @@ void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const v
                      int64_t lddy, const void *x, void *dx, bool accumulate);
 /*
  * The gradients of products of the same x, whose results lie side by side in rows of dy: dx is
- * written. Adjacent weights are one product, so that nothing rounds dx on the way.
+ * written, or with accumulate added to. Adjacent weights are one product, so that nothing rounds dx
+ * on the way.
  */
 void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_t rows,
-                      const void *dy, int64_t lddy, const void *x, void *dx);
+                      const void *dy, int64_t lddy, const void *x, void *dx, bool accumulate);
 
 /*
  * The adapters of a pass, and memory for what they compute: u of up to three layers of the same x,
@@ -192,8 +205,8 @@ void linear_adapt_backward(ares_device *d, const adapting *a, const ares_linear 
                            int64_t lddy, const void *x, void *dx);
 
 /* dx += the gradient of x, of rows of k, and the weight's gradient; rstd is the forward's. */
-void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k, const void *dy,
-                       const void *x, const float *rstd, void *dx);
+void rms_norm_backward(ares_device *d, const ares_param *w, bool plus_one, int32_t rows, int32_t k,
+                       const void *dy, const void *x, const float *rstd, void *dx);
 
 /* Where and how the next parameters of a model are added. */
 typedef struct listing {
@@ -279,18 +292,20 @@ void gradients_leave(ares_params *ps, int region);
 void gradients_begin_look_up(ares_params *ps);
 void gradients_end_look_up(ares_params *ps);
 
+/* The names of a block's norms by place, as cfg.norm_names says. (param.c) */
+const char *const *model_norm_names(const ares_model_config *c);
+
 typedef struct ares_rope ares_rope;
-ares_rope *rope_new(const ares_model_config *c);
+ares_rope *rope_new(const ares_rope_config *c, int32_t head_dim, int32_t max_position);
 void rope_free(ares_rope *r);
 /*
- * The cosines, then the sines of one position: [head_dim] (block.c). length: tokens of the
- * whole sequence; only dynamic scaling depends on it.
+ * The cosines, then the sines of one position: [head_dim] (rope.c). length: tokens of the whole
+ * sequence; only dynamic scaling depends on it.
  */
-void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin);
+void rope_row(ares_rope *r, int32_t position, int32_t length, float *cos_sin);
 /* The same for a position in time, row and column, each of which turns its section of the angles.
  */
-void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t length,
-                       float *cos_sin);
+void rope_row_of_three(ares_rope *r, const int32_t position[3], int32_t length, float *cos_sin);
 
 /*
  * Copies a parameter's tensor (weight, gradient or an optimizer state, all of one layout) from its

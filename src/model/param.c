@@ -52,25 +52,52 @@ ares_linear param_beside(ares_linear l)
     return l;
 }
 
-/* In the order of files; of a slice, o and down have rows for this rank alone. */
+const char *const *model_norm_names(const ares_model_config *c)
+{
+    static const char *const llama[ARES_BLOCK_NORMS] = {
+        [ARES_BEFORE_ATTENTION] = "input_layernorm", [ARES_BEFORE_MLP] = "post_attention_layernorm"
+    };
+    return c->norm_names ? c->norm_names : llama;
+}
+
+/* The norm of a block at this place, if there is one. */
+static void add_norm(const listing *l, int i, ares_block_norm place)
+{
+    const char *name = model_norm_names(&l->m->cfg)[place];
+    char format[96];
+    if (!name) return;
+    snprintf(format, sizeof format, "layers.%%d.%s.weight", name);
+    l->m->layer[i].norm[place] = param_add(l, l->m->cfg.hidden, 0, format, i);
+}
+
+/*
+ * In the order in which a block reads them; of a slice, o and down have rows for this rank alone,
+ * and norms are whole.
+ */
 static void list_block(const listing *l, int i)
 {
     const ares_model_config *c = &l->m->cfg;
     ares_model_layer *y = &l->m->layer[i];
     int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, wide = c->intermediate;
-    y->input_norm = param_add(l, c->hidden, 0, "layers.%d.input_layernorm.weight", i);
+    y->first = l->m->params.n;
+    add_norm(l, i, ARES_BEFORE_ATTENTION);
     y->q = add_linear(l, q, c->hidden, c->qkv_bias, "self_attn.q_proj");
     y->k = param_beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.k_proj"));
     y->v = param_beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.v_proj"));
     if (c->qk_norm) {
-        y->q_norm = param_add(l, c->head_dim, 0, "layers.%d.self_attn.q_norm.weight", i);
-        y->k_norm = param_add(l, c->head_dim, 0, "layers.%d.self_attn.k_norm.weight", i);
+        bool row = c->qk_norm == ARES_QK_NORM_ROW;
+        y->q_norm = param_add(l, row ? q * l->parts : c->head_dim, 0,
+                              "layers.%d.self_attn.q_norm.weight", i);
+        y->k_norm = param_add(l, row ? kv * l->parts : c->head_dim, 0,
+                              "layers.%d.self_attn.k_norm.weight", i);
     }
     y->o = add_linear(l, c->hidden / l->parts, q * l->parts, c->o_bias, "self_attn.o_proj");
-    y->post_norm = param_add(l, c->hidden, 0, "layers.%d.post_attention_layernorm.weight", i);
+    add_norm(l, i, ARES_AFTER_ATTENTION);
+    add_norm(l, i, ARES_BEFORE_MLP);
     y->gate = add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.gate_proj");
     y->up = param_beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
     y->down = add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
+    add_norm(l, i, ARES_AFTER_MLP);
     ares_linear *const all[] = { &y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down };
     for (int j = 0; j < ARES_COUNT(all); j++) all[j]->number = i * ARES_COUNT(all) + j;
 }
@@ -84,8 +111,9 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
                   .storage = storage,
                   .layout = layout,
                   .parts = m->tp ? ares_group_size(m->tp) : 1 };
-    m->params.list =
-        ares_calloc((size_t)c->layers * 18 + 5 + (size_t)tower * 14 + 7, sizeof *m->params.list);
+    enum { OF_BLOCK = ARES_BLOCK_NORMS + 2 + 7 * 2 }; /* norms, and products with their biases */
+    m->params.list = ares_calloc((size_t)c->layers * OF_BLOCK + 5 + (size_t)tower * 14 + 7,
+                                 sizeof *m->params.list);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     /* the embedding, blocks, the heads; then a trained tower; then norms and biases */
     int first_of_tower = 1 + c->layers + !c->tied + c->value_head;
@@ -349,8 +377,8 @@ static void find_blocks(ares_model *m)
     /* a block's parameters are listed together, from its first norm to that of the next one */
     for (; m->lowest < m->cfg.layers; m->lowest++) {
         bool last = m->lowest + 1 == m->cfg.layers;
-        const ares_param *p = m->layer[m->lowest].input_norm,
-                         *end = last ? m->final_norm : m->layer[m->lowest + 1].input_norm;
+        const ares_param *p = ps->list + m->layer[m->lowest].first,
+                         *end = last ? m->final_norm : ps->list + m->layer[m->lowest + 1].first;
         while (p < end && !region_trained(ps, p->region)) p++;
         if (p < end) return;
     }
@@ -368,7 +396,7 @@ static void free_params(ares_model *m)
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
                    const model_slice *slice, ares_model **out)
 {
-    if (opt->value_head && cfg->vision.depth)
+    if (opt->value_head && cfg->no_value_head)
         return ares_fail(ARES_EUNSUPPORTED,
                          "model: a critic that starts as a %s is not offered; use an estimator "
                          "without a critic, or a critic of another model",
@@ -379,6 +407,11 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     m->cfg = *cfg;
     m->cfg.file_dtype = opt->storage;
     m->cfg.value_head = opt->value_head;
+    if (device->k->act == ARES_BF16 && cfg->embed_scale > 0) { /* as the model was trained */
+        uint16_t rounded;
+        model_narrow(&rounded, ARES_BF16, &cfg->embed_scale, 1);
+        model_widen(&m->cfg.embed_scale, &rounded, ARES_BF16, 1);
+    }
     /* with a value head there is no lm_head of its own */
     m->cfg.tied = cfg->tied || opt->value_head;
     m->device = m->params.device = device;
@@ -396,7 +429,10 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     list_params(m, opt->storage, layout, tower);
     m->params.embed = m->embed;
     name_regions(m);
-    m->rope = rope_new(&m->cfg);
+    m->rope[0] = rope_new(&cfg->rope, cfg->head_dim, cfg->max_position);
+    for (int32_t i = 0; i < cfg->layers && !m->rope[1]; i++)
+        if (cfg->layer[i] & ARES_LAYER_LOCAL_ROPE)
+            m->rope[1] = rope_new(&cfg->rope_local, cfg->head_dim, cfg->max_position);
     int rc = opt->trained.items ? train_part(m, &opt->trained) : ARES_OK;
     m->params.trainable = opt->trainable;
     find_blocks(m);
@@ -415,7 +451,7 @@ void ares_model_free(ares_model *m)
     regions_release(&m->params);
     tower_close(m);
     free_params(m);
-    rope_free(m->rope);
+    for (int k = 0; k < ARES_ROPES; k++) rope_free(m->rope[k]);
     ares_free(m);
 }
 

@@ -990,7 +990,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     if (s && !opt->value_head) model_untie(s, dir.data, &cfg);
     if (s && rc == ARES_OK) compare_dtypes(s, dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);
-    if (rc == ARES_OK && cfg.vision.depth) { /* its config.json is kept, and never made anew */
+    if (rc == ARES_OK) { /* its config.json is kept */
         rc = ares_file_read(ares_path_join(&config, dir.data, "config.json"), &text);
         if (rc == ARES_OK && text.len) m->config_text = ares_strdup(text.data);
     }
@@ -1038,7 +1038,7 @@ static int init_piece(void *ctx, const piece *x)
     bool norm = x->p->rank == 1 && strcmp(x->p->name + length - 7, ".weight") == 0;
     float *rows = ares_calloc((size_t)n, sizeof *rows);
     if (norm)
-        for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
+        for (int64_t e = 0; e < n; e++) rows[e] = j->m->cfg.norm_plus_one ? 0.0f : 1.0f;
     if (x->p->rank > 1) {
         /* keyed by the name, so that a parameter's values do not depend on the others */
         j->key = ares_rng_sub(ares_rng_root(j->seed, ARES_RNG_INIT),
@@ -1138,13 +1138,8 @@ static int save_files(const ares_model *m, const char *dir, int files, const are
 
 static int begin_save(const ares_model *m, const char *dir)
 {
-    ares_str path = { 0 };
     ARES_TRY(ares_dir_make(dir));
-    if (!m->config_text) return model_config_save(&m->cfg, dir);
-    int rc = ares_file_write(ares_path_join(&path, dir, "config.json"), m->config_text,
-                             strlen(m->config_text));
-    ares_str_fini(&path);
-    return rc;
+    return m->config_text ? model_config_keep(m, dir) : model_config_save(&m->cfg, dir);
 }
 
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum)

@@ -80,8 +80,9 @@ typedef struct graph {
 } graph;
 
 struct rollout_ahead {
-    int32_t outs[2]; /* tokens that the plans' steps give back, padding included */
-    buffer staged, in, out, cos_sin, angles; /* staged: in host memory */
+    int32_t outs[2];        /* tokens that the plans' steps give back, padding included */
+    buffer staged, in, out; /* staged: in host memory */
+    buffer cos_sin[ARES_ROPES], angles[ARES_ROPES];
     /* the block tables on the device, and in host memory what they hold (-1: unknown) and changes
      */
     buffer table, sent, change;
@@ -95,19 +96,22 @@ int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
     *out = NULL;
     if (!d->k->advance) return ARES_OK;
     rollout_ahead *a = *out = ares_calloc(1, sizeof *a);
-    a->angles.bytes = (size_t)r->max_len * (size_t)r->model->cfg.head_dim * sizeof(float);
-    a->angles.data = d->k->alloc(d, a->angles.bytes);
     int rc = ARES_OK;
-    if (a->angles.data && !d->counting) { /* long to compute, and a plan reads none */
-        float *host = ares_malloc(a->angles.bytes);
-        ares_model_angles(r->model, r->max_len, host);
-        d->k->copy_in(d, a->angles.data, host, a->angles.bytes);
-        rc = d->k->sync(d);
-        ares_free(host);
+    for (int k = 0; k < ares_model_ropes(r->model) && rc == ARES_OK; k++) {
+        buffer *angles = &a->angles[k];
+        angles->bytes = (size_t)r->max_len * (size_t)r->model->cfg.head_dim * sizeof(float);
+        angles->data = d->k->alloc(d, angles->bytes);
+        if (angles->data && !d->counting) { /* long to compute, and a plan reads none */
+            float *host = ares_malloc(angles->bytes);
+            ares_model_angles(r->model, k, r->max_len, host);
+            d->k->copy_in(d, angles->data, host, angles->bytes);
+            rc = d->k->sync(d);
+            ares_free(host);
+        }
+        if (rc == ARES_OK && !angles->data)
+            rc = ares_device_full(d, "rollout", "rotary angles", angles->bytes, false,
+                                  "lower worker.rollout.max_model_len");
     }
-    if (rc == ARES_OK && !a->angles.data)
-        rc = ares_device_full(d, "rollout", "rotary angles", a->angles.bytes, false,
-                              "lower worker.rollout.max_model_len");
     return rc;
 }
 
@@ -130,7 +134,8 @@ void rollout_ahead_free(ares_rollout *r, rollout_ahead *a)
     if (!a) return;
     ares_device *d = r->model->device;
     free_graphs(d, a);
-    buffer *const all[] = { &a->in, &a->out, &a->cos_sin, &a->angles, &a->table };
+    buffer *const all[] = { &a->in,        &a->out,       &a->cos_sin[0], &a->cos_sin[1],
+                            &a->angles[0], &a->angles[1], &a->table };
     for (int i = 0; i < ARES_COUNT(all); i++) d->k->release(d, all[i]->data, all[i]->bytes);
     ares_free(a->staged.data), ares_free(a->sent.data), ares_free(a->change.data);
     ares_free(a);
@@ -268,8 +273,9 @@ static int upload(ares_rollout *r, const plan *p, step *s)
     for (int32_t i = p->n_seg; i < s->segments; i++) change(a, s, i * stride, r->blocks.total);
     size_t bytes = carve_inputs(&s->in, NULL, s);
     ARES_TRY(ensure(d, &a->in, bytes));
-    ARES_TRY(
-        ensure(d, &a->cos_sin, (size_t)s->rows * (size_t)r->model->cfg.head_dim * sizeof(float)));
+    for (int k = 0; k < ares_model_ropes(r->model); k++)
+        ARES_TRY(ensure(d, &a->cos_sin[k],
+                        (size_t)s->rows * (size_t)r->model->cfg.head_dim * sizeof(float)));
     ARES_TRY(ensure(d, &a->out, carve_outputs(&s->out, NULL, s->outs, r->n_likely)));
     ensure_host(&a->staged, bytes, 0);
     carve_inputs(&host, a->staged.data, s);
@@ -295,8 +301,6 @@ static int enqueue(ares_rollout *r, const plan *p, const step *s)
                                   .by_time = r->model->cfg.rope.section[0],
                                   .by_row = r->model->cfg.rope.section[1],
                                   .ids = s->in.ids,
-                                  .angles = (const float *)(void *)a->angles.data,
-                                  .cos_sin = (float *)(void *)a->cos_sin.data,
                                   .changes = s->in.changes,
                                   .change = s->in.change,
                                   .table = (int32_t *)(void *)a->table.data };
@@ -326,8 +330,13 @@ static int enqueue(ares_rollout *r, const plan *p, const step *s)
     }
     ares_sample_args sample = rollout_sampler(r);
     void *hidden;
-    d->k->advance(d, &advance);
-    ARES_TRY(ares_model_launch(r->model, r->workspace, &packed, advance.cos_sin, &hidden));
+    const float *cos_sin[ARES_ROPES] = { NULL };
+    for (int k = 0; k < ares_model_ropes(r->model); k++) { /* ids and tables come out the same */
+        advance.angles = (const float *)(void *)a->angles[k].data;
+        cos_sin[k] = advance.cos_sin = (float *)(void *)a->cos_sin[k].data;
+        d->k->advance(d, &advance);
+    }
+    ARES_TRY(ares_model_launch(r->model, r->workspace, &packed, cos_sin, &hidden));
     if (!s->outs) return ARES_OK;
     sample.rows = s->outs;
     sample.x = hidden;

@@ -398,7 +398,7 @@ TEST(a_gguf_file_is_made_of_a_run_and_replaced_only_by_force)
     refused(1, "only Qwen2's way of splitting texts is known", words);
     snprintf(words, sizeof words, "export --model '%s' --gguf '%s'", golden("models/qwen2_vl_flat"),
              test_file("sees.gguf"));
-    refused(1, "not offered as GGUF", words);
+    refused(1, "not yet offered as GGUF", words);
     snprintf(words, sizeof words, "export --model '%s' --gguf '%s/no/such/folder.gguf'", model,
              test_file("."));
     refused(1, "cannot be made", words);

@@ -81,21 +81,19 @@ GOLDEN(vision, mrope_angles)
     int64_t n;
     const double *section = golden_flat(g, golden_in(g, "mrope_section"), &n);
     int32_t dim = (int32_t)golden_number(g, "head_dim"), half = dim / 2;
-    ares_model m = { .cfg = { .head_dim = dim,
-                              .max_position = 32768,
-                              .rope = { .theta = golden_number(g, "rope_theta"),
-                                        .factor = 1,
-                                        .attention_factor = 1,
-                                        .section = { (int32_t)section[0], (int32_t)section[1],
-                                                     (int32_t)section[2] } } } };
+    const ares_rope_config c = { .theta = golden_number(g, "rope_theta"),
+                                 .factor = 1,
+                                 .attention_factor = 1,
+                                 .section = { (int32_t)section[0], (int32_t)section[1],
+                                              (int32_t)section[2] } };
     const int32_t at[] = { (int32_t)golden_number(g, "t"), (int32_t)golden_number(g, "h"),
                            (int32_t)golden_number(g, "w") };
     float *row = ares_arena_calloc(g->arena, (size_t)dim, sizeof *row);
     double *got = ares_arena_calloc(g->arena, (size_t)dim, sizeof *got);
-    m.rope = rope_new(&m.cfg);
-    rope_row_of_three(&m, at, 1, row);
+    ares_rope *rope = rope_new(&c, dim, 32768);
+    rope_row_of_three(rope, at, 1, row);
     for (int32_t i = 0; i < dim; i++) got[i] = (double)row[i];
     golden_numbers(g, "cos", got, half, golden_want(g, "cos"));
     golden_numbers(g, "sin", got + half, half, golden_want(g, "sin"));
-    rope_free(m.rope);
+    rope_free(rope);
 }

@@ -14,10 +14,12 @@
 #include "test.h"
 
 static const char *const variants[] = {
-    "qwen2_tied",      "qwen2_untied",     "qwen2_bf16",    "qwen2_window",  "qwen3_untied",
-    "qwen3_tied_bias", "qwen3_yarn",       "llama_plain",   "llama_biases",  "llama_f16",
-    "llama_gqa_9_3",   "llama_linear",     "llama_dynamic", "llama_yarn",    "llama_yarn_mscale",
-    "llama_llama3",    "llama_llama3_new", "llama_sharded", "qwen2_vl_flat", "qwen2_5_vl_flat"
+    "qwen2_tied",      "qwen2_untied",     "qwen2_bf16",     "qwen2_window",    "qwen3_untied",
+    "qwen3_tied_bias", "qwen3_yarn",       "llama_plain",    "llama_biases",    "llama_f16",
+    "llama_gqa_9_3",   "llama_linear",     "llama_dynamic",  "llama_yarn",      "llama_yarn_mscale",
+    "llama_llama3",    "llama_llama3_new", "llama_sharded",  "qwen2_vl_flat",   "qwen2_5_vl_flat",
+    "mistral_window",  "mistral_null",     "smollm3_nope",   "smollm3_default", "olmo2_mha",
+    "olmo2_gqa",       "olmo3_yarn",       "gemma3_pattern", "gemma3_types",    "gemma3_default",
 };
 
 typedef struct golden {
@@ -154,10 +156,14 @@ static void check_variant(const char *variant, const char *table)
              variant);
     CHECK_OK(ares_safetensors_open(path, &grads));
     const ares_json *dev = ares_json_get(ares_json_get(g.root, "f32_dev"), "grads");
+    bool selected = !ares_safetensors_find(grads, m->layer[0].q.w->name);
     for (int i = 0; i < m->params.n; i++) {
         const ares_param *param = &m->params.list[i];
         const ares_tensor_info *t = ares_safetensors_find(grads, param->name);
-        CHECK_EQ(t != NULL, param->grad.data != NULL); /* a text gives a vision tower none */
+        /* a text gives a vision tower none; some files have, of matrices, those of layer 1 */
+        if (t || !selected || param->rank == 1 || param == m->embed ||
+            strstr(param->name, ".layers.1."))
+            CHECK_EQ(t != NULL, param->grad.data != NULL);
         if (!t || !param->grad.data) continue;
         float *mine = ares_malloc((size_t)t->count * sizeof *mine),
               *theirs = ares_malloc((size_t)t->count * sizeof *theirs);

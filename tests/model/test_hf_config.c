@@ -1,4 +1,5 @@
 /* config.json: what is read from it, and that a saved one has the same content. */
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -48,6 +49,14 @@ static int read_set(const char *variant, const char *key, const char *value, are
     return read_with(variant, from, to, c);
 }
 
+/* The first layer with a window; 0 where there is none at all. */
+static int32_t first_that_slides(const ares_model_config *c)
+{
+    int32_t i = 0;
+    while (c->window && i < c->layers && !(c->layer[i] & ARES_LAYER_WINDOW)) i++;
+    return i;
+}
+
 static void same_config(const ares_model_config *a, const ares_model_config *b)
 {
     CHECK_STR(a->model_type, b->model_type);
@@ -67,12 +76,19 @@ static void same_config(const ares_model_config *a, const ares_model_config *b)
     CHECK_EQ(a->mlp_bias, b->mlp_bias);
     CHECK_EQ(a->qk_norm, b->qk_norm);
     CHECK_EQ(a->window, b->window);
-    CHECK_EQ(a->window_from_layer, b->window_from_layer);
+    CHECK_NEAR(a->attention_scale, b->attention_scale, 1e-7);
+    CHECK_NEAR(a->embed_scale, b->embed_scale, 0);
+    CHECK(a->norm_plus_one == b->norm_plus_one && a->mlp_activation == b->mlp_activation);
+    CHECK(a->norm_names == b->norm_names && a->no_value_head == b->no_value_head);
+    for (int32_t i = 0; i < b->layers; i++)
+        CHECK_MSG(a->layer[i] == b->layer[i], "layer %d: %d, not %d", i, a->layer[i], b->layer[i]);
     CHECK_EQ(a->file_dtype, b->file_dtype);
     CHECK_EQ(a->bos, b->bos);
     CHECK_EQ(a->pad, b->pad);
     CHECK_EQ(a->n_eos, b->n_eos);
     for (int i = 0; i < b->n_eos; i++) CHECK_EQ(a->eos[i], b->eos[i]);
+    CHECK_NEAR(a->rope_local.theta, b->rope_local.theta, 0);
+    CHECK_EQ(a->rope_local.kind, b->rope_local.kind);
     const ares_rope_config *r = &a->rope, *s = &b->rope;
     CHECK_EQ(r->kind, s->kind);
     CHECK_NEAR(r->theta, s->theta, 0);
@@ -105,6 +121,19 @@ TEST(a_saved_config_says_what_the_loaded_one_said)
         { "llama_linear", "{", "{" },
         { "llama_dynamic", "{", "{" },
         { "llama_yarn", "{", "{" },
+        { "mistral_window", "{", "{" },
+        { "mistral_null", "{", "{" },
+        { "smollm3_nope", "{", "{" },
+        { "olmo2_gqa", "{", "{" },
+        { "olmo3_yarn", "{", "{" },
+        { "gemma3_default", "{", "{" },
+        { "gemma3_pattern", "\"rope_theta\": 1000000.0", "\"rope_theta\": 77" },
+        { "gemma3_types", "\"sliding_window\": 7", "\"sliding_window\": null" },
+        { "smollm3_default", "{",
+          "{ \"no_rope_layers\": [0, 1, 0, 0, 1], \"use_sliding_window\": true, "
+          "\"sliding_window\": 5," },
+        { "qwen2_window", "\"max_window_layers\": 1",
+          "\"layer_types\": [\"sliding_attention\", \"full_attention\"]" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_model_config c, again;
@@ -209,21 +238,27 @@ static int read_bare(const char *type, const char *members, ares_model_config *c
     return ares_model_config_load(test_dir(), c);
 }
 
-/* As in the classes of transformers 5: Qwen2Config, Qwen3Config, LlamaConfig, Qwen2VLTextConfig. */
+/* As in the configuration classes of transformers 5: Qwen2Config, Qwen3Config, LlamaConfig ... */
 TEST(a_key_that_is_absent_means_what_it_means_in_transformers)
 {
     static const struct {
         const char *type;
         int32_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_position,
-            window_from, bos, eos;
+            window_from, bos, eos, pad;
         float eps;
         double theta;
     } cases[] = {
-        { "qwen2", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, 1e-6f, 1e4 },
-        { "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, 1e-6f, 1e4 },
-        { "llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, 0, 1, 2, 1e-6f, 1e4 },
-        { "qwen2_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, 1e-5f, 1e6 },
-        { "qwen2_5_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, 1e-5f, 1e6 },
+        { "qwen2", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, -1, 1e-6f, 1e4 },
+        { "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, -1, 1e-6f, 1e4 },
+        { "llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, 0, 1, 2, -1, 1e-6f, 1e4 },
+        { "qwen2_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, -1, 1e-5f, 1e6 },
+        { "qwen2_5_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, -1, 1e-5f, 1e6 },
+        { "mistral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, 0, 1, 2, -1, 1e-6f, 1e4 },
+        { "smollm3", 128256, 2048, 11008, 36, 16, 4, 128, 32768, 0, 128000, 128001, 128004, 1e-6f,
+          2e6 },
+        { "olmo2", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 0, -1, 50279, 1, 1e-5f, 1e4 },
+        { "olmo3", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 0, -1, 50279, 1, 1e-5f, 5e5 },
+        { "gemma3_text", 262208, 2304, 9216, 26, 8, 4, 256, 131072, 0, 2, 1, 0, 1e-6f, 1e6 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const char *type = cases[i].type;
@@ -243,18 +278,25 @@ TEST(a_key_that_is_absent_means_what_it_means_in_transformers)
         CHECK_EQ(c.max_position, cases[i].max_position);
         CHECK_EQ(c.bos, cases[i].bos);
         CHECK_EQ(c.n_eos ? c.eos[0] : -1, cases[i].eos);
-        CHECK_EQ(c.pad, -1);
+        CHECK_EQ(c.pad, cases[i].pad);
         CHECK_NEAR(c.rms_norm_eps, cases[i].eps, 0);
         CHECK_NEAR(c.rope.theta, cases[i].theta, 0);
         CHECK_NEAR(c.initializer_range, 0.02, 0);
-        CHECK(!c.tied && !c.o_bias && !c.mlp_bias && c.qk_norm == qwen3 && !c.window);
-        CHECK_EQ(c.qkv_bias, !qwen3 && cases[i].bos < 0);
+        bool gemma = strcmp(type, "gemma3_text") == 0, olmo = strncmp(type, "olmo", 4) == 0,
+             slides = gemma || strcmp(type, "olmo3") == 0 || strcmp(type, "mistral") == 0;
+        CHECK(!c.o_bias && !c.mlp_bias);
+        CHECK_EQ(c.qk_norm, olmo             ? ARES_QK_NORM_ROW
+                            : qwen3 || gemma ? ARES_QK_NORM_HEADS
+                                             : ARES_QK_NORM_NONE);
+        CHECK_EQ(c.tied, gemma || strcmp(type, "smollm3") == 0);
+        CHECK_EQ(c.window, slides ? 4096 : 0);
+        CHECK_EQ(c.qkv_bias, strncmp(type, "qwen2", 5) == 0);
         CHECK_EQ(c.rope.kind, ARES_ROPE_DEFAULT);
         CHECK_EQ(c.file_dtype, ARES_F32);
         (void)snprintf(members, sizeof members, ", \"use_sliding_window\": true%s", tower);
         REQUIRE_OK(read_bare(type, members, &c));
-        CHECK_EQ(c.window, cases[i].window_from ? 4096 : 0);
-        CHECK_EQ(c.window_from_layer, cases[i].window_from);
+        CHECK_EQ(c.window, cases[i].window_from || slides ? 4096 : 0);
+        CHECK_EQ(first_that_slides(&c), cases[i].window_from);
     }
 }
 
@@ -287,7 +329,7 @@ TEST(a_key_that_is_absent_beside_others_means_what_it_means_in_transformers)
         CHECK_EQ(c.heads, cases[i].heads);
         CHECK_EQ(c.kv_heads, cases[i].kv_heads);
         CHECK_EQ(c.head_dim, cases[i].head_dim);
-        CHECK_EQ(c.window_from_layer, cases[i].window_from);
+        CHECK_EQ(first_that_slides(&c), cases[i].window_from);
     }
     /* what stands at the top holds for a scaling that does not say it */
     REQUIRE_OK(read_bare("llama",
@@ -401,7 +443,7 @@ TEST(ids_of_a_generation_config_stand_beside_those_of_the_config)
     CHECK_FAIL(read_bare("qwen2", "", &c), ARES_EFORMAT, "generation_config.json: 'eos_token_id'");
 }
 
-TEST(layers_that_slide_come_after_those_that_do_not)
+TEST(layers_slide_as_the_list_says)
 {
     static const char from[] = "\"max_window_layers\": 1";
     static const struct {
@@ -419,19 +461,162 @@ TEST(layers_that_slide_come_after_those_that_do_not)
         REQUIRE_OK(read_with("qwen2_window", from, to, &c));
         CHECK_EQ(c.layers, 2);
         CHECK_EQ(c.window, 8);
-        CHECK_EQ(c.window_from_layer, cases[i].first);
+        CHECK_EQ(first_that_slides(&c), cases[i].first);
     }
     (void)snprintf(to, sizeof to,
                    "%s, \"layer_types\": [\"sliding_attention\", \"full_attention\"]", from);
+    REQUIRE_OK(read_with("qwen2_window", from, to, &c));
+    CHECK(c.layer[0] == ARES_LAYER_WINDOW && c.layer[1] == 0);
+    (void)snprintf(to, sizeof to,
+                   "%s, \"layer_types\": [\"sliding_attention\", \"linear_attention\"]", from);
     CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EUNSUPPORTED,
-               "'layer_types' alternates");
+               "entry 1 is 'linear_attention'");
     (void)snprintf(to, sizeof to, "%s, \"layer_types\": [\"full_attention\"]", from);
     CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EFORMAT,
                "'layer_types' has 1 entries for 2 layers");
     REQUIRE_OK(read_with("qwen2_window", from, "\"max_window_layers\": 0", &c));
-    CHECK_EQ(c.window_from_layer, 0);
+    CHECK_EQ(first_that_slides(&c), 0);
     CHECK_FAIL(read_with("qwen2_window", from, "\"max_window_layers\": -1", &c), ARES_EFORMAT,
                "'max_window_layers' = -1 is out of range");
+}
+
+/* A letter per layer: '.', w: it has the window, n: no rope, l: the rope of its own; W, L: both */
+TEST(layers_have_the_windows_and_ropes_that_transformers_gives_them)
+{
+    static const struct {
+        const char *type, *members;
+        int32_t window;
+        const char *kinds;
+    } cases[] = {
+        { "mistral", "", 4096, "wwww" },
+        { "mistral", ", \"sliding_window\": null", 0, "...." },
+        { "mistral", ", \"sliding_window\": 7, \"use_sliding_window\": false", 7, "wwww" },
+        { "smollm3", "", 0, "...n" },
+        { "smollm3", ", \"no_rope_layer_interval\": 3", 0, "..n." },
+        { "smollm3", ", \"no_rope_layers\": null", 0, "...n" },
+        { "smollm3", ", \"no_rope_layers\": [0, 1, 1, 0, 1]", 0, "n..n" },
+        { "smollm3", ", \"use_sliding_window\": true", 0, "...n" },
+        { "smollm3", ", \"use_sliding_window\": true, \"sliding_window\": 9", 9, "...W" },
+        { "smollm3", ", \"sliding_window\": 9", 0, "...n" },
+        { "smollm3",
+          ", \"use_sliding_window\": true, \"sliding_window\": 9, \"layer_types\": "
+          "[\"sliding_attention\", \"full_attention\", \"full_attention\", \"full_attention\"]",
+          9, "w..n" },
+        { "qwen3", ", \"use_sliding_window\": true, \"max_window_layers\": 3", 4096, "...w" },
+        { "olmo2", ", \"sliding_window\": 7, \"use_sliding_window\": true", 0, "...." },
+        { "olmo3", "", 4096, "LLL." },
+        { "olmo3", ", \"sliding_window\": null", 0, "lll." },
+        { "olmo3", ", \"sliding_window_pattern\": 2", 4096, "LLL." },
+        { "gemma3_text", "", 4096, "LLLL" },
+        { "gemma3_text", ", \"sliding_window_pattern\": 2", 4096, "L.L." },
+        { "gemma3_text",
+          ", \"sliding_window_pattern\": 2, \"sliding_window\": 3, \"layer_types\": "
+          "[\"full_attention\", \"full_attention\", \"sliding_attention\", \"full_attention\"]",
+          3, "..L." },
+    };
+    static const char letters[] = ".wnWlL";
+    ares_model_config c;
+    char members[300];
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char kinds[5] = { 0 };
+        (void)snprintf(members, sizeof members, ", \"num_hidden_layers\": 4%s", cases[i].members);
+        if (!CHECK_OK(read_bare(cases[i].type, members, &c))) continue;
+        for (int k = 0; k < 4; k++) kinds[k] = letters[c.layer[k]];
+        CHECK_EQ(c.window, cases[i].window);
+        CHECK_MSG(strcmp(kinds, cases[i].kinds) == 0, "%s%s: %s, not %s", cases[i].type,
+                  cases[i].members, kinds, cases[i].kinds);
+    }
+    CHECK_FAIL(read_bare("olmo3", ", \"num_hidden_layers\": 1, \"layer_types\": [\"mamba\"]", &c),
+               ARES_EUNSUPPORTED, "'layer_types': entry 0 is 'mamba'");
+    CHECK_FAIL(read_bare("gemma3_text", ", \"layer_types\": [\"full_attention\"]", &c),
+               ARES_EFORMAT, "'layer_types' has 1 entries for 26 layers");
+    CHECK_FAIL(read_bare("smollm3", ", \"no_rope_layers\": [1, 0]", &c), ARES_EFORMAT,
+               "'no_rope_layers' has 2 entries for 36 layers");
+    CHECK_FAIL(read_bare("smollm3", ", \"num_hidden_layers\": 1, \"no_rope_layers\": [\"x\"]", &c),
+               ARES_EFORMAT, "'no_rope_layers' is not a list of 0 and 1");
+    CHECK_FAIL(read_bare("smollm3", ", \"no_rope_layers\": 3", &c), ARES_EFORMAT,
+               "'no_rope_layers' is not a list");
+}
+
+TEST(layers_that_slide_have_the_rope_that_transformers_gives_them)
+{
+    static const struct {
+        const char *type, *members;
+        double full, local;
+        ares_rope_kind kind, local_kind;
+    } cases[] = {
+        { "gemma3_text", "", 1e6, 1e4, ARES_ROPE_DEFAULT, ARES_ROPE_DEFAULT },
+        { "gemma3_text",
+          ", \"rope_theta\": 5000, \"rope_local_base_freq\": 70, \"rope_scaling\": {\"rope_type\": "
+          "\"linear\", \"factor\": 8}",
+          5000, 70, ARES_ROPE_LINEAR, ARES_ROPE_DEFAULT },
+        { "gemma3_text",
+          ", \"rope_parameters\": {\"full_attention\": null, \"sliding_attention\": "
+          "{\"rope_type\": \"linear\", \"factor\": 2, \"rope_theta\": 30}}",
+          1e6, 30, ARES_ROPE_DEFAULT, ARES_ROPE_LINEAR },
+        { "olmo3", "", 5e5, 5e5, ARES_ROPE_DEFAULT, ARES_ROPE_DEFAULT },
+        { "olmo3", ", \"rope_theta\": 300", 300, 5e5, ARES_ROPE_DEFAULT, ARES_ROPE_DEFAULT },
+        { "olmo3",
+          ", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 90, \"rope_type\": "
+          "\"yarn\", \"factor\": 8}}",
+          90, 5e5, ARES_ROPE_YARN, ARES_ROPE_DEFAULT },
+    };
+    ares_model_config c;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        if (!CHECK_OK(read_bare(cases[i].type, cases[i].members, &c))) continue;
+        CHECK_NEAR(c.rope.theta, cases[i].full, 0);
+        CHECK_NEAR(c.rope_local.theta, cases[i].local, 0);
+        CHECK_EQ(c.rope.kind, cases[i].kind);
+        CHECK_EQ(c.rope_local.kind, cases[i].local_kind);
+    }
+    CHECK_FAIL(read_bare("gemma3_text", ", \"rope_parameters\": {\"rope_theta\": 5}", &c),
+               ARES_EUNSUPPORTED,
+               "'rope_parameters' has 'rope_theta': a gemma3_text has an object");
+    CHECK_FAIL(read_bare("olmo3",
+                         ", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}}, "
+                         "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}",
+                         &c),
+               ARES_EUNSUPPORTED, "rope_scaling stands beside rope_parameters");
+    CHECK_FAIL(read_bare("olmo3",
+                         ", \"rope_parameters\": {\"sliding_attention\": "
+                         "{\"partial_rotary_factor\": 0.5}}",
+                         &c),
+               ARES_EUNSUPPORTED, "partial_rotary_factor");
+}
+
+TEST(what_an_architecture_has_and_is_not_built_is_refused_by_its_key)
+{
+    static const struct {
+        const char *type, *members, *part;
+    } cases[] = {
+        { "gemma3_text", "\"hidden_activation\": \"gelu\"",
+          "hidden_activation = 'gelu' is not supported (choices: gelu_pytorch_tanh)" },
+        { "gemma3_text", "\"attn_logit_softcapping\": 50.0", "'attn_logit_softcapping' is set" },
+        { "gemma3_text", "\"final_logit_softcapping\": 30.0", "'final_logit_softcapping' is set" },
+        { "gemma3_text", "\"use_bidirectional_attention\": true",
+          "'use_bidirectional_attention' is set" },
+        { "olmo2", "\"hidden_act\": \"gelu\"", "hidden_act = 'gelu'" },
+        { "gemma3", "\"text_config\": {}", "a directory of model_type gemma3_text" },
+        { "gemma2", "\"hidden_size\": 8", "model_type = 'gemma2': this architecture is not built" },
+        { "mistral3", "\"hidden_size\": 8", "this architecture is not built" },
+    };
+    ares_model_config c;
+    char members[200];
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        (void)snprintf(members, sizeof members, ", %s", cases[i].members);
+        CHECK_FAIL(read_bare(cases[i].type, members, &c), ARES_EUNSUPPORTED, cases[i].part);
+    }
+    /* what means nothing here, and what says no */
+    CHECK_OK(read_bare("gemma3_text",
+                       ", \"hidden_act\": \"gelu\", \"use_bidirectional_attention\": false, "
+                       "\"final_logit_softcapping\": null",
+                       &c));
+    CHECK_OK(read_bare("llama", ", \"final_logit_softcapping\": 30.0", &c));
+    CHECK_NEAR(c.attention_scale, 0, 0);
+    CHECK_OK(read_bare("gemma3_text", ", \"query_pre_attn_scalar\": 64, \"hidden_size\": 640", &c));
+    CHECK_NEAR(c.attention_scale, 0.125, 0);
+    CHECK_NEAR(c.embed_scale, sqrtf(640), 0);
+    CHECK_EQ(c.head_dim, 256);
 }
 
 TEST(the_length_that_a_rope_was_made_for_has_its_bounds)

@@ -108,13 +108,41 @@ TEST(a_saved_model_has_the_same_bits_and_loads_again)
         CHECK_EQ(a->cfg.window, b->cfg.window);
         CHECK_EQ(a->cfg.n_eos, b->cfg.n_eos);
         float x[256], y[256];
-        rope_row(a, 77, 100, x);
-        rope_row(b, 77, 100, y);
+        rope_row(a->rope[0], 77, 100, x);
+        rope_row(b->rope[0], 77, 100, y);
         CHECK_MEM(x, y, (size_t)a->cfg.head_dim * sizeof(float));
         ares_model_free(a);
         ares_model_free(b);
         ares_device_close(&d);
         ares_device_close(&e);
+    }
+}
+
+/* Seen to fail: with the file made anew of what was understood of it. */
+TEST(config_json_is_kept_as_it_was_but_for_what_a_run_changes)
+{
+    static const ares_dtype storage[] = { ARES_F32, ARES_BF16 };
+    for (int i = 0; i < ARES_COUNT(storage); i++) {
+        ares_device d;
+        ares_model *m;
+        ares_str was = { 0 }, now = { 0 };
+        damaged("smollm3_nope");
+        edit("config.json", "\"hidden_act\"", "\"not_of_ours\": [1, 2.5], \"hidden_act\"");
+        CHECK_OK(ares_file_read(test_file("config.json"), &was));
+        if (!CHECK_OK(load(test_dir(), storage[i], &d, &m))) return;
+        CHECK_OK(ares_model_save(m, test_file("saved"), NULL, NULL));
+        CHECK_OK(ares_file_read(test_file("saved/config.json"), &now));
+        if (i == 0) CHECK_STR(now.data, was.data);
+        else {
+            CHECK_CONTAINS(now.data, "\"torch_dtype\": \"bfloat16\"");
+            CHECK_CONTAINS(now.data, "\"not_of_ours\": [");
+            CHECK_CONTAINS(now.data, "\"no_rope_layers\": [");
+            CHECK(!strstr(now.data, "float32"));
+        }
+        ares_str_fini(&was);
+        ares_str_fini(&now);
+        ares_model_free(m);
+        ares_device_close(&d);
     }
 }
 
@@ -205,7 +233,7 @@ TEST(a_fresh_model_depends_on_its_seed_and_on_nothing_else)
                (double)((float *)a->embed->weight.data)[i];
     CHECK_NEAR(sum / (double)n / (base->cfg.initializer_range * base->cfg.initializer_range), 1,
                0.1);
-    CHECK_NEAR(((float *)a->layer[0].input_norm->weight.data)[0], 1, 0);
+    CHECK_NEAR(((float *)a->layer[0].norm[ARES_BEFORE_ATTENTION]->weight.data)[0], 1, 0);
     ares_model_free(base);
     ares_model_free(a);
     ares_model_free(b);

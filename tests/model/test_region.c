@@ -126,9 +126,17 @@ TEST(weights_that_one_product_may_read_lie_side_by_side)
             check_adjacent(l->gate.w, l->up.w);
             check_adjacent(l->q.bias, l->k.bias), check_adjacent(l->k.bias, l->v.bias);
             check_adjacent(l->gate.bias, l->up.bias);
-            const ares_param *apart[] = { l->q.w,        l->o.w,        l->gate.w, l->down.w,
-                                          l->input_norm, l->post_norm,  l->q.bias, l->o.bias,
-                                          l->gate.bias,  m->final_norm, m->lm_head };
+            const ares_param *apart[] = { l->q.w,
+                                          l->o.w,
+                                          l->gate.w,
+                                          l->down.w,
+                                          l->norm[ARES_BEFORE_ATTENTION],
+                                          l->norm[ARES_BEFORE_MLP],
+                                          l->q.bias,
+                                          l->o.bias,
+                                          l->gate.bias,
+                                          m->final_norm,
+                                          m->lm_head };
             for (int k = 0; k < ARES_COUNT(apart); k++) {
                 if (!apart[k]) continue;
                 /* the arenas lie where alloc gives memory; on a card that is a multiple of 256 */

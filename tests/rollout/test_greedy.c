@@ -8,12 +8,14 @@
 #include "ares/rollout.h"
 #include "test.h"
 
-static const char *const variants[] = { "qwen2_tied",    "qwen2_untied",     "qwen2_bf16",
-                                        "qwen2_window",  "qwen3_untied",     "qwen3_tied_bias",
-                                        "qwen3_yarn",    "llama_plain",      "llama_biases",
-                                        "llama_f16",     "llama_gqa_9_3",    "llama_linear",
-                                        "llama_dynamic", "llama_yarn",       "llama_yarn_mscale",
-                                        "llama_llama3",  "llama_llama3_new", "llama_sharded" };
+static const char *const variants[] = {
+    "qwen2_tied",      "qwen2_untied",     "qwen2_bf16",    "qwen2_window",   "qwen3_untied",
+    "qwen3_tied_bias", "qwen3_yarn",       "llama_plain",   "llama_biases",   "llama_f16",
+    "llama_gqa_9_3",   "llama_linear",     "llama_dynamic", "llama_yarn",     "llama_yarn_mscale",
+    "llama_llama3",    "llama_llama3_new", "llama_sharded", "mistral_window", "mistral_null",
+    "smollm3_nope",    "smollm3_default",  "olmo2_mha",     "olmo2_gqa",      "olmo3_yarn",
+    "gemma3_pattern",  "gemma3_types",     "gemma3_default"
+};
 
 /*
  * Continues one sequence. Dynamic rope beyond max_position must be refused, because it would change
@@ -87,12 +89,15 @@ TEST(greedy_continuations_equal_those_of_transformers)
 }
 
 /*
- * Biases of q, k and v, of all products, norms of heads. Seen to fail with a model whose norms
+ * Biases of q, k and v, of all products, norms of heads and of rows, norms after products, two
+ * rotations and none. Seen to fail with a model whose norms
  * leave the bias of the next product out.
  */
 TEST_GPU(a_card_continues_greedily_as_transformers)
 {
-    static const char *const some[] = { "qwen2_tied", "llama_biases", "qwen3_untied" };
+    static const char *const some[] = { "qwen2_tied",   "llama_biases", "qwen3_untied",
+                                        "smollm3_nope", "olmo2_gqa",    "olmo3_yarn",
+                                        "gemma3_types" };
     ares_device d;
     if (ares_device_open("cuda", 1, &d) != ARES_OK) SKIP(ares_error_message());
     ares_device_close(&d);

@@ -38,7 +38,7 @@ static const shape shapes[] = {
       ARES_BF16 },
     { "untied, norms of heads",
       { COMMON, .model_type = "qwen3", .hidden = 128, .heads = 4, .kv_heads = 4, .head_dim = 32,
-        .intermediate = 256, .qk_norm = true },
+        .intermediate = 256, .qk_norm = ARES_QK_NORM_HEADS },
       ARES_BF16,
       ARES_F32 },
     { "biases of all products",

@@ -211,14 +211,14 @@ static at_tensor block(const oracle *o, int layer, at_tensor x, int n)
 {
     const ares_model_config *c = &o->r->model->cfg;
     const ares_model_layer *l = &o->r->model->layer[layer];
-    int window = c->window && layer >= c->window_from_layer ? c->window : n,
+    int window = c->layer[layer] & ARES_LAYER_WINDOW ? c->window : n,
         group = c->heads / c->kv_heads;
     uint8_t *hidden = ares_calloc((size_t)(n * n), 1);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) hidden[i * n + j] = j > i || j <= i - window;
     at_tensor mask = at_clone(at_from_blob(hidden, AT_BOOL, AT_DIMS(n, n)));
     ares_free(hidden);
-    at_tensor h = norm(o, l->input_norm, x),
+    at_tensor h = norm(o, l->norm[ARES_BEFORE_ATTENTION], x),
               q = heads_of(o, project(o, &l->q, h), c->heads, l->q_norm, n);
     at_tensor kv[] = {
         heads_of(o, project(o, &l->k, h), c->kv_heads, l->k_norm, n),
@@ -235,7 +235,7 @@ static at_tensor block(const oracle *o, int layer, at_tensor x, int n)
     x = at_add(x, project(o, &l->o,
                           at_reshape(at_transpose(at_matmul(weights, kv[1]), 0, 1),
                                      AT_DIMS(n, c->heads * c->head_dim))));
-    h = norm(o, l->post_norm, x);
+    h = norm(o, l->norm[ARES_BEFORE_MLP], x);
     return at_add(
         x, project(o, &l->down, at_mul(at_silu(project(o, &l->gate, h)), project(o, &l->up, h))));
 }

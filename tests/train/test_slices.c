@@ -12,6 +12,9 @@
 #define COMMON                                                                                    \
     .vocab = 1500, .layers = 2, .max_position = 256, .rms_norm_eps = 1e-6f, .bos = -1, .pad = -1, \
     .initializer_range = 0.3, .rope = { .theta = 10000, .attention_factor = -1 }
+static const char *const after[ARES_BLOCK_NORMS] = {
+    [ARES_AFTER_ATTENTION] = "a_norm", [ARES_AFTER_MLP] = "m_norm"
+};
 static const struct shape {
     const char *name;
     ares_model_config cfg;
@@ -29,8 +32,15 @@ static const struct shape {
       ARES_BF16 },
     { "untied, norms of heads",
       { COMMON, .model_type = "qwen3", .hidden = 128, .heads = 4, .kv_heads = 4, .head_dim = 32,
-        .intermediate = 256, .qk_norm = true },
+        .intermediate = 256, .qk_norm = ARES_QK_NORM_HEADS },
       ARES_BF16,
+      ARES_F32 },
+    { "norms of whole rows, after products",
+      { COMMON, .model_type = "olmo3", .hidden = 64, .heads = 8, .kv_heads = 4, .head_dim = 8,
+        .intermediate = 96, .qkv_bias = true, .o_bias = true, .qk_norm = ARES_QK_NORM_ROW,
+        .norm_names = after, .window = 8, .rope_local = { .theta = 500, .attention_factor = -1 },
+        .layer = { ARES_LAYER_WINDOW | ARES_LAYER_LOCAL_ROPE, ARES_LAYER_NO_ROPE } },
+      ARES_F32,
       ARES_F32 },
 };
 
@@ -103,6 +113,11 @@ static void compare(const struct shape *s, ares_world *w, ares_device *d, int pa
     fill(&b);
     REQUIRE(b.tokens <= MOST_TOKENS);
     REQUIRE_OK(ares_model_new(&s->cfg, d, &opt, 7, &whole));
+    for (int i = 0; i < whole->params.n; i++) { /* norms of 1 hide which numbers are read */
+        const ares_matrix *v = &whole->params.list[i].weight;
+        for (int32_t k = 0; whole->params.list[i].rank == 1 && k < v->n; k++)
+            ((float *)v->data)[k] += 0.03f * (float)(k % 11);
+    }
     REQUIRE_OK(ares_group_open(w, d, parts, 1, &g));
     REQUIRE_OK(ares_model_slice(whole, g, &slice));
     REQUIRE_OK(ares_model_slice_fill(slice, whole));

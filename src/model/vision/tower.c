@@ -106,7 +106,7 @@ static void tower_norm_backward(const tower_pass *p, const ares_param *w, const 
     ares_device *d = p->m->device;
     int32_t k = pass_config(p)->width;
     if (pass_config(p)->gated) {
-        rms_norm_backward(d, w, p->rows, k, dy, x, stats.rstd, dx);
+        rms_norm_backward(d, w, false, p->rows, k, dy, x, stats.rstd, dx);
         return;
     }
     ares_layer_norm_args a = { .rows = p->rows,
@@ -258,7 +258,7 @@ static void tower_block_backward(const tower_pass *p, int i, const tower_saved *
     linear_adapt_backward(d, &p->beside, &l->down, dx, width, t->act, NULL);
     tower_norm(p, l->norm2, l->norm2_bias, s->x_mid, (tower_stats){ 0 }, t->h);
     linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, v->gated ? 2 : 1, p->rows,
-                     t->d_wide, wide_of(v), t->h, t->d_h);
+                     t->d_wide, wide_of(v), t->h, t->d_h, false);
     linear_adapt_backward(d, &p->beside, &l->gate, t->d_wide, wide_of(v), t->h, t->d_h);
     if (v->gated)
         linear_adapt_backward(d, &p->beside, &l->up, acts_at(d, t->d_wide, v->intermediate),

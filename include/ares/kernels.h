@@ -166,7 +166,7 @@ typedef struct ares_rms_norm_args {
     int32_t heads; /* 0: none, row r begins at r * ldx */
     const void *x;
     int64_t ldx;
-    int64_t x_head; /* 0: k. Where the table has delta */
+    int64_t x_head; /* 0: k. CPU's native table */
     const float *w; /* [k] */
     bool plus_one;
     float eps;
@@ -221,7 +221,7 @@ typedef enum {
     ARES_GELU,
     ARES_GELU_TANH,
     ARES_QUICK_GELU,
-    ARES_SIGMOID /* where the table has delta */
+    ARES_SIGMOID /* the CPU's native table alone */
 } ares_activation;
 #define ARES_GELU_TANH_BY 1.5957691216f /* 2 sqrt(2 / pi) */
 #define ARES_GELU_TANH_CUBE 0.044715f
@@ -243,7 +243,7 @@ typedef struct ares_gate_mul_args {
     int32_t rows, k;
     const void *gate, *up;
     int64_t ldgu;
-    int64_t ld_up; /* of up and d_up; 0: as gate and d_gate. Where the table has delta */
+    int64_t ld_up; /* of up and d_up; 0: as gate and d_gate. CPU's native table */
     /* [k], added to gate and up, where the table has rope_store. Forward only; NULL: none */
     const void *gate_bias, *up_bias;
     /*
@@ -406,8 +406,8 @@ typedef struct ares_conv_args {
     ares_segments seg;     /* start, n, rows */
     int32_t width, kernel; /* kernel at most ARES_CONV_MAX */
     const void *x;
-    int64_t ldx;    /* [rows][width] */
-    const float *w; /* [width][kernel] */
+    int64_t ldx;          /* [rows][width] */
+    const ares_matrix *w; /* n = width, k = kernel; any layout, f32 or bf16 */
     float *y;
     int64_t ldy;
     /* [slots][kernel - 1][width]: the last rows of x before a segment; NULL: all start from zeros
@@ -419,7 +419,7 @@ typedef struct ares_conv_args {
     int64_t lddy;
     void *dx;
     int64_t lddx;
-    float *dw;
+    const ares_matrix *dw; /* f32, w's layout */
 } ares_conv_args;
 #define ARES_CONV_MAX 16
 
@@ -777,7 +777,7 @@ typedef struct ares_kernels {
     /*
      * Rotates the pairs (i, i + turned/2) of every head's first `turned` numbers in place by the
      * angles of its row: cos_sin [rows][turned] holds cosines, then sines; the host makes it, for
-     * one, three or no position axes. turned 0: all head_dim; fewer where the table has delta.
+     * one, three or no position axes. turned 0: all head_dim; fewer: CPU's native table.
      * NULL: no rotation. inverse: the transpose, for backward.
      */
     void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, int32_t turned,
@@ -796,7 +796,7 @@ typedef struct ares_kernels {
     void (*attention)(ares_device *d, const ares_attention_args *a);
     void (*attention_backward)(ares_device *d, const ares_attention_args *a);
 
-    /* gated delta nets; NULL where the table has none */
+    /* gated delta nets, of the CPU's native table */
     void (*conv)(ares_device *d, const ares_conv_args *a);
     void (*conv_backward)(ares_device *d, const ares_conv_args *a);
     void (*delta)(ares_device *d, const ares_delta_args *a);

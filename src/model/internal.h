@@ -24,8 +24,9 @@ typedef struct block_saved {
      */
     void *qk_raw;
     float *q_rstd, *k_rstd;
-    void *attn; /* [rows][Q] */
-    float *lse; /* [rows][heads] */
+    void *attn;   /* [rows][Q] */
+    void *q_gate; /* attention_gate only: q, before its norm, and a gate by heads, [rows][2 Q] */
+    float *lse;   /* [rows][heads] */
     /* where a norm follows: what o gives, [rows][hidden]; NULL without a backward, as qk_raw */
     void *o_out;
     float *rstd_o;
@@ -35,6 +36,12 @@ typedef struct block_saved {
     void *gate_up;  /* [rows][2 I] */
     void *down_out; /* as o_out */
     float *rstd_down;
+    /*
+     * of a delta net: what the convolution reads [rows][W], z [rows][V], b and a side by side, what
+     * the recurrence gives [rows][V], the factors of its norm per row and head, and states
+     */
+    void *mixed, *z, *ba;
+    float *net_o, *net_rstd, *kept;
 } block_saved;
 
 /* Buffers that every block uses and none keeps; those named d_ are for backward. */
@@ -52,6 +59,12 @@ typedef struct block_scratch {
     /* of adapters: u of three layers one after the other, [3][rows][rank], and du [rows][rank] */
     void *u, *du;
     int32_t rank; /* the largest of all adapters */
+    void *gated;  /* what o reads where something gates it, [rows][Q or V] */
+    void *d_q_gate;
+    /* of a delta net: after the convolution and its norm; factors */
+    float *conv, *normed, *gates, *norms;
+    void *d_z, *d_ba;
+    float *d_conv, *d_net_o;
 } block_scratch;
 
 /* The tokens of one pass: arrays in device memory. */
@@ -61,6 +74,8 @@ typedef struct block_pass {
     const float *cos_sin[ARES_ROPES]; /* [rows][head_dim]; NULL: the model has no such rotation */
     const int32_t *slots;
     void *cache;                 /* this layer's; NULL: packed */
+    float *states, *window;      /* of this layer's delta net; NULL: sequences begin */
+    const int32_t *from, *to;    /* [seg.n], their slots */
     const ares_adapted *adapted; /* [n_adapted] */
     int32_t n_adapted;
 } block_pass;
@@ -81,6 +96,18 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
 /* dx [rows][hidden]: d loss / d x_out on entry, d loss / d x_in on return. */
 void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
                     const block_scratch *t, void *dx);
+
+/* ---------------- net.c: a gated delta net in place of attention */
+/* Up to s->net_o; h: what products read of the stream. */
+void net_forward(const ares_model *m, const ares_net *net, const block_pass *p,
+                 const block_saved *s, const block_scratch *t, const void *h);
+/* What o reads of it, in t->gated. */
+const void *net_output(const ares_model *m, const ares_net *net, int32_t rows, const block_saved *s,
+                       const block_scratch *t);
+/* After net_output, from t->d_attn, the gradient of that: d_h, or d_h +=, and the parameters'. */
+void net_backward(const ares_model *m, const ares_net *net, const block_pass *p,
+                  const block_saved *s, const block_scratch *t, const void *h, void *d_h,
+                  bool accumulate);
 
 /* Buffers of a pass, cut from one allocation. */
 
@@ -151,6 +178,11 @@ void model_untie(const ares_safetensors *s, const char *dir, ares_model_config *
 
 /* Products of a layer and RMS norms, of the text part and of the tower. */
 
+/* Whether a layer has a delta net. */
+static inline bool model_has_net(const ares_model_config *c, int layer)
+{
+    return c->layer[layer] & ARES_LAYER_NET;
+}
 static inline const float *param_vector(const ares_param *p)
 {
     return p ? p->weight.data : NULL;

@@ -87,19 +87,21 @@ static void run(ares_device *d, const inputs *in, int32_t first, const int32_t *
     for (int32_t s = 0; s < n; s++) start[s + 1] = start[s] + lengths[s];
     int64_t width = width_of(of), out = out_of(of), heads = of.v_heads;
     ares_segments seg = { .n = n, .rows = start[n], .start = start };
+    const ares_matrix w = { in->w, ARES_F32, ARES_ROWS, (int32_t)width, of.kernel },
+                      dw = { u->dw, ARES_F32, ARES_ROWS, (int32_t)width, of.kernel };
     ares_conv_args conv = { .seg = seg,
                             .width = (int32_t)width,
                             .kernel = of.kernel,
                             .x = in->x + first * width,
                             .ldx = width,
-                            .w = in->w,
+                            .w = &w,
                             .y = u->y + first * width,
                             .ldy = width,
                             .dy = u->dqkv + first * width,
                             .lddy = width,
                             .dx = u->dx + first * width,
                             .lddx = width,
-                            .dw = u->dw };
+                            .dw = &dw };
     ares_delta_args delta = { .seg = seg,
                               .k_heads = of.k_heads,
                               .v_heads = of.v_heads,

@@ -29,8 +29,13 @@ V16_INLINE void put(float *p, int32_t n, v16 v)
 static void conv_weights(const ares_conv_args *a, int32_t c, int32_t n, float *w)
 {
     for (int32_t i = 0; i < a->kernel; i++)
-        for (int32_t j = 0; j < CONV_COLUMNS; j++)
-            w[i * CONV_COLUMNS + j] = j < n ? a->w[(int64_t)(c + j) * a->kernel + i] : 0.0f;
+        for (int32_t j = 0; j < CONV_COLUMNS; j++) {
+            int64_t at = j < n ? ares_matrix_at(a->w->layout, a->kernel, c + j, i) : 0;
+            float x = a->w->dtype == ARES_BF16
+                          ? kernels_bf16_to_f32(((const uint16_t *)a->w->data)[at])
+                          : ((const float *)a->w->data)[at];
+            w[i * CONV_COLUMNS + j] = j < n ? x : 0.0f;
+        }
 }
 
 /* before[i]: the column's part of row i - (kernel - 1) of segment s, in front of its first one. */
@@ -103,7 +108,9 @@ static void conv_backward_task(void *ctx, int64_t task, int worker)
     memset(before, 0, sizeof before);
     memset(dw, 0, sizeof dw);
     for (int32_t i = 0; i < k && a->dw; i++)
-        for (int32_t j = 0; j < n; j++) dw[i * CONV_COLUMNS + j] = a->dw[(int64_t)(c + j) * k + i];
+        for (int32_t j = 0; j < n; j++)
+            dw[i * CONV_COLUMNS + j] =
+                ((const float *)a->dw->data)[ares_matrix_at(a->dw->layout, k, c + j, i)];
     for (int32_t s = 0; s < a->seg.n; s++) {
         int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
         /* row r - (k - 1) gets its last part with row r; behind the end there are none */
@@ -131,7 +138,9 @@ static void conv_backward_task(void *ctx, int64_t task, int worker)
         }
     }
     for (int32_t i = 0; i < k && a->dw; i++)
-        for (int32_t j = 0; j < n; j++) a->dw[(int64_t)(c + j) * k + i] = dw[i * CONV_COLUMNS + j];
+        for (int32_t j = 0; j < n; j++)
+            ((float *)a->dw->data)[ares_matrix_at(a->dw->layout, k, c + j, i)] =
+                dw[i * CONV_COLUMNS + j];
 }
 
 static void run_conv(ares_device *d, const ares_conv_args *a, double us, ares_task_fn *fn)

@@ -371,6 +371,11 @@ static int put_config(const job *j)
     else ares_json_write_double(ares_json_key(&s, "rope_theta"), j->rope_theta);
     /* of scores, where that is not the width of a head by itself */
     if (!j->sees) add_number(&s, "query_pre_attn_scalar", head_dim_of(j));
+    /* of delta nets: a key head for each head of keys, a value head for each head */
+    add_number(&s, "linear_num_key_heads", j->kv_heads);
+    add_number(&s, "linear_num_value_heads", j->heads);
+    add_number(&s, "linear_key_head_dim", head_dim_of(j));
+    add_number(&s, "linear_value_head_dim", head_dim_of(j));
     if (j->window > 0) add_number(&s, "sliding_window", j->window);
     if (j->window == 0) add_null(&s, "sliding_window");
     if (j->window > 0) add_flag(&s, "use_sliding_window", true); /* where it is asked for */
@@ -537,16 +542,16 @@ int ares_cli_init(int argc, char **argv)
               .seed = 1,
               .rope_theta = 10000,
               .range = 0.02 };
-    static const char *const archs[] = {
-        "qwen2", "qwen3", "llama",       "mistral",  "smollm3",
-        "olmo2", "olmo3", "gemma3_text", "qwen2_vl", "qwen2_5_vl"
-    };
+    static const char *const archs[] = { "qwen2",        "qwen3",    "llama",     "mistral",
+                                         "smollm3",      "olmo2",    "olmo3",     "gemma3_text",
+                                         "qwen3_5_text", "qwen2_vl", "qwen2_5_vl" };
 #define SIZE(field, option, smallest, doc) \
     CLI_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
     const cli_option options[] = {
         CLI_OPTION(
             TEXT, j.arch, "--arch", "NAME",
-            "architecture: qwen2, qwen3, llama, mistral, smollm3, olmo2, olmo3, gemma3_text; "
+            "architecture: qwen2, qwen3, llama, mistral, smollm3, olmo2, olmo3, gemma3_text, "
+            "qwen3_5_text; "
             "qwen2_vl and qwen2_5_vl see images and videos",
             .required = true, .offered = archs, .n_offered = ARES_COUNT(archs)),
         CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),

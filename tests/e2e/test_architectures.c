@@ -15,8 +15,13 @@ static const struct kind {
 } kinds[] = {
     { "mistral", "--layers 2 --window 8" },     { "smollm3", "--layers 4 --window 8" },
     { "olmo2", "--layers 2 --untied" },         { "olmo3", "--layers 4 --window 8" },
-    { "gemma3_text", "--layers 6 --window 8" },
+    { "gemma3_text", "--layers 6 --window 8" }, { "qwen3_5_text", "--layers 4" },
 };
+/* What the kind needs of every run; NULL: nothing. */
+static const char *words_of(const struct kind *k)
+{
+    return strcmp(k->arch, "qwen3_5_text") == 0 ? "worker.actor.share_prompts=false" : "";
+}
 
 static const char *model_of(const struct kind *k)
 {
@@ -35,8 +40,8 @@ static bool trained(const struct kind *k, const char *run, const char *words)
     ares_str out = { 0 };
     int rc = e2e_program(&out,
                          "--config '%s' worker.actor.model.model_path='%s' trainer.max_steps=2 "
-                         "trainer.save_freq=1 worker.actor.optim.lr=1e-2 %s",
-                         e2e_train_words(run), model_of(k), words);
+                         "trainer.save_freq=1 worker.actor.optim.lr=1e-2 %s %s",
+                         e2e_train_words(run), model_of(k), words_of(k), words);
     bool good = CHECK_MSG(rc == 0, "%s: %s", k->arch, out.data ? out.data : "");
     ares_str_fini(&out);
     for (int64_t step = 1; step <= 2 && good; step++) {

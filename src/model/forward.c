@@ -402,7 +402,8 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p, const micro *u)
         if (prefix && !p->cache && c->net.v_heads)
             return ares_fail(ARES_EUNSUPPORTED,
                              "model: answers share the pass of their prompt, which is not built "
-                             "for the delta nets of a %s; set worker.actor.share_prompts=false",
+                             "for the delta nets of a %s; set worker.actor.share_prompts=false, or "
+                             "for a critic worker.critic.share_prompts=false",
                              c->model_type);
         for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++) {
             int32_t t = p->positions[r];

@@ -8,7 +8,8 @@
 /* The causal convolution: a task has some columns of all rows, so that dw is one chain over rows.
  */
 
-enum { CONV_COLUMNS = 64 };
+/* of rows that lie far apart a task reads so much at once that their first lines' delay is small */
+enum { CONV_COLUMNS = 256 };
 
 typedef struct conv_job {
     ares_conv_args a;

@@ -729,13 +729,12 @@ static inline int64_t ares_net_state(const ares_model_config *c)
 {
     return (int64_t)c->net.v_heads * c->net.k_dim * c->net.v_dim;
 }
-static inline int32_t ares_net_width(const ares_model_config *c) /* of its convolution */
-{
-    return 2 * c->net.k_heads * c->net.k_dim + c->net.v_heads * c->net.v_dim;
-}
+/* The same of its convolution: the last rows of its input. */
 static inline int64_t ares_net_window(const ares_model_config *c)
 {
-    return (int64_t)(c->net.kernel - 1) * ares_net_width(c);
+    int64_t width =
+        2 * (int64_t)c->net.k_heads * c->net.k_dim + (int64_t)c->net.v_heads * c->net.v_dim;
+    return (c->net.kernel - 1) * width;
 }
 /* How many rotations the model has: the first so many of ARES_ROPES. */
 int ares_model_ropes(const ares_model *m);

@@ -154,7 +154,7 @@ static saved_widths saved_widths_of(const ares_model_config *c, int kinds, bool 
         n.q_gate = c->attention_gate ? 2 * n.q : 0;
     }
     if (kinds & OF_NETS) {
-        n.mixed = ares_net_width(c);
+        n.mixed = net_width(c);
         n.values = (int64_t)c->net.v_heads * c->net.v_dim;
         n.net_heads = c->net.v_heads;
     }
@@ -192,7 +192,7 @@ static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
     carver v = { base, 0, w->model->device->k->act };
     block_scratch *t = &w->scratch;
     bool nets = c->net.v_heads > 0, gates = nets || c->attention_gate;
-    int64_t values = (int64_t)c->net.v_heads * c->net.v_dim, mixed = nets ? ares_net_width(c) : 0;
+    int64_t values = (int64_t)c->net.v_heads * c->net.v_dim, mixed = nets ? net_width(c) : 0;
     for (int32_t i = 0; i < w->n_saved; i++) {
         int kinds = kinds_of(c, i, w->n_saved > 1 ? i + 1 : c->layers);
         carve_saved(&v, c, kinds, w->keep, rows, &w->saved[i]);

@@ -178,6 +178,11 @@ void model_untie(const ares_safetensors *s, const char *dir, ares_model_config *
 
 /* Products of a layer and RMS norms, of the text part and of the tower. */
 
+/* Columns of a delta net's convolution: q, k and v of all heads. */
+static inline int32_t net_width(const ares_model_config *c)
+{
+    return 2 * c->net.k_heads * c->net.k_dim + c->net.v_heads * c->net.v_dim;
+}
 /* Whether a layer has a delta net. */
 static inline bool model_has_net(const ares_model_config *c, int layer)
 {

@@ -9,14 +9,14 @@ typedef struct widths {
 static widths widths_of(const ares_model *m)
 {
     const ares_model_config *c = &m->cfg;
-    return (widths){ ares_net_width(c), (int64_t)c->net.v_heads * c->net.v_dim, c->net.v_heads,
+    return (widths){ net_width(c), (int64_t)c->net.v_heads * c->net.v_dim, c->net.v_heads,
                      c->net.v_dim };
 }
 
 static ares_conv_args conv_args(const ares_model *m, const ares_net *net, const block_pass *p,
                                 const block_saved *s, const block_scratch *t)
 {
-    int64_t width = ares_net_width(&m->cfg);
+    int64_t width = net_width(&m->cfg);
     return (ares_conv_args){ .seg = p->seg,
                              .width = (int32_t)width,
                              .kernel = m->cfg.net.kernel,

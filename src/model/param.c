@@ -93,7 +93,7 @@ static void list_net(const listing *l, int i)
 {
     const ares_model_config *c = &l->m->cfg;
     ares_net *y = &l->m->layer[i].net;
-    int32_t heads = c->net.v_heads, values = heads * c->net.v_dim, width = ares_net_width(c);
+    int32_t heads = c->net.v_heads, values = heads * c->net.v_dim, width = net_width(c);
     y->qkv = add_linear(l, width, c->hidden, false, "linear_attn.in_proj_qkv");
     y->z = add_linear(l, values, c->hidden, false, "linear_attn.in_proj_z");
     y->b = add_linear(l, heads, c->hidden, false, "linear_attn.in_proj_b");

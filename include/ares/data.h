@@ -502,6 +502,12 @@ typedef struct ares_packed {
     const int32_t *slots; /* [rows], paged only: where store_kv puts each row */
     void *cache;          /* paged: activations; layers lie cache_layer_bytes apart; NULL: packed */
     int64_t cache_layer_bytes;
+    /*
+     * paged, of a model with delta nets: per layer, states and windows as in ares_delta_args and
+     * ares_conv_args, NULL where it has attention; and the slots of each segment. NULL: packed
+     */
+    float *const *states, *const *windows;
+    const int32_t *state_from, *state_to; /* [seg.n] */
     /* [n_out] rows whose hidden states the head reads; a row may be named more than once */
     int32_t n_out;
     const int32_t *out_rows;

@@ -159,13 +159,14 @@ typedef struct ares_linear_backward_args {
  * y = x * rstd * f(w), rstd = 1/sqrt(mean(x^2) + eps) ("lanes"), for rows of width k (Zhang and
  * Sennrich 2019). f(w) = w; with plus_one 1 + w, rounded to f32 (Gemma). With heads, `heads` rows
  * lie side by side: row r begins at element r / heads * ldx + r % heads * k of x, and likewise in
- * y, residual, dy and dx.
+ * y, residual, dy and dx. In x and dx heads are x_head elements apart where that is not 0.
  */
 typedef struct ares_rms_norm_args {
     int32_t rows, k;
     int32_t heads; /* 0: none, row r begins at r * ldx */
     const void *x;
     int64_t ldx;
+    int64_t x_head; /* 0: k. CPU's native table */
     const float *w; /* [k] */
     bool plus_one;
     float eps;
@@ -213,9 +214,15 @@ typedef struct ares_layer_norm_args {
 
 /*
  * y = f(x), n numbers: x sigmoid(x); x Phi(x) (Hendrycks and Gimpel 2016), their tanh form
- * x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), or x sigmoid(1.702 x).
+ * x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), x sigmoid(1.702 x), or sigmoid(x).
  */
-typedef enum { ARES_SILU, ARES_GELU, ARES_GELU_TANH, ARES_QUICK_GELU } ares_activation;
+typedef enum {
+    ARES_SILU,
+    ARES_GELU,
+    ARES_GELU_TANH,
+    ARES_QUICK_GELU,
+    ARES_SIGMOID /* the CPU's native table alone */
+} ares_activation;
 #define ARES_GELU_TANH_BY 1.5957691216f /* 2 sqrt(2 / pi) */
 #define ARES_GELU_TANH_CUBE 0.044715f
 typedef struct ares_activation_args {
@@ -229,13 +236,14 @@ typedef struct ares_activation_args {
 
 /*
  * y = f(gate) * up, rows of width k (Shazeer 2020); gate and up have the same distance of rows,
- * ldgu.
+ * ldgu, unless ld_up says otherwise.
  */
 typedef struct ares_gate_mul_args {
     ares_activation f;
     int32_t rows, k;
     const void *gate, *up;
     int64_t ldgu;
+    int64_t ld_up; /* of up and d_up; 0: as gate and d_gate. CPU's native table */
     /* [k], added to gate and up, where the table has rope_store. Forward only; NULL: none */
     const void *gate_bias, *up_bias;
     /*
@@ -452,6 +460,83 @@ typedef struct ares_rope_store_args {
     const int32_t *slots; /* [rows] */
     void *cache;
 } ares_rope_store_args;
+
+/*
+ * Gated delta nets (Yang et al. 2025, arXiv 2412.06464, as Qwen3.5 has them): layers whose tokens
+ * read and write a state instead of keys and values (docs/model.md#gated-delta-nets). All is f32,
+ * also where products are in bf16 arithmetic. A segment starts from zeros, or from the state in
+ * slot from[s], and leaves its own in slot to[s]; -1: zeros, and nowhere. No slot that a segment
+ * writes is another segment's `from`. Backward knows segments that start from zeros.
+ *
+ * The causal convolution in front of it, per column, a chain over i from 0:
+ *
+ *   y[t] = silu(sum over i < kernel of w[i] x[t - kernel + 1 + i])
+ */
+typedef struct ares_conv_args {
+    ares_segments seg;     /* start, n, rows */
+    int32_t width, kernel; /* kernel at most ARES_CONV_MAX */
+    const void *x;
+    int64_t ldx;          /* [rows][width] */
+    const ares_matrix *w; /* n = width, k = kernel; any layout, f32 or bf16 */
+    float *y;
+    int64_t ldy;
+    /* [slots][kernel - 1][width]: the last rows of x before a segment; NULL: all start from zeros
+     */
+    float *window;
+    const int32_t *from, *to; /* [seg.n] */
+    /* backward: dx is written, dw += one chain over the rows (NULL: frozen) */
+    const float *dy;
+    int64_t lddy;
+    void *dx;
+    int64_t lddx;
+    const ares_matrix *dw; /* f32, w's layout */
+} ares_conv_args;
+#define ARES_CONV_MAX 16
+
+/*
+ * The recurrence. Value head h reads key head h / (v_heads / k_heads); S [k_dim][v_dim] is its
+ * state. Per token, with sums over i (of k_dim) as chains from 0, and those over j (of v_dim) in
+ * "lanes" of 32 columns, which are added in their order:
+ *
+ *   q, k of a key head: x / sqrt(sum x^2 + 1e-6) ("lanes"), then q / sqrt(k_dim)
+ *   beta = sigmoid(b), g = -exp(a_log) softplus(a + dt_bias), decay = exp(g)
+ *   D = decay S      m_j = sum_i D_ij k_i      u_j = beta (v_j - m_j)      S_ij = D_ij + k_i u_j
+ *   o_j = sum_i S_ij q_i
+ */
+typedef struct ares_delta_args {
+    ares_segments seg; /* start, n, rows */
+    int32_t k_heads, v_heads, k_dim, v_dim;
+    /* [rows][q, k: k_heads * k_dim each; v: v_heads * v_dim]; q and k are normed in place */
+    float *qkv;
+    int64_t ldqkv;
+    const void *a, *b;
+    int64_t ldab;                 /* [rows][v_heads] */
+    const float *a_log, *dt_bias; /* [v_heads] */
+    float *gates;                 /* [rows][decay, beta: v_heads each], written */
+    float *norms;                 /* [rows][2 k_heads], written: what q and k were multiplied by */
+    float *states; /* [slots][v_heads][k_dim][v_dim]; NULL: all segments start from zeros */
+    const int32_t *from, *to; /* [seg.n] */
+    /*
+     * [rows / ARES_DELTA_KEPT][v_heads][k_dim][v_dim]: the states of a segment after every
+     * ARES_DELTA_KEPT of its tokens, from place start / ARES_DELTA_KEPT on; written by forward,
+     * where it may be NULL, read by backward
+     */
+    float *kept;
+    float *o;
+    int64_t ldo; /* [rows][v_heads * v_dim] */
+    /*
+     * backward, which norms qkv again (o and states are not used): dqkv, da and db are written,
+     * da_log and d_dt_bias += one chain over the rows (NULL: frozen)
+     */
+    const float *d_o;
+    int64_t lddo;
+    float *dqkv;
+    int64_t lddqkv;
+    void *da, *db;
+    int64_t lddab;
+    float *da_log, *d_dt_bias;
+} ares_delta_args;
+#define ARES_DELTA_KEPT 64 /* tokens; no bit depends on it */
 
 /*
  * The factor of logits at a temperature; 1 at temperature 0 (greedy). Computed only here: sampler
@@ -763,12 +848,13 @@ typedef struct ares_kernels {
     void (*activation_backward)(ares_device *d, const ares_activation_args *a);
 
     /*
-     * Rotates the pairs (i, i + head_dim/2) of every head in place by the angles of its row:
-     * cos_sin [rows][head_dim] holds cosines, then sines; the host makes it, for one, three or no
-     * position axes. NULL: no rotation. inverse: the transpose, for backward.
+     * Rotates the pairs (i, i + turned/2) of every head's first `turned` numbers in place by the
+     * angles of its row: cos_sin [rows][turned] holds cosines, then sines; the host makes it, for
+     * one, three or no position axes. turned 0: all head_dim; fewer: CPU's native table.
+     * NULL: no rotation. inverse: the transpose, for backward.
      */
-    void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
-                 int64_t ldx, const float *cos_sin, bool inverse);
+    void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, int32_t turned,
+                 void *x, int64_t ldx, const float *cos_sin, bool inverse);
 
     void (*gate_mul)(ares_device *d, const ares_gate_mul_args *a);
     void (*gate_mul_backward)(ares_device *d, const ares_gate_mul_args *a);
@@ -791,6 +877,12 @@ typedef struct ares_kernels {
     void (*route_backward)(ares_device *d, const ares_route_args *a);
     void (*combine)(ares_device *d, const ares_combine_args *a);
     void (*combine_backward)(ares_device *d, const ares_combine_args *a);
+
+    /* gated delta nets, of the CPU's native table */
+    void (*conv)(ares_device *d, const ares_conv_args *a);
+    void (*conv_backward)(ares_device *d, const ares_conv_args *a);
+    void (*delta)(ares_device *d, const ares_delta_args *a);
+    void (*delta_backward)(ares_device *d, const ares_delta_args *a);
 
     void (*head)(ares_device *d, const ares_head_args *a);
     void (*head_backward)(ares_device *d, const ares_head_args *a);

@@ -69,6 +69,7 @@ enum {
     ARES_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
     ARES_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_local */
     ARES_LAYER_EXPERTS = 8,    /* its MLP is a mixture of experts */
+    ARES_LAYER_NET = 16,       /* a gated delta net stands in place of attention */
 };
 
 enum { ARES_MAX_EOS = 16, ARES_MAX_LAYERS = 1 << 12 };
@@ -94,7 +95,15 @@ typedef struct ares_model_config {
     bool experts_norm; /* a token's weights are divided by their sum */
     /* one number per token in place of the language model's head (ares_model_options) */
     bool value_head;
-    bool no_value_head;             /* transformers has no class of it with one */
+    bool no_value_head; /* transformers has no class of it with one */
+    /* of layers with ARES_LAYER_NET, as in ares_delta_args and ares_conv_args; 0: there are none */
+    struct {
+        int32_t k_heads, v_heads, k_dim, v_dim, kernel;
+    } net;
+    bool attention_gate; /* q_proj gives each head q, then a gate of what attention gives it */
+    int32_t turned;      /* numbers of a head that rope turns, the first ones; 0: all */
+    /* the text's part stands in text_config, beside that of a tower that is not built */
+    bool wrapped;
     int32_t window;                 /* of the layers that have ARES_LAYER_WINDOW; 0: none has */
     uint8_t layer[ARES_MAX_LAYERS]; /* [layers] */
     ares_rope_config rope, rope_local;
@@ -193,6 +202,7 @@ typedef struct ares_param {
      * where that type is f32; NULL for matrices
      */
     const void *act;
+    bool wide;        /* F32 in files, whatever type the others have there */
     int64_t elements; /* padding included */
     int region;       /* it lies in regions[region], from element `at` on */
     int64_t at;
@@ -280,14 +290,21 @@ typedef struct ares_block_regions {
     int trained, frozen; /* -1: it has none */
 } ares_block_regions;
 
+/* The parameters of a gated delta net but for its last product, which is the layer's o. */
+typedef struct ares_net {
+    ares_linear qkv, z, b, a; /* qkv.w NULL: the layer has attention */
+    ares_param *conv, *a_log, *dt_bias, *norm;
+} ares_net;
+
 typedef struct ares_model_layer {
     int first;                          /* of its parameters, which follow each other in the list */
     ares_param *norm[ARES_BLOCK_NORMS]; /* by place; NULL: there is none */
     ares_param *q_norm, *k_norm;
-    ares_linear q, k, v, o;
+    ares_linear q, k, v, o;     /* q, k, v: w NULL where there is a net */
     ares_linear gate, up, down; /* w NULL: the MLP is a mixture of experts */
     ares_linear router;
     struct ares_expert *expert; /* [experts]; NULL: the MLP is one */
+    ares_net net;
     ares_block_regions in;
 } ares_model_layer;
 
@@ -398,6 +415,8 @@ typedef struct ares_model {
     ares_group *tp;
     ares_matrix head; /* this rank's rows of the head, where tp is set */
     bool filled;      /* of a slice: its weights are there since the last fill */
+    /* tensors of its files that are not read and are written again as they were; NULL: none */
+    struct ares_safetensors *unread;
 } ares_model;
 
 /*
@@ -721,6 +740,20 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, v
  */
 int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p,
                       const float *const cos_sin[ARES_ROPES], void **hidden);
+/* Layers that keep keys and values in a paged cache, one after the other in ares_packed.cache. */
+int32_t ares_model_config_caches(const ares_model_config *cfg);
+/* Numbers that a sequence carries from token to token in a layer's delta net. */
+static inline int64_t ares_net_state(const ares_model_config *c)
+{
+    return (int64_t)c->net.v_heads * c->net.k_dim * c->net.v_dim;
+}
+/* The same of its convolution: the last rows of its input. */
+static inline int64_t ares_net_window(const ares_model_config *c)
+{
+    int64_t width =
+        2 * (int64_t)c->net.k_heads * c->net.k_dim + (int64_t)c->net.v_heads * c->net.v_dim;
+    return (c->net.kernel - 1) * width;
+}
 /* How many rotations the model has: the first so many of ARES_ROPES. */
 int ares_model_ropes(const ares_model *m);
 /* angles [n][head_dim] of one: cosines, then sines of the positions from 0, in host memory. */

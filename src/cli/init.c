@@ -379,6 +379,11 @@ static int put_config(const job *j)
         add_number(&s, "num_experts", j->experts ? j->experts : 8);
         add_number(&s, "num_experts_per_tok", j->experts_used ? j->experts_used : 2);
         add_flag(&s, "norm_topk_prob", true);
+        /* of delta nets: a key head for each head of keys, a value head for each head */
+        add_number(&s, "linear_num_key_heads", j->kv_heads);
+        add_number(&s, "linear_num_value_heads", j->heads);
+        add_number(&s, "linear_key_head_dim", head_dim_of(j));
+        add_number(&s, "linear_value_head_dim", head_dim_of(j));
     }
     if (j->window > 0) add_number(&s, "sliding_window", j->window);
     if (j->window == 0) add_null(&s, "sliding_window");
@@ -551,16 +556,17 @@ int ares_cli_init(int argc, char **argv)
               .seed = 1,
               .rope_theta = 10000,
               .range = 0.02 };
-    static const char *const archs[] = { "qwen2",     "qwen3", "llama",    "mistral",
-                                         "smollm3",   "olmo2", "olmo3",    "gemma3_text",
-                                         "qwen3_moe", "olmoe", "qwen2_vl", "qwen2_5_vl" };
+    static const char *const archs[] = { "qwen2",     "qwen3", "llama",        "mistral",
+                                         "smollm3",   "olmo2", "olmo3",        "gemma3_text",
+                                         "qwen3_moe", "olmoe", "qwen3_5_text", "qwen2_vl",
+                                         "qwen2_5_vl" };
 #define SIZE(field, option, smallest, doc) \
     CLI_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
     const cli_option options[] = {
         CLI_OPTION(
             TEXT, j.arch, "--arch", "NAME",
             "architecture: qwen2, qwen3, llama, mistral, smollm3, olmo2, olmo3, gemma3_text, "
-            "qwen3_moe, olmoe; "
+            "qwen3_moe, olmoe, qwen3_5_text; "
             "qwen2_vl and qwen2_5_vl see images and videos",
             .required = true, .offered = archs, .n_offered = ARES_COUNT(archs)),
         CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),

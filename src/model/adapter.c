@@ -505,6 +505,11 @@ int lora_select(const ares_model_config *base, bool tower, bool tell, const ares
     const ares_json *target = given(&s, "target_modules"), *exclude = given(&s, "exclude_modules"),
                     *layers = given(&s, "layers_to_transform"), *rank = ares_json_get(config, "r"),
                     *alpha = ares_json_get(config, "lora_alpha");
+    if (base->net.v_heads)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "%s: adapters beside a %s are not built; train all weights "
+                         "(worker.actor.model.lora.rank=0)",
+                         where, base->model_type);
     s.all = lora_candidates(base, tower, arena, &s.n);
     *out = (lora_config){ .rank = 8, .alpha = 8 };
     ARES_TRY(read_rank(&s, "r", rank, &out->rank));

@@ -253,6 +253,10 @@ static void qk_norm_args(const ares_model *m, const ares_model_layer *l, const b
                                      .plus_one = c->norm_plus_one,
                                      .eps = c->rms_norm_eps,
                                      .rstd = i ? s->k_rstd : s->q_rstd };
+        if (i || !c->attention_gate) continue;
+        a[i].x = s->q_gate;
+        a[i].ldx = 2 * widths_of(c).q;
+        a[i].x_head = 2 * c->head_dim;
     }
 }
 
@@ -271,7 +275,8 @@ static void qk_norms(const ares_model *m, const ares_model_layer *l, const block
 
 /* dx += the gradients by q and k before their norms; dy and dx in rows at distance ld. */
 static void qk_norms_backward(const ares_model *m, const ares_model_layer *l, const block_saved *s,
-                              int32_t rows, const void *dy, void *dx, int64_t ld)
+                              const block_scratch *t, int32_t rows, const void *dy, void *dx,
+                              int64_t ld)
 {
     ares_device *d = m->device;
     widths n = widths_of(&m->cfg);
@@ -281,6 +286,10 @@ static void qk_norms_backward(const ares_model *m, const ares_model_layer *l, co
         a[i].dy = acts_at(d, dy, i ? n.q : 0);
         a[i].dx = acts_at(d, dx, i ? n.q : 0);
         a[i].lddy = a[i].lddx = ld;
+        if (!i && m->cfg.attention_gate) {
+            a[i].dx = t->d_q_gate;
+            a[i].lddx = a[i].ldx;
+        }
         a[i].dw = param_vector_grad(i ? l->k_norm : l->q_norm);
         d->k->rms_norm_backward(d, &a[i]);
     }
@@ -423,7 +432,8 @@ static void rotate_and_store(const ares_model *m, int layer, const block_pass *p
         return;
     }
     if (cos_sin)
-        k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, cos_sin, false);
+        k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, c->turned, s->qkv, n.qkv, cos_sin,
+                false);
     if (p->cache)
         k->store_kv(d, p->rows, c->kv_heads, c->head_dim, acts_at(d, s->qkv, n.q),
                     acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache,
@@ -499,7 +509,9 @@ static void project(const ares_model *m, int layer, const block_pass *p, const b
          *values = acts_at(d, s->qkv, n.q + n.kv);
     int64_t ld = s->qk_raw ? n.q + n.kv : n.qkv;
     void *k = acts_at(d, q, apart ? rows * n.q : n.q);
-    ares_linear_args qkv[] = { linear_args(rows, &l->q, h, NULL, q, apart ? n.q : ld),
+    ares_linear_args qkv[] = { c->attention_gate
+                                   ? linear_args(rows, &l->q, h, NULL, s->q_gate, 2 * n.q)
+                                   : linear_args(rows, &l->q, h, NULL, q, apart ? n.q : ld),
                                linear_args(rows, &l->k, h, NULL, k, apart ? n.kv : ld),
                                linear_args(rows, &l->v, h, NULL, values, n.qkv) };
     /* one launch adds them later, but for those that come before a norm over rows */
@@ -508,6 +520,43 @@ static void project(const ares_model *m, int layer, const block_pass *p, const b
     linears_adapt(d, &beside, (const ares_linear *[]){ &l->q, &l->k, &l->v }, qkv, 3);
     if (apart) qk_norms_of_slice(m, l, s, t, rows);
     else if (whole_rows || (c->qk_norm && !at_once)) qk_norms(m, l, s, rows, q, ld, s->qkv, n.qkv);
+}
+
+/* attention's gate and what it is of; gate and q lie side by side in each head. */
+static ares_gate_mul_args attention_gate(const ares_model *m, int32_t rows, const block_saved *s,
+                                         void *y)
+{
+    int32_t dim = m->cfg.head_dim;
+    return (ares_gate_mul_args){ .f = ARES_SIGMOID,
+                                 .rows = rows * m->cfg.heads,
+                                 .k = dim,
+                                 .gate = acts_at(m->device, s->q_gate, dim),
+                                 .up = s->attn,
+                                 .ldgu = 2 * (int64_t)dim,
+                                 .ld_up = dim,
+                                 .y = y,
+                                 .ldy = dim };
+}
+
+/* What o reads: of attention or of a net, after what they have computed. */
+static const void *mixed_rows(const ares_model *m, const ares_model_layer *l, int32_t rows,
+                              const block_saved *s, const block_scratch *t)
+{
+    if (l->net.qkv.w) return net_output(m, &l->net, rows, s, t);
+    if (!m->cfg.attention_gate) return s->attn;
+    ares_gate_mul_args gate = attention_gate(m, rows, s, t->gated);
+    m->device->k->gate_mul(m->device, &gate);
+    return t->gated;
+}
+
+/* q, k and v of h, their rotation, and attention: up to s->attn. */
+static void attend(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
+                   const block_scratch *t, const void *h)
+{
+    project(m, layer, p, s, t, h);
+    rotate_and_store(m, layer, p, s);
+    ares_attention_args a = attention(m, layer, p, s);
+    m->device->k->attention(m->device, &a);
 }
 
 void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
@@ -523,14 +572,14 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     bool early = norms_add_biases(m, l, p, s);
     const void *h = read_stream(m, l->norm[ARES_BEFORE_ATTENTION], rows, s->x_in, t->h, s->rstd_in,
                                 early ? &l->o : NULL);
-    project(m, layer, p, s, t, h);
-    rotate_and_store(m, layer, p, s);
-    ares_attention_args a = attention(m, layer, p, s);
-    k->attention(d, &a);
+    if (l->net.qkv.w) net_forward(m, &l->net, p, s, t, h);
+    else attend(m, layer, p, s, t, h);
+    const void *mixed = mixed_rows(m, l, rows, s, t);
     adding attended = {
         &l->o, l->norm[ARES_AFTER_ATTENTION], s->o_out, s->rstd_o, s->x_in, s->x_mid, early
     };
-    add_to_stream(m, p, t, gathered(m, rows, s->attn, n.q, t->all), &attended);
+    if (m->tp) mixed = gathered(m, rows, s->attn, n.q, t->all);
+    add_to_stream(m, p, t, mixed, &attended);
 
     h = read_stream(m, l->norm[ARES_BEFORE_MLP], rows, s->x_mid, t->h, s->rstd_mid,
                     early ? &l->down : NULL);
@@ -597,26 +646,30 @@ static void mlp_backward(const ares_model *m, const ares_model_layer *l, const b
                           dx);
 }
 
-void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
-                    const block_scratch *t, void *dx)
+/* From t->d_attn, the gradient of s->attn or of what its gate makes of it, to that of h. */
+static void attend_backward(const ares_model *m, int layer, const block_pass *p,
+                            const block_saved *s, const block_scratch *t, const void *h, void *d_h,
+                            bool accumulate)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     const ares_model_config *c = &m->cfg;
     const ares_model_layer *l = &m->layer[layer];
-    const ares_param *before = l->norm[ARES_BEFORE_ATTENTION];
-    int32_t rows = p->rows, hidden = c->hidden;
+    int32_t rows = p->rows;
     widths n = widths_of(c);
     const adapting beside = adapting_of(p, t);
     void *d_qk = c->qk_norm ? t->d_qk : t->d_qkv;
     const float *cos_sin = angles_of(m, layer, p);
 
-    mlp_backward(m, l, p, s, t, dx);
-
-    const void *dy =
-        added_backward(m, l->norm[ARES_AFTER_ATTENTION], rows, dx, s->o_out, s->rstd_o, t->d_h);
-    linear_backward(d, &l->o, rows, dy, hidden, s->attn, t->d_attn, false);
-    linear_adapt_backward(d, &beside, &l->o, dy, hidden, s->attn, t->d_attn);
+    if (c->attention_gate) { /* the gate's gradient, beside that of q, and attention's in place */
+        k->zero(d, t->d_q_gate, (size_t)(rows * 2 * n.q) * ares_dtype_bytes(k->act));
+        ares_gate_mul_args gate = attention_gate(m, rows, s, NULL);
+        gate.dy = gate.d_up = t->d_attn;
+        gate.lddy = c->head_dim;
+        gate.d_gate = acts_at(d, t->d_q_gate, c->head_dim);
+        gate.lddgu = gate.ldgu;
+        k->gate_mul_backward(d, &gate);
+    }
     if (c->qk_norm) /* the norms' backward adds to it */
         k->zero(d, t->d_qkv, (size_t)(rows * n.qkv) * ares_dtype_bytes(k->act));
     ares_attention_args a = attention(m, layer, p, s);
@@ -627,15 +680,41 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     a.dv = acts_at(d, t->d_qkv, n.q + n.kv);
     a.lddkv = n.qkv;
     k->attention_backward(d, &a);
-    if (cos_sin) k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, d_qk, n.qkv, cos_sin, true);
-    if (c->qk_norm) qk_norms_backward(m, l, s, rows, d_qk, t->d_qkv, n.qkv);
-    const void *h = read_stream(m, before, rows, s->x_in, t->h, NULL, NULL);
-    void *d_h = before ? t->d_h : dx;
-    linears_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv, h,
-                     d_h, !before);
+    if (cos_sin)
+        k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, c->turned, d_qk, n.qkv, cos_sin,
+                true);
+    if (c->qk_norm) qk_norms_backward(m, l, s, t, rows, d_qk, t->d_qkv, n.qkv);
+    const ares_linear *const qkv[] = { &l->q, &l->k, &l->v };
+    if (c->attention_gate) {
+        linear_backward(d, &l->q, rows, t->d_q_gate, 2 * n.q, h, d_h, accumulate);
+        linears_backward(d, qkv + 1, 2, rows, acts_at(d, t->d_qkv, n.q), n.qkv, h, d_h, true);
+    } else linears_backward(d, qkv, 3, rows, t->d_qkv, n.qkv, h, d_h, accumulate);
     linear_adapt_backward(d, &beside, &l->q, t->d_qkv, n.qkv, h, d_h);
     linear_adapt_backward(d, &beside, &l->k, acts_at(d, t->d_qkv, n.q), n.qkv, h, d_h);
     linear_adapt_backward(d, &beside, &l->v, acts_at(d, t->d_qkv, n.q + n.kv), n.qkv, h, d_h);
+}
+
+void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
+                    const block_scratch *t, void *dx)
+{
+    ares_device *d = m->device;
+    const ares_model_layer *l = &m->layer[layer];
+    const ares_param *before = l->norm[ARES_BEFORE_ATTENTION];
+    int32_t rows = p->rows, hidden = m->cfg.hidden;
+    const adapting beside = adapting_of(p, t);
+
+    mlp_backward(m, l, p, s, t, dx);
+
+    const void *dy =
+        added_backward(m, l->norm[ARES_AFTER_ATTENTION], rows, dx, s->o_out, s->rstd_o, t->d_h);
+    const void *mixed = mixed_rows(m, l, rows, s, t);
+    linear_backward(d, &l->o, rows, dy, hidden, mixed, t->d_attn, false);
+    linear_adapt_backward(d, &beside, &l->o, dy, hidden, mixed, t->d_attn);
+    const void *h = read_stream(m, before, rows, s->x_in, t->h, NULL, NULL);
+    void *d_h = before ? t->d_h : dx; /* without the norm they read the stream */
+    if (l->net.qkv.w) net_backward(m, &l->net, p, s, t, h, d_h, !before);
+    else attend_backward(m, layer, p, s, t, h, d_h, !before);
     if (before)
-        rms_norm_backward(d, before, c->norm_plus_one, rows, hidden, d_h, s->x_in, s->rstd_in, dx);
+        rms_norm_backward(d, before, m->cfg.norm_plus_one, rows, hidden, d_h, s->x_in, s->rstd_in,
+                          dx);
 }

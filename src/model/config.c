@@ -64,6 +64,8 @@ typedef struct model_arch {
     int32_t experts, experts_used;
     int32_t expert_width; /* moe_intermediate_size; 0: it is intermediate_size */
     bool some_layers;     /* decoder_sparse_step and mlp_only_layers say which layers have them */
+    bool nets;            /* delta nets in some layers, and gates in the others (Qwen3.5) */
+    bool wrapped;         /* text_config beside a tower that is not built */
 
     const char *refused[4]; /* keys of what is not built: only null and false are taken */
     bool no_value_head;
@@ -83,6 +85,10 @@ static const char *const norms_around[ARES_BLOCK_NORMS] = {
     [ARES_AFTER_MLP] = "post_feedforward_layernorm"
 };
 
+#define QWEN3_5                                                                             \
+    .vocab = 248320, .hidden = 4096, .intermediate = 12288, .layers = 32, .heads = 16,      \
+    .kv_heads = 4, .head_dim = 256, .max_position = 32768, .bos = -1, .eos = -1, .pad = -1, \
+    .attention_bias_key = true, .qk_norm = ARES_QK_NORM_HEADS, .norm_plus_one = true, .nets = true
 static const model_arch archs[] = {
     { .name = "qwen2",
       .class_name = "Qwen2ForCausalLM",
@@ -320,6 +326,12 @@ static const model_arch archs[] = {
       .experts_used = 8,
       .refused = { "clip_qkv" },
       .no_value_head = true },
+    { .name = "qwen3_5_text", .class_name = "Qwen3_5ForCausalLM", QWEN3_5 },
+    { .name = "qwen3_5",
+      .class_name = "Qwen3_5ForConditionalGeneration",
+      .no_value_head = true,
+      .wrapped = true,
+      QWEN3_5 },
 };
 
 /* Another architecture is never a misspelling of this one: no nearest name is offered. */
@@ -580,10 +592,10 @@ static const ares_json *rope_object(config_reader *r, const char *key)
     return o->count ? o : NULL;
 }
 
-/* Fails on what would change rotations and is not offered. */
-static bool check_rope(config_reader *r, const ares_json *o)
+/* Fails on what would change rotations and is not offered. partial: a part of a head may turn */
+static bool check_rope(config_reader *r, const ares_json *o, bool partial)
 {
-    if (config_double(r, o, "partial_rotary_factor", 1, 0, 1) != 1 && r->rc == ARES_OK)
+    if (!partial && config_double(r, o, "partial_rotary_factor", 1, 0, 1) != 1 && r->rc == ARES_OK)
         r->rc =
             ares_fail(ARES_EUNSUPPORTED, "a partial_rotary_factor other than 1 is not supported");
     for (int64_t i = 0; i < o->count && r->rc == ARES_OK && o != r->root; i++)
@@ -611,7 +623,7 @@ static void read_one_rope(config_reader *r, const ares_json *o, double theta, bo
 {
     static const char original[] = "original_max_position_embeddings";
     const ares_json *top = r->root;
-    if (r->rc != ARES_OK || (o && !check_rope(r, o))) return;
+    if (r->rc != ARES_OK || (o && !check_rope(r, o, c->net.v_heads > 0))) return;
     *rope = (ares_rope_config){ .theta = theta,
                                 .factor = 1,
                                 .attention_factor = -1,
@@ -679,7 +691,7 @@ static void read_two_ropes(config_reader *r, const model_arch *a, ares_model_con
            local = a->local_theta;
     if (a->local_theta_key)
         local = config_double(r, r->root, a->local_theta_key, local, CONFIG_ROPE_THETA);
-    if (r->rc != ARES_OK || !check_rope(r, r->root)) return;
+    if (r->rc != ARES_OK || !check_rope(r, r->root, false)) return;
     if (of[0]) tell_two(r, "rope_theta", of[0], "in the rope parameters", r->root, "at the top");
     read_one_rope(r, older ? older : of[0], theta, false, c, &c->rope);
     read_one_rope(r, of[1], local, false, c, &c->rope_local);
@@ -690,7 +702,8 @@ static void read_rope(config_reader *r, const model_arch *a, ares_model_config *
     static const char theta_key[] = "rope_theta", original[] = "original_max_position_embeddings";
     const ares_json *top = r->root, *newer = rope_object(r, "rope_parameters"),
                     *older = rope_object(r, "rope_scaling"), *o = older ? older : newer;
-    if (r->rc != ARES_OK || !check_rope(r, top) || (o && !check_rope(r, o))) return;
+    if (r->rc != ARES_OK || !check_rope(r, top, a->nets) || (o && !check_rope(r, o, a->nets)))
+        return;
     double theta = config_double(r, top, theta_key, a->rope_theta > 0 ? a->rope_theta : 10000.0,
                                  CONFIG_ROPE_THETA);
     if (o) tell_two(r, theta_key, o, "in the rope parameters", top, "at the top");
@@ -703,6 +716,16 @@ static void read_rope(config_reader *r, const model_arch *a, ares_model_config *
     }
     read_one_rope(r, o, theta, a->vision, c, &c->rope);
     if (a->vision) read_sections(r, o, c);
+    if (!a->nets || r->rc != ARES_OK) return;
+    static const char part[] = "partial_rotary_factor";
+    double all = config_double(r, top, part, 0.25, 0, 1),
+           share = o ? config_double(r, o, part, all, 0, 1) : all;
+    c->turned = (int32_t)(c->head_dim * share);
+    if (r->rc == ARES_OK && (c->turned < 2 || c->turned % 2))
+        r->rc = ares_fail(ARES_EFORMAT,
+                          "partial_rotary_factor = %g turns %d of a head's %d numbers; rotary "
+                          "embeddings rotate pairs",
+                          share, c->turned, c->head_dim);
 }
 
 /* A list with an entry per layer, or with more where it may; NULL: it is absent or null. */
@@ -798,6 +821,44 @@ static void read_experts(config_reader *r, const model_arch *a, ares_model_confi
             c->layer[x->integer] &= (uint8_t)~ARES_LAYER_EXPERTS;
     }
     if (!right) r->rc = ares_fail(ARES_EFORMAT, "'mlp_only_layers' is not a list of layers");
+}
+
+/* The sizes of delta nets, and which layers have them in place of attention. */
+static void read_nets(config_reader *r, ares_model_config *c)
+{
+    enum { MOST = 1 << 12 };
+    const ares_json *o = r->root, *types;
+    bool gate = get_bool(r, "attn_output_gate", true);
+    ares_view type = { 0 };
+    c->net.k_heads = config_i32(r, o, "linear_num_key_heads", 16, 1, MOST);
+    c->net.v_heads = config_i32(r, o, "linear_num_value_heads", 32, 1, MOST);
+    c->net.k_dim = config_i32(r, o, "linear_key_head_dim", 128, 1, MOST);
+    c->net.v_dim = config_i32(r, o, "linear_value_head_dim", 128, 1, MOST);
+    c->net.kernel = config_i32(r, o, "linear_conv_kernel_dim", 4, 1, ARES_CONV_MAX);
+    int32_t interval = config_i32(r, o, "full_attention_interval", 4, 1, INT32_MAX);
+    if (r->rc == ARES_OK) r->rc = ares_json_get_string(o, "mamba_ssm_dtype", "float32", &type);
+    if (r->rc != ARES_OK) return;
+    c->attention_gate = true;
+    if (!gate || !ares_view_is(type, "float32"))
+        r->rc = ares_fail(ARES_EUNSUPPORTED, "'%s' is supported as %s alone",
+                          gate ? "mamba_ssm_dtype" : "attn_output_gate", gate ? "float32" : "true");
+    else if (c->net.v_heads % c->net.k_heads)
+        r->rc = ares_fail(ARES_EFORMAT,
+                          "linear_num_value_heads = %d is not a multiple of linear_num_key_heads = "
+                          "%d",
+                          c->net.v_heads, c->net.k_heads);
+    types = layer_list(r, "layer_types", c->layers, false);
+    for (int32_t i = 0; i < c->layers && r->rc == ARES_OK; i++) {
+        ares_view name = types ? types->items[i].text : (ares_view){ 0 };
+        bool net = types ? ares_view_is(name, "linear_attention") : (i + 1) % interval != 0;
+        if (types && (types->items[i].type != ARES_JSON_STRING ||
+                      (!net && !ares_view_is(name, "full_attention"))))
+            r->rc = ares_fail(ARES_EUNSUPPORTED,
+                              "'layer_types': entry %d is '%.*s', a kind of layer that is not "
+                              "supported (choices: full_attention, linear_attention)",
+                              i, (int)ARES_MIN(name.len, 60), name.data ? name.data : "");
+        c->layer[i] = net ? ARES_LAYER_NET : 0;
+    }
 }
 
 /* Adds an id unless it is there already. */
@@ -954,9 +1015,10 @@ static void read_config(config_reader *r, ares_model_config *c)
         return;
     }
     config_reader top = *r; /* of keys that stand outside of text_config, too */
-    const ares_json *text = a->vision ? ares_json_get(r->root, "text_config") : NULL;
+    const ares_json *text = a->vision || a->wrapped ? ares_json_get(r->root, "text_config") : NULL;
     if (text && text->type == ARES_JSON_OBJECT) r->root = text;
     const ares_json *o = r->root;
+    c->wrapped = a->wrapped;
     check_null(r, a);
     /* The bounds are such that no product of sizes overflows 64 bits. */
     c->vocab = config_i32(r, o, "vocab_size", a->vocab, 1, 1 << 24);
@@ -977,6 +1039,7 @@ static void read_config(config_reader *r, ares_model_config *c)
     c->initializer_range = config_double(r, o, "initializer_range", 0.02, 0, 10);
     c->tied = get_bool(r, "tie_word_embeddings", a->tied);
     if (a->vision && !c->tied) c->tied = get_bool(&top, "tie_word_embeddings", false);
+    if (a->wrapped) c->tied = get_bool(&top, "tie_word_embeddings", c->tied);
     if (top.rc != ARES_OK) r->rc = top.rc;
     bool attention_bias = a->attention_bias_key && get_bool(r, "attention_bias", false);
     c->qkv_bias = a->qkv_bias || attention_bias;
@@ -990,9 +1053,10 @@ static void read_config(config_reader *r, ares_model_config *c)
     c->bos = read_token(r, o, "bos_token_id", a->bos < c->vocab ? a->bos : -1);
     c->pad = read_token(r, o, "pad_token_id", a->pad < c->vocab ? a->pad : -1);
     check_sizes(r, c);
+    if (a->nets) read_nets(r, c);
     if (a->local_theta > 0) read_two_ropes(r, a, c);
     else read_rope(r, a, c);
-    read_layers(r, a, c);
+    if (!a->nets) read_layers(r, a, c);
     read_experts(r, a, c);
     read_eos(r, r->root, c);
     if (c->n_eos == 0) read_eos(r, top.root, c);
@@ -1002,6 +1066,7 @@ static void read_config(config_reader *r, ares_model_config *c)
     }
 
     if (r->rc == ARES_OK) read_dtype(&top, c);
+    if (top.rc == ARES_OK && r->rc == ARES_OK && a->wrapped && !c->says_dtype) read_dtype(r, c);
     if (top.rc != ARES_OK) r->rc = top.rc;
 }
 
@@ -1219,6 +1284,29 @@ static void write_experts(ares_str *s, const ares_model_config *c, const model_a
     ares_json_end(s, ']');
 }
 
+/* Delta nets, kinds of layers, and the rotation, in the form that transformers writes. */
+static void write_nets(ares_str *s, const ares_model_config *c)
+{
+    put_i64(s, "linear_num_key_heads", c->net.k_heads);
+    put_i64(s, "linear_num_value_heads", c->net.v_heads);
+    put_i64(s, "linear_key_head_dim", c->net.k_dim);
+    put_i64(s, "linear_value_head_dim", c->net.v_dim);
+    put_i64(s, "linear_conv_kernel_dim", c->net.kernel);
+    ares_json_begin(ares_json_key(s, "layer_types"), '[');
+    for (int32_t i = 0; i < c->layers; i++)
+        ares_json_write_string(s, model_has_net(c, i) ? ARES_VIEW("linear_attention")
+                                                      : ARES_VIEW("full_attention"));
+    ares_json_end(s, ']');
+    ares_json_begin(ares_json_key(s, "rope_parameters"), '{');
+    write_rope_members(s, &c->rope);
+    ares_json_write_double(ares_json_key(s, "rope_theta"), c->rope.theta);
+    ares_json_write_double(ares_json_key(s, "partial_rotary_factor"),
+                           (double)c->turned / c->head_dim);
+    ares_json_end(s, '}');
+    put_bool(s, "attn_output_gate", true);
+    put_string(s, "mamba_ssm_dtype", "float32");
+}
+
 /* One id as a number, several as a list; none is null where a missing key would mean one. */
 static void write_eos(ares_str *s, const ares_model_config *c)
 {
@@ -1263,7 +1351,7 @@ int ares_model_save_eos(const ares_model *m, const char *dir)
     ares_path_join(&path, dir, "generation_config.json");
     bool exists = ares_file_exists(path.data), same = true;
     /* without it, transformers reads config.json, which names all but in a vision model */
-    if (!exists && !m->cfg.vision.depth) goto end;
+    if (!exists && !m->cfg.vision.depth && !m->cfg.wrapped) goto end;
     if (exists) r.rc = ares_file_read(path.data, &text);
     if (exists && r.rc == ARES_OK)
         r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
@@ -1313,9 +1401,10 @@ int model_config_save(const ares_model_config *c, const char *dir)
     put_bool(j, "tie_word_embeddings", c->tied);
     if (a->attention_bias_key) put_bool(j, "attention_bias", c->o_bias);
     if (a->mlp_bias_key) put_bool(j, "mlp_bias", c->mlp_bias);
-    write_layers(j, c, a);
+    if (a->nets) write_nets(j, c);
+    else write_layers(j, c, a);
     write_experts(j, c, a);
-    write_rope(j, c, a);
+    if (!a->nets) write_rope(j, c, a);
     write_token_ids(j, c);
     put_string(j, "torch_dtype", file_dtypes[c->file_dtype]);
     put_bool(j, "use_cache", true);
@@ -1352,7 +1441,7 @@ int model_config_keep(const ares_model *m, const char *dir)
         !c->value_head && c->tied == get_bool(&r, "tie_word_embeddings", a->tied) &&
         (typed ? ares_view_is(dtype->text, file_dtypes[c->file_dtype]) : c->file_dtype == ARES_F32);
     for (int i = 0; i < c->n_eos; i++) same = same && ares_model_ends(&was, c->eos[i]);
-    if (r.rc == ARES_OK && (same || c->vision.depth))
+    if (r.rc == ARES_OK && (same || c->vision.depth || c->wrapped))
         r.rc = ares_file_write(path.data, m->config_text, strlen(m->config_text));
     else if (r.rc == ARES_OK) {
         ares_json_begin(&out, '{');

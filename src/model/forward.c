@@ -138,12 +138,19 @@ size_t ares_workspace_bytes(const ares_workspace *w)
     X(expert, ints, n.used)                     \
     X(weight, floats, n.used)                   \
     X(slot_of, ints, n.used)                    \
-    X(row_of, ints, n.used)
+    X(row_of, ints, n.used)                     \
+    X(q_gate, acts, n.q_gate)                   \
+    X(mixed, acts, n.mixed)                     \
+    X(z, acts, n.values)                        \
+    X(ba, acts, 2 * n.net_heads)                \
+    X(net_o, floats, n.values)                  \
+    X(net_rstd, floats, n.net_norms)
 
 /* Numbers of a row; those that only a backward reads are 0 without one. */
 typedef struct saved_widths {
     int64_t q, kv, gate_up, experts, used;                            /* in any pass */
-    int64_t heads, hidden, q_norms, k_norms;                          /* for a backward */
+    int64_t q_gate, mixed, values, net_heads;                         /* the same */
+    int64_t heads, hidden, q_norms, k_norms, net_norms;               /* for a backward */
     int64_t before_attention, after_attention, before_mlp, after_mlp; /* 1: there is such a norm */
 } saved_widths;
 
@@ -153,19 +160,38 @@ static int64_t mlp_width(const ares_model_config *c)
     return ARES_MAX((int64_t)c->intermediate, (int64_t)c->experts_used * c->expert_width);
 }
 
-static saved_widths saved_widths_of(const ares_model_config *c, bool back)
+/* What kinds of layers there are among those that buffers are for. */
+enum { OF_ATTENTION = 1, OF_NETS = 2 };
+static int kinds_of(const ares_model_config *c, int32_t first, int32_t end)
+{
+    int kinds = 0;
+    for (int32_t i = first; i < end; i++) kinds |= model_has_net(c, i) ? OF_NETS : OF_ATTENTION;
+    return kinds;
+}
+
+static saved_widths saved_widths_of(const ares_model_config *c, int kinds, bool back)
 {
     const char *const *norms = model_norm_names(c);
-    saved_widths n = { .q = (int64_t)c->heads * c->head_dim,
-                       .kv = (int64_t)c->kv_heads * c->head_dim,
-                       .gate_up = 2 * mlp_width(c),
+    bool attends = kinds & OF_ATTENTION;
+    saved_widths n = { .gate_up = 2 * mlp_width(c),
                        .experts = c->experts,
                        .used = c->experts_used };
+    if (attends) {
+        n.q = (int64_t)c->heads * c->head_dim;
+        n.kv = (int64_t)c->kv_heads * c->head_dim;
+        n.q_gate = c->attention_gate ? 2 * n.q : 0;
+    }
+    if (kinds & OF_NETS) {
+        n.mixed = net_width(c);
+        n.values = (int64_t)c->net.v_heads * c->net.v_dim;
+        n.net_heads = c->net.v_heads;
+    }
     if (!back) return n;
-    n.heads = c->heads;
     n.hidden = c->hidden;
-    if (c->qk_norm) n.q_norms = n.k_norms = 1;
-    if (c->qk_norm == ARES_QK_NORM_HEADS) n.q_norms = c->heads, n.k_norms = c->kv_heads;
+    n.net_norms = n.net_heads;
+    if (attends) n.heads = c->heads;
+    if (attends && c->qk_norm) n.q_norms = n.k_norms = 1;
+    if (attends && c->qk_norm == ARES_QK_NORM_HEADS) n.q_norms = c->heads, n.k_norms = c->kv_heads;
     n.before_attention = norms[ARES_BEFORE_ATTENTION] != NULL;
     n.after_attention = norms[ARES_AFTER_ATTENTION] != NULL;
     n.before_mlp = norms[ARES_BEFORE_MLP] != NULL;
@@ -173,10 +199,11 @@ static saved_widths saved_widths_of(const ares_model_config *c, bool back)
     return n;
 }
 
-static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int64_t rows,
-                        block_saved *s)
+static void carve_saved(carver *v, const ares_model_config *c, int kinds, ares_keep keep,
+                        int64_t rows, block_saved *s)
 {
-    const saved_widths n = saved_widths_of(c, keep != ARES_KEEP_NOTHING);
+    bool back = keep != ARES_KEEP_NOTHING;
+    const saved_widths n = saved_widths_of(c, kinds, back);
 #define carve_acts carve
 #define carve_ints(v, rows, width) carve_bytes(v, rows, width, sizeof(int32_t))
 #define CARVE(name, type, width) s->name = (width) > 0 ? carve_##type(v, rows, width) : NULL;
@@ -185,6 +212,7 @@ static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, i
 #undef carve_ints
 #undef carve_acts
     if (n.experts) s->first = carve_bytes(v, 1, n.experts + 1, sizeof(int32_t));
+    s->kept = back && n.values ? carve_floats(v, rows / ARES_DELTA_KEPT, ares_net_state(c)) : NULL;
 }
 
 static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
@@ -194,7 +222,19 @@ static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
             qkv = q + 2 * k, wide = mlp_width(c), gate_up = 2 * wide, used = c->experts_used;
     carver v = { base, 0, w->model->device->k->act };
     block_scratch *t = &w->scratch;
-    for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, &w->saved[i]);
+    bool nets = c->net.v_heads > 0, gates = nets || c->attention_gate;
+    int64_t values = (int64_t)c->net.v_heads * c->net.v_dim, mixed = nets ? net_width(c) : 0;
+    for (int32_t i = 0; i < w->n_saved; i++) {
+        int kinds = kinds_of(c, i, w->n_saved > 1 ? i + 1 : c->layers);
+        carve_saved(&v, c, kinds, w->keep, rows, &w->saved[i]);
+    }
+    t->gated = gates ? carve(&v, rows, ARES_MAX(q, values)) : NULL;
+    if (nets) {
+        t->conv = carve_floats(&v, rows, mixed);
+        t->normed = carve_floats(&v, rows, values);
+        t->gates = carve_floats(&v, rows, 2 * c->net.v_heads);
+        t->norms = carve_floats(&v, rows, 2 * c->net.k_heads);
+    }
     t->h = carve(&v, rows, c->hidden);
     t->act = carve(&v, rows, wide);
     if (used) {
@@ -219,7 +259,14 @@ static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
     }
     t->d_gate_up = carve(&v, rows, c->qk_norm ? ARES_MAX(gate_up, qkv) : gate_up);
     t->d_qk = c->qk_norm ? t->d_gate_up : NULL; /* it is free when attention's backward begins */
-    t->d_attn = carve(&v, rows, q);
+    t->d_attn = carve(&v, rows, ARES_MAX(q, values));
+    t->d_q_gate = c->attention_gate ? carve(&v, rows, 2 * q) : NULL;
+    if (nets) {
+        t->d_z = carve(&v, rows, values);
+        t->d_ba = carve(&v, rows, 2 * c->net.v_heads);
+        t->d_conv = carve_floats(&v, rows, mixed);
+        t->d_net_o = carve_floats(&v, rows, values);
+    }
     t->d_qkv = carve(&v, rows, qkv);
     t->du = w->rank ? carve(&v, rows, w->rank) : NULL;
     return v.at;
@@ -367,6 +414,12 @@ int ares_model_check_length(const ares_model *m, int32_t length)
                      length, c->max_position);
 }
 
+/* Numbers of a row of angles. */
+static int32_t turned(const ares_model_config *c)
+{
+    return c->turned ? c->turned : c->head_dim;
+}
+
 int ares_model_ropes(const ares_model *m)
 {
     return m->rope[1] ? 2 : 1;
@@ -375,7 +428,7 @@ int ares_model_ropes(const ares_model *m)
 void ares_model_angles(const ares_model *m, int rope, int32_t n, float *angles)
 {
     for (int32_t i = 0; i < n; i++)
-        rope_row(m->rope[rope], i, 0, angles + (int64_t)i * m->cfg.head_dim);
+        rope_row(m->rope[rope], i, 0, angles + (int64_t)i * turned(&m->cfg));
 }
 
 /* Rotary angles of a micro-batch, in host memory. */
@@ -386,13 +439,19 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p, const micro *u)
         int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0,
                 length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
         if (prefix || p->cache) ARES_TRY(ares_model_check_length(w->model, length));
+        if (prefix && !p->cache && c->net.v_heads)
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "model: answers share the pass of their prompt, which is not built "
+                             "for the delta nets of a %s; set worker.actor.share_prompts=false, or "
+                             "for a critic worker.critic.share_prompts=false",
+                             c->model_type);
         for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++) {
             int32_t t = p->positions[r];
             const int32_t axes[] = { t, p->positions_h ? p->positions_h[r] : t,
                                      p->positions_w ? p->positions_w[r] : t };
             for (int k = 0; k < ares_model_ropes(w->model); k++)
                 rope_row_of_three(w->model->rope[k], axes, length,
-                                  w->cos_sin[k] + (u->row + r) * c->head_dim);
+                                  w->cos_sin[k] + (u->row + r) * turned(c));
         }
     }
     return ARES_OK;
@@ -420,7 +479,7 @@ static int begin_on_host(ares_workspace *w, const ares_packed *p)
         w->cos_sin_rows = aligned_rows(rows);
         for (int k = 0; k < ares_model_ropes(w->model); k++) {
             ares_free(w->cos_sin[k]);
-            w->cos_sin[k] = ares_malloc((size_t)(w->cos_sin_rows * w->model->cfg.head_dim) *
+            w->cos_sin[k] = ares_malloc((size_t)(w->cos_sin_rows * turned(&w->model->cfg)) *
                                         sizeof *w->cos_sin[k]);
         }
     }
@@ -472,7 +531,9 @@ static void place_inputs(ares_workspace *w, const ares_packed *p, micro *u)
     u->features = placed(w, p->features,
                          (size_t)p->n_features * (size_t)w->model->cfg.hidden * sizeof(float));
     u->pass.slots = placed(w, p->slots, rows);
-    size_t width = (size_t)w->model->cfg.head_dim;
+    u->pass.from = placed(w, p->state_from, n * i32);
+    u->pass.to = placed(w, p->state_to, n * i32);
+    size_t width = (size_t)turned(&w->model->cfg);
     for (int k = 0; k < ares_model_ropes(w->model); k++)
         u->pass.cos_sin[k] = placed(w, w->cos_sin[k] + (size_t)u->row * width,
                                     (size_t)p->rows * width * sizeof(float));
@@ -576,6 +637,7 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, bool cou
     const ares_kernels *k = d->k;
     int32_t width = m->cfg.hidden, layers = m->cfg.layers;
     int n = w->n_micro;
+    int64_t cached = 0; /* layers so far that keep keys and values */
     ares_region_load(&m->params, m->embed->region);
     block_prefetch(&m->params, &m->layer[0].in);
     for (int j = 0; j < n; j++) {
@@ -594,11 +656,15 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, bool cou
         else region_prefetch(&m->params, ares_model_head_region(m));
         for (int j = 0; j < n; j++) {
             micro *u = &w->micro[j];
-            u->pass.cache = p[j].cache ? (char *)p[j].cache + i * p[j].cache_layer_bytes : NULL;
+            u->pass.cache =
+                p[j].cache ? (char *)p[j].cache + cached * p[j].cache_layer_bytes : NULL;
+            u->pass.states = p[j].states ? p[j].states[i] : NULL;
+            u->pass.window = p[j].windows ? p[j].windows[i] : NULL;
             const block_saved *s = saved_of(w, i, u);
             block_forward(m, i, &u->pass, s, &w->scratch, stream(w, i + 1, u));
             if (counts && m->layer[i].expert) count_routed(w, i, u->pass.rows, s);
         }
+        cached += !model_has_net(&m->cfg, i);
         block_unload(&m->params, &m->layer[i].in);
     }
     for (int j = 0; j < n; j++) {
@@ -729,6 +795,7 @@ static void leave_out(ares_workspace *w, const ares_packed *p, micro *u, const f
     int32_t active = count_visits(w, p, d_hidden, segment_of, visits);
     w->counted.all += p->rows;
     w->counted.active += active;
+    if (w->model->cfg.net.v_heads) return; /* states of a net lie at places of their rows */
     if (!w->skip_zero || (p->rows - active) * (int64_t)WORTH_MOVING < p->rows) return;
     visited *run = ares_arena_alloc(arena, n * sizeof *run);
     int32_t *start = ares_arena_alloc(arena, n * sizeof *start),
@@ -802,7 +869,7 @@ static void add_moving(move_job *j, const void *data, int64_t width)
 static void move_block(const ares_workspace *w, const micro *u, const block_saved *s, bool again)
 {
     const ares_model_config *c = &w->model->cfg;
-    const saved_widths n = saved_widths_of(c, true);
+    const saved_widths n = saved_widths_of(c, OF_ATTENTION | OF_NETS, true);
     move_job j = { .u = u };
     add_moving(&j, s->x_in, c->hidden);
 #define MOVE(name, type, width) \
@@ -816,7 +883,7 @@ static void move_block(const ares_workspace *w, const micro *u, const block_save
 static void move_stream(const ares_workspace *w, const micro *u, void *dx)
 {
     move_job j = { .u = u };
-    for (int k = 0; k < ARES_ROPES; k++) add_moving(&j, u->pass.cos_sin[k], w->model->cfg.head_dim);
+    for (int k = 0; k < ARES_ROPES; k++) add_moving(&j, u->pass.cos_sin[k], turned(&w->model->cfg));
     add_moving(&j, dx, w->model->cfg.hidden);
     ares_pool_run(w->model->device->pool, j.n, move_task, &j);
 }

@@ -24,8 +24,9 @@ typedef struct block_saved {
      */
     void *qk_raw;
     float *q_rstd, *k_rstd;
-    void *attn; /* [rows][Q] */
-    float *lse; /* [rows][heads] */
+    void *attn;   /* [rows][Q] */
+    void *q_gate; /* attention_gate only: q, before its norm, and a gate by heads, [rows][2 Q] */
+    float *lse;   /* [rows][heads] */
     /* where a norm follows: what o gives, [rows][hidden]; NULL without a backward, as qk_raw */
     void *o_out;
     float *rstd_o;
@@ -42,6 +43,12 @@ typedef struct block_saved {
     float *weight;
     void *down_out; /* as o_out */
     float *rstd_down;
+    /*
+     * of a delta net: what the convolution reads [rows][W], z [rows][V], b and a side by side, what
+     * the recurrence gives [rows][V], the factors of its norm per row and head, and states
+     */
+    void *mixed, *z, *ba;
+    float *net_o, *net_rstd, *kept;
 } block_saved;
 
 /* Buffers that every block uses and none keeps; those named d_ are for backward. */
@@ -69,6 +76,12 @@ typedef struct block_scratch {
     ares_linear_args *products;
     ares_linear_backward_args *gradients;
     ares_matrix *both;
+    void *gated; /* what o reads where something gates it, [rows][Q or V] */
+    void *d_q_gate;
+    /* of a delta net: after the convolution and its norm; factors */
+    float *conv, *normed, *gates, *norms;
+    void *d_z, *d_ba;
+    float *d_conv, *d_net_o;
 } block_scratch;
 
 /* The tokens of one pass: arrays in device memory. */
@@ -78,6 +91,8 @@ typedef struct block_pass {
     const float *cos_sin[ARES_ROPES]; /* [rows][head_dim]; NULL: the model has no such rotation */
     const int32_t *slots;
     void *cache;                 /* this layer's; NULL: packed */
+    float *states, *window;      /* of this layer's delta net; NULL: sequences begin */
+    const int32_t *from, *to;    /* [seg.n], their slots */
     const ares_adapted *adapted; /* [n_adapted] */
     int32_t n_adapted;
     bool moved; /* rows have moved since the forward, and slots of experts are to be found anew */
@@ -108,6 +123,18 @@ void experts_forward(const ares_model *m, const ares_model_layer *l, int32_t row
 void experts_backward(const ares_model *m, const ares_model_layer *l, int32_t rows, bool moved,
                       const block_saved *s, const block_scratch *t, const void *h, const void *dx,
                       void *d_h, bool accumulate);
+
+/* ---------------- net.c: a gated delta net in place of attention */
+/* Up to s->net_o; h: what products read of the stream. */
+void net_forward(const ares_model *m, const ares_net *net, const block_pass *p,
+                 const block_saved *s, const block_scratch *t, const void *h);
+/* What o reads of it, in t->gated. */
+const void *net_output(const ares_model *m, const ares_net *net, int32_t rows, const block_saved *s,
+                       const block_scratch *t);
+/* After net_output, from t->d_attn, the gradient of that: d_h, or d_h +=, and the parameters'. */
+void net_backward(const ares_model *m, const ares_net *net, const block_pass *p,
+                  const block_saved *s, const block_scratch *t, const void *h, void *d_h,
+                  bool accumulate);
 
 /* Buffers of a pass, cut from one allocation. */
 
@@ -178,6 +205,16 @@ void model_untie(const ares_safetensors *s, const char *dir, ares_model_config *
 
 /* Products of a layer and RMS norms, of the text part and of the tower. */
 
+/* Columns of a delta net's convolution: q, k and v of all heads. */
+static inline int32_t net_width(const ares_model_config *c)
+{
+    return 2 * c->net.k_heads * c->net.k_dim + c->net.v_heads * c->net.v_dim;
+}
+/* Whether a layer has a delta net. */
+static inline bool model_has_net(const ares_model_config *c, int layer)
+{
+    return c->layer[layer] & ARES_LAYER_NET;
+}
 static inline const float *param_vector(const ares_param *p)
 {
     return p ? p->weight.data : NULL;

@@ -91,19 +91,14 @@ static void list_experts(const listing *l, int i)
     }
 }
 
-/*
- * In the order in which a block reads them; of a slice, o and down have rows for this rank alone,
- * and norms are whole.
- */
-static void list_block(const listing *l, int i)
+static void list_attention(const listing *l, int i)
 {
     const ares_model_config *c = &l->m->cfg;
     ares_model_layer *y = &l->m->layer[i];
-    int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, wide = c->intermediate;
-    y->first = l->m->params.n;
-    add_norm(l, i, ARES_BEFORE_ATTENTION);
-    y->q = add_linear(l, q, c->hidden, c->qkv_bias, "self_attn.q_proj");
-    y->k = param_beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.k_proj"));
+    int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    y->q = add_linear(l, c->attention_gate ? 2 * q : q, c->hidden, c->qkv_bias, "self_attn.q_proj");
+    y->k = add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.k_proj");
+    if (!c->attention_gate) y->k = param_beside(y->k);
     y->v = param_beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.v_proj"));
     if (c->qk_norm) {
         bool row = c->qk_norm == ARES_QK_NORM_ROW;
@@ -113,6 +108,41 @@ static void list_block(const listing *l, int i)
                               "layers.%d.self_attn.k_norm.weight", i);
     }
     y->o = add_linear(l, c->hidden / l->parts, q * l->parts, c->o_bias, "self_attn.o_proj");
+}
+
+static void list_net(const listing *l, int i)
+{
+    const ares_model_config *c = &l->m->cfg;
+    ares_net *y = &l->m->layer[i].net;
+    int32_t heads = c->net.v_heads, values = heads * c->net.v_dim, width = net_width(c);
+    y->qkv = add_linear(l, width, c->hidden, false, "linear_attn.in_proj_qkv");
+    y->z = add_linear(l, values, c->hidden, false, "linear_attn.in_proj_z");
+    y->b = add_linear(l, heads, c->hidden, false, "linear_attn.in_proj_b");
+    y->a = add_linear(l, heads, c->hidden, false, "linear_attn.in_proj_a");
+    y->conv = param_add(l, width, c->net.kernel, "layers.%d.linear_attn.conv1d.weight", i);
+    y->conv->rank = 3;
+    y->conv->shape[1] = 1;
+    y->conv->shape[2] = c->net.kernel;
+    y->dt_bias = param_add(l, heads, 0, "layers.%d.linear_attn.dt_bias", i);
+    y->a_log = param_add(l, heads, 0, "layers.%d.linear_attn.A_log", i);
+    y->norm = param_add(l, c->net.v_dim, 0, "layers.%d.linear_attn.norm.weight", i);
+    y->a_log->wide = y->norm->wide = true;
+    l->m->layer[i].o = add_linear(l, c->hidden, values, false, "linear_attn.out_proj");
+}
+
+/*
+ * In the order in which a block reads them; of a slice, o and down have rows for this rank alone,
+ * and norms are whole.
+ */
+static void list_block(const listing *l, int i)
+{
+    const ares_model_config *c = &l->m->cfg;
+    ares_model_layer *y = &l->m->layer[i];
+    int32_t wide = c->intermediate;
+    y->first = l->m->params.n;
+    add_norm(l, i, ARES_BEFORE_ATTENTION);
+    if (model_has_net(c, i)) list_net(l, i);
+    else list_attention(l, i);
     add_norm(l, i, ARES_AFTER_ATTENTION);
     add_norm(l, i, ARES_BEFORE_MLP);
     if (c->layer[i] & ARES_LAYER_EXPERTS) list_experts(l, i);
@@ -217,7 +247,7 @@ static const char *full_name(const ares_model *m, const ares_param *p, char name
     const ares_model_config *c = &m->cfg;
     const char *stem = c->text_names ? c->text_names : "model", *to = "model";
     if (p == m->value || p == m->value_bias || (p == m->lm_head && p != m->embed)) return p->name;
-    if (c->vision.depth) to = "model.language_model";
+    if (c->vision.depth || c->wrapped) to = "model.language_model";
     if (m->tower.patches && p >= m->tower.patches) {
         stem = c->vision_names ? c->vision_names : "visual";
         to = "model.visual";
@@ -424,6 +454,24 @@ static void free_params(ares_model *m)
     ares_free(m->layer);
     ares_free(m->tower.layer);
     ares_free(m->config_text);
+    if (m->unread) ares_safetensors_close(m->unread);
+}
+
+/* Where delta nets are not built yet. */
+static int check_nets(const ares_model_config *c, const ares_device *d, bool sliced)
+{
+    if (d->k->layout == ARES_ROWS) /* cards' and libtorch's tables */
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: the delta nets of a %s are computed by the CPU's own kernels "
+                         "alone; set trainer.device=cpu and trainer.kernels=native (of commands: "
+                         "--device cpu)",
+                         c->model_type);
+    if (sliced)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: the delta nets of a %s are not divided among ranks; set "
+                         "worker.rollout.tensor_parallel_size=1",
+                         c->model_type);
+    return ARES_OK;
 }
 
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
@@ -439,6 +487,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
                          "model: a %s has experts, which a card does not compute yet; set "
                          "trainer.device=cpu",
                          cfg->model_type);
+    if (cfg->net.v_heads) ARES_TRY(check_nets(cfg, device, slice && slice->tp));
     ares_model *m = ares_calloc(1, sizeof *m);
     m->params.slice = slice != NULL;
     m->tp = slice ? slice->tp : NULL;
@@ -470,7 +519,8 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
         ares_map_put(m->params.names, ares_view_of(m->params.list[i].name), i);
     m->params.embed = m->embed;
     name_regions(m);
-    m->rope[0] = rope_new(&cfg->rope, cfg->head_dim, cfg->max_position);
+    int32_t turned = cfg->turned;
+    m->rope[0] = rope_new(&cfg->rope, turned ? turned : cfg->head_dim, cfg->max_position);
     for (int32_t i = 0; i < cfg->layers && !m->rope[1]; i++)
         if (cfg->layer[i] & ARES_LAYER_LOCAL_ROPE)
             m->rope[1] = rope_new(&cfg->rope_local, cfg->head_dim, cfg->max_position);
@@ -513,6 +563,13 @@ int64_t ares_params_count(const ares_params *ps)
 {
     int64_t n = 0;
     for (int i = 0; i < ps->n; i++) n += (int64_t)ps->list[i].weight.n * ps->list[i].weight.k;
+    return n;
+}
+
+int32_t ares_model_config_caches(const ares_model_config *cfg)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < cfg->layers; i++) n += !model_has_net(cfg, i);
     return n;
 }
 

@@ -379,6 +379,12 @@ static save_file save_states(const ares_params *ps, const char *path)
     return (save_file){ path, 0, ps->n, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32, NULL, NULL };
 }
 
+/* The type of a parameter's tensor in the file. */
+static ares_dtype dtype_in(const save_file *f, const ares_param *p)
+{
+    return p->wide ? ARES_F32 : f->dtype;
+}
+
 /* Declares all tensors of the file on every rank that writes into it; the lead rank makes it. */
 static int open_file(saving *s)
 {
@@ -392,8 +398,8 @@ static int open_file(saving *s)
             const ares_param *p = &s->ps->list[i];
             piece_kind kind = s->f->kinds[k];
             if (pieces_exist(s->ps, p, kind))
-                ares_safetensors_declare(s->w, tensor_name(p, kind, name), s->f->dtype, p->rank,
-                                         p->shape);
+                ares_safetensors_declare(s->w, tensor_name(p, kind, name), dtype_in(s->f, p),
+                                         p->rank, p->shape);
         }
     return ARES_OK;
 }
@@ -433,14 +439,15 @@ static int save_piece(void *ctx, const piece *x)
     wire head = { x->p - s->ps->list, s->kind, x->row, x->rows, x->column, x->columns };
     if (head.param < s->f->first || head.param >= s->f->end) return ARES_OK;
     int64_t n = x->rows * x->columns, k = x->p->weight.k;
-    size_t bytes = (size_t)n * ares_dtype_bytes(s->f->dtype);
+    ares_dtype dtype = dtype_in(s->f, x->p);
+    size_t bytes = (size_t)n * ares_dtype_bytes(dtype);
     void *rows = ares_malloc(bytes);
-    int rc = model_get(s->ps, &x->memory, rows, s->f->dtype);
+    int rc = model_get(s->ps, &x->memory, rows, dtype);
     if (rc == ARES_OK) { /* what these numbers contribute to the fingerprint */
         uint64_t name = ares_fnv1a(ARES_FNV1A, x->p->name, strlen(x->p->name));
         hash_job j = { .key = ares_fnv1a(name, &(char){ (char)s->kind }, 1),
                        .rows = rows,
-                       .dtype = s->f->dtype,
+                       .dtype = dtype,
                        .n = n,
                        .columns = x->columns,
                        .at = x->row * k + x->column,
@@ -473,7 +480,8 @@ static int deliver(saving *s)
         memcpy(&head, all.data + at, sizeof head);
         at += sizeof head;
         if (s->rc == ARES_OK) s->rc = write_rows(s, &head, all.data + at);
-        at += (size_t)(head.rows * head.columns) * ares_dtype_bytes(s->f->dtype);
+        at += (size_t)(head.rows * head.columns) *
+              ares_dtype_bytes(dtype_in(s->f, &s->ps->list[head.param]));
     }
     ares_str_fini(&all);
     ares_str_clear(&s->out);
@@ -523,13 +531,13 @@ static int save_tensors(const ares_params *ps, const save_file *f, const ares_wr
 
 typedef struct sizes {
     int64_t all, largest; /* bytes: of all rectangles, and of one */
-    ares_dtype dtype;
+    const save_file *f;
 } sizes;
 
 static int count_piece(void *ctx, const piece *x)
 {
     sizes *s = ctx;
-    int64_t bytes = x->rows * x->columns * (int64_t)ares_dtype_bytes(s->dtype);
+    int64_t bytes = x->rows * x->columns * (int64_t)ares_dtype_bytes(dtype_in(s->f, x->p));
     s->all += bytes;
     s->largest = ARES_MAX(s->largest, bytes);
     return ARES_OK;
@@ -537,7 +545,7 @@ static int count_piece(void *ctx, const piece *x)
 
 static void add_sizes(const ares_params *ps, const save_file *f, int ranks, sizes *s)
 {
-    s->dtype = f->dtype;
+    s->f = f;
     for (int k = 0; k < f->n_kinds; k++)
         for (int i = 0; i < regions_count(ps); i++)
             for (int64_t t = 0; t < pieces_turns(&ps->regions[i], ranks); t++)
@@ -631,6 +639,15 @@ static void find_quantisation(const char *dir, ares_arena *arena, ares_view *met
     }
     ares_str_fini(&path);
     ares_str_fini(&text);
+}
+
+/* Whether a tensor is of a part that is not built, and is kept as it is (docs/model.md). */
+static bool is_unread(const ares_model_config *c, const ares_tensor_info *t)
+{
+    static const char *const parts[] = { "model.visual.", "visual.", "mtp." };
+    for (int i = 0; i < ARES_COUNT(parts) && c->net.v_heads; i++)
+        if (strncmp(t->name, parts[i], strlen(parts[i])) == 0) return t->is_float;
+    return false;
 }
 
 /* A tensor that belongs to no parameter, by what its name is known for. */
@@ -780,7 +797,8 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
         const ares_tensor_info *t = ares_safetensors_at(s, i);
         bool tied_head =
             m->cfg.tied && strcmp(t->name, "lm_head.weight") == 0; /* as model_untie says */
-        if (!model_param(m, t->name) && !tied_head && !is_frequencies(t->name))
+        if (!model_param(m, t->name) && !tied_head && !is_frequencies(t->name) &&
+            !is_unread(&m->cfg, t))
             rc = refuse_tensor(m, t, method);
         else if (is_frequencies(t->name) && !told && !are_ours(m, t)) {
             told = true;
@@ -794,6 +812,10 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
         if (!fresh || (&m->params.list[i] != m->value && &m->params.list[i] != m->value_bias))
             rc = check_param(&m->params.list[i], ares_safetensors_find(s, m->params.list[i].name),
                              dir);
+    for (int i = 0; i < m->params.n && rc == ARES_OK; i++) {
+        ares_param *p = &m->params.list[i];
+        if (p->wide) p->wide = ares_safetensors_find(s, p->name)->dtype == ARES_F32;
+    }
     if (rc == ARES_OK && method.data)
         ares_warn("model: %s/config.json: quantization_config (%.*s) is not applied: the weights "
                   "are not quantised, and are trained as they stand",
@@ -975,7 +997,7 @@ int ares_model_find_tokenizer(const char *path, ares_str *dir)
 /* The two forms of a vision model's names, which say nothing about that of its config.json. */
 void model_find_names(const ares_safetensors *s, ares_model_config *c)
 {
-    for (int64_t i = 0; i < ares_safetensors_count(s) && c->vision.depth; i++) {
+    for (int64_t i = 0; i < ares_safetensors_count(s) && (c->vision.depth || c->wrapped); i++) {
         const char *name = ares_safetensors_at(s, i)->name;
         if (strncmp(name, "model.language_model.", 21) == 0) c->text_names = "model.language_model";
         if (strncmp(name, "model.visual.", 13) == 0) c->vision_names = "model.visual";
@@ -1001,7 +1023,9 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
         if (rc == ARES_OK && text.len) m->config_text = ares_strdup(text.data);
     }
     if (rc == ARES_OK && s) rc = load_weights(m, s, dir.data, opt->value_seed);
-    if (s) ares_safetensors_close(s);
+    for (int64_t i = 0; rc == ARES_OK && s && i < ares_safetensors_count(s); i++)
+        if (is_unread(&m->cfg, ares_safetensors_at(s, i))) m->unread = s;
+    if (s && !(m && m->unread)) ares_safetensors_close(s);
     ares_str_fini(&dir);
     ares_str_fini(&config);
     ares_str_fini(&text);
@@ -1043,8 +1067,11 @@ static int init_piece(void *ctx, const piece *x)
     size_t length = strlen(x->p->name);
     bool norm = x->p->rank == 1 && strcmp(x->p->name + length - 7, ".weight") == 0;
     float *rows = ares_calloc((size_t)n, sizeof *rows);
+    bool own = strstr(x->p->name, ".linear_attn."); /* of a delta net, whose norm has plain w */
     if (norm)
-        for (int64_t e = 0; e < n; e++) rows[e] = j->m->cfg.norm_plus_one ? 0.0f : 1.0f;
+        for (int64_t e = 0; e < n; e++) rows[e] = j->m->cfg.norm_plus_one && !own ? 0.0f : 1.0f;
+    if (own && model_name_ends(x->p->name, ".dt_bias"))
+        for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
     if (x->p->rank > 1) {
         /* keyed by the name, so that a parameter's values do not depend on the others */
         j->key = ares_rng_sub(ares_rng_root(j->seed, ARES_RNG_INIT),
@@ -1052,6 +1079,13 @@ static int init_piece(void *ctx, const piece *x)
         j->x = x;
         j->rows = rows;
         ares_pool_run(j->m->device->pool, (n + INIT_CHUNK - 1) / INIT_CHUNK, init_chunk, j);
+    }
+    if (own && model_name_ends(x->p->name, ".A_log")) { /* log of U(0.01, 16) */
+        ares_rng_key key = ares_rng_sub(ares_rng_root(j->seed, ARES_RNG_INIT),
+                                        ares_fnv1a(ARES_FNV1A, x->p->name, length), 0);
+        for (int64_t e = 0; e < n; e++)
+            rows[e] =
+                (float)ares_f64_log(0.01 + 15.99 * ares_rng_uniform(key, (uint64_t)(x->row + e)));
     }
     int rc = model_put(&j->m->params, &x->memory, rows, ARES_F32);
     ares_free(rows);
@@ -1076,7 +1110,8 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
 
 static int64_t file_bytes(const ares_model *m, const ares_param *p)
 {
-    return (int64_t)p->weight.n * p->weight.k * (int64_t)ares_dtype_bytes(m->cfg.file_dtype);
+    return (int64_t)p->weight.n * p->weight.k *
+           (int64_t)ares_dtype_bytes(p->wide ? ARES_F32 : m->cfg.file_dtype);
 }
 
 static const int64_t shard_limit = 5000000000;
@@ -1093,26 +1128,66 @@ static int shard_end(const ares_model *m, int first)
     return i;
 }
 
-/* Which file holds which tensor. */
-static int save_index(const ares_model *m, const char *dir, int files)
+/*
+ * Tensors that were not read, as they came, in a file of their own, which is the last: `n` of them,
+ * and their bytes. path NULL: they are only counted.
+ */
+static int save_unread(const ares_model *m, const char *path, int *n, int64_t *bytes)
+{
+    ares_safetensors_writer *w = NULL;
+    int64_t count = m->unread ? ares_safetensors_count(m->unread) : 0;
+    int rc = ARES_OK;
+    *n = 0;
+    *bytes = 0;
+    if (path) ARES_TRY(ares_safetensors_create(path, &w));
+    for (int64_t i = 0; i < count; i++) {
+        const ares_tensor_info *t = ares_safetensors_at(m->unread, i);
+        if (!is_unread(&m->cfg, t)) continue;
+        ++*n;
+        *bytes += t->bytes;
+        if (w) ares_safetensors_declare(w, t->name, t->dtype, t->rank, t->shape);
+    }
+    for (int64_t i = 0; i < count && w && rc == ARES_OK; i++) {
+        const ares_tensor_info *t = ares_safetensors_at(m->unread, i);
+        if (is_unread(&m->cfg, t)) rc = ares_safetensors_write(w, t->data, (size_t)t->bytes);
+    }
+    int finished = w ? ares_safetensors_finish(w) : ARES_OK;
+    return rc == ARES_OK ? finished : rc;
+}
+
+/* The name of file f of so many. */
+static const char *shard_name(int f, int files, char name[static 64])
+{
+    snprintf(name, 64, "model-%05d-of-%05d.safetensors", f, files);
+    return files > 1 ? name : "model.safetensors";
+}
+
+/* Which file holds which tensor; unread: how many are in the last file, after the model's own. */
+static int save_index(const ares_model *m, const char *dir, int files, int unread,
+                      int64_t unread_bytes)
 {
     ares_str index = { 0 }, path = { 0 };
-    int64_t total = 0;
+    int64_t total = unread_bytes;
     for (int i = 0; i < m->params.n; i++) total += file_bytes(m, &m->params.list[i]);
     ares_json_begin(&index, '{');
     ares_json_begin(ares_json_key(&index, "metadata"), '{');
     ares_json_write_i64(ares_json_key(&index, "total_size"), total);
     ares_json_end(&index, '}');
     ares_json_begin(ares_json_key(&index, "weight_map"), '{');
-    for (int f = 1, first = 0; f <= files; f++) {
-        char name[64];
-        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f, files);
+    char name[64];
+    for (int f = 1, first = 0; f <= files - (unread > 0); f++) {
+        shard_name(f, files, name);
         int end = shard_end(m, first);
         for (int i = first; i < end; i++)
             ares_json_write_string(ares_json_key(&index, m->params.list[i].name),
                                    ares_view_of(name));
         first = end;
     }
+    shard_name(files, files, name);
+    for (int64_t i = 0; unread && i < ares_safetensors_count(m->unread); i++)
+        if (is_unread(&m->cfg, ares_safetensors_at(m->unread, i)))
+            ares_json_write_string(ares_json_key(&index, ares_safetensors_at(m->unread, i)->name),
+                                   ares_view_of(name));
     ares_json_end(&index, '}');
     ares_json_end(&index, '}');
     ares_str_add_char(&index, '\n');
@@ -1123,16 +1198,16 @@ static int save_index(const ares_model *m, const char *dir, int files)
     return rc;
 }
 
-static int save_files(const ares_model *m, const char *dir, int files, const ares_writers *by,
-                      uint64_t *sum)
+/* own: those of the model, the first ones of `files` */
+static int save_files(const ares_model *m, const char *dir, int own, int files,
+                      const ares_writers *by, uint64_t *sum)
 {
     ares_str path = { 0 };
     save_file file = save_weights(&m->params, NULL);
     int rc = ARES_OK;
-    for (int f = 1, first = 0; f <= files && rc != ARES_EDIST; f++) {
-        char name[64] = "model.safetensors";
-        if (files > 1) snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f, files);
-        file.path = ares_path_join(&path, dir, name);
+    for (int f = 1, first = 0; f <= own && rc != ARES_EDIST; f++) {
+        char name[64];
+        file.path = ares_path_join(&path, dir, shard_name(f, files, name));
         file.first = first;
         first = file.end = shard_end(m, first);
         int saved = save_tensors(&m->params, &file, by, sum);
@@ -1153,11 +1228,21 @@ int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by
     ares_world *world = by ? by->world : NULL;
     bool lead = ares_world_rank(world) == 0;
     uint64_t own = 0;
-    int files = 0;
+    int files = 0, unread = 0;
+    int64_t unread_bytes = 0;
     for (int i = 0; i < m->params.n; i = shard_end(m, i)) files++;
+    (void)save_unread(m, NULL, &unread, &unread_bytes);
+    int all = files + (unread > 0);
     ARES_TRY(ares_world_share_error(world, lead ? begin_save(m, dir) : ARES_OK));
-    int rc = save_files(m, dir, files, by, &own);
-    if (rc == ARES_OK && lead && files > 1) rc = save_index(m, dir, files);
+    int rc = save_files(m, dir, files, all, by, &own);
+    if (rc == ARES_OK && lead && unread) {
+        char name[64];
+        ares_str path = { 0 };
+        rc = save_unread(m, ares_path_join(&path, dir, shard_name(all, all, name)), &unread,
+                         &unread_bytes);
+        ares_str_fini(&path);
+    }
+    if (rc == ARES_OK && lead && all > 1) rc = save_index(m, dir, all, unread, unread_bytes);
     ARES_TRY(save_agree(by, rc, &own));
     if (sum) *sum = own;
     return ARES_OK;

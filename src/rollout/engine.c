@@ -57,6 +57,8 @@ static void plan_init(const ares_rollout *r, plan *p)
     p->start = ares_malloc((n + 1) * sizeof *p->start);
     p->prefix_len = ares_malloc(n * sizeof *p->prefix_len);
     p->table = ares_malloc(n * stride * sizeof *p->table);
+    p->state_from = ares_malloc(n * sizeof *p->state_from);
+    p->state_to = ares_malloc(n * sizeof *p->state_to);
     p->adapted = ares_malloc(n * sizeof *p->adapted);
     if (!rollout_sees(r)) return;
     p->positions_h = ares_malloc(n * sizeof *p->positions_h);
@@ -67,9 +69,9 @@ static void plan_init(const ares_rollout *r, plan *p)
 
 static void plan_fini(plan *p)
 {
-    void *all[] = { p->ids,         p->positions,    p->slots,    p->from,
-                    p->start,       p->prefix_len,   p->table,    p->positions_h,
-                    p->positions_w, p->feature_rows, p->features, p->adapted };
+    void *all[] = { p->ids,        p->positions, p->slots,       p->from,        p->start,
+                    p->prefix_len, p->table,     p->positions_h, p->positions_w, p->feature_rows,
+                    p->features,   p->adapted,   p->state_from,  p->state_to };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     ares_free(p->scores);
 #define FREE(type, name, width) ares_free(p->name);
@@ -124,7 +126,8 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     ares_dtype cached = m->arithmetic == ARES_BF16 ? ARES_BF16 : m->device->k->act;
     r->block_bytes =
         (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim * ares_dtype_bytes(cached);
-    size_t block_bytes = r->block_bytes * (size_t)c->layers;
+    /* a model of delta nets alone has a block of its own count all the same */
+    size_t block_bytes = r->block_bytes * (size_t)ARES_MAX(ares_model_config_caches(c), 1);
     int64_t tokens = opt->cache_tokens;
     size_t weights = ares_phase_size(ares_model_slice_wants(m)),
            lent = opt->lends_cache && opt->training_bytes > weights ? opt->training_bytes - weights
@@ -158,6 +161,12 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     }
     /* libtorch's bits depend on the number of rows, and a card's steps are launched ahead */
     r->drafts_tokens = opt->drafts_tokens && m->device->k->layout == ARES_PANEL32;
+    if (c->net.v_heads) {
+        r->drafts_tokens =
+            false; /* what was drafted wrongly would have to leave the states again */
+        r->options.no_prefix_cache = true; /* a block that is found has no state beside it */
+        if (rc == ARES_OK) rc = rollout_states_init(&r->states, m, r->max_seqs + 2);
+    }
     if (rc == ARES_OK)
         rc = ares_workspace_reserve(r->workspace, r->max_rows, rollout_most_out(r), 1, false);
     if (rc != ARES_OK) {
@@ -216,6 +225,7 @@ void ares_rollout_clear(ares_rollout *r)
 {
     forget(r);
     rollout_blocks_reset(&r->blocks);
+    rollout_states_reset(&r->states);
     take_cache(r); /* which training may have had */
     if (r->peers) {
         rollout_peers *p = r->peers;
@@ -238,6 +248,7 @@ void ares_rollout_free(ares_rollout *r)
     ares_phase_give_back(d, &r->cache_memory);
     if (r->options.lends_cache) ares_phases_close(d);
     rollout_blocks_fini(&r->blocks);
+    rollout_states_fini(&r->states);
     ares_workspace_free(r->workspace);
     for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_fini(&r->plans[i]);
     ares_free(r->running);
@@ -254,7 +265,9 @@ static int check_media(const ares_rollout *r, const ares_request *q)
     if (!rollout_sees(r))
         return ares_fail(
             ARES_EUNSUPPORTED,
-            "rollout: the prompt has images or videos, and the model reads text alone");
+            r->model->cfg.wrapped
+                ? "rollout: the prompt has images or videos, and the tower of qwen3_5 is not built"
+                : "rollout: the prompt has images or videos, and the model reads text alone");
     if (r->peers)
         return ares_fail(ARES_EUNSUPPORTED,
                          "rollout: ranks that decode as one take text alone, and the prompt has "
@@ -343,6 +356,7 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
                     .n = n,
                     .first_index = asked->first_index,
                     .waiting = n,
+                    .slot = -1,
                     .start = asked->start,
                     .sampling = *s,
                     .row_media = asked->row_media,
@@ -388,6 +402,7 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
         *x = (sequence){ .request = q,
                          .index = index,
                          .state = SEQ_NEW,
+                         .slot = -1,
                          .limit = limit,
                          .key = ares_rng_sub(asked->key, (uint64_t)index, asked->turn) };
         x->blocks.block =
@@ -827,6 +842,12 @@ static int forward(ares_rollout *r, plan *p, void **hidden)
     packed.seg.start = p->start;
     packed.seg.prefix_len = p->prefix_len;
     packed.seg.block_table = p->table;
+    if (r->states.cfg) {
+        packed.states = (float *const *)r->states.states;
+        packed.windows = (float *const *)r->states.window;
+        packed.state_from = p->state_from;
+        packed.state_to = p->state_to;
+    }
     packed.adapted = p->adapted;
     packed.n_adapted = p->n_adapted;
     return ares_model_forward(r->model, r->workspace, &packed, hidden);

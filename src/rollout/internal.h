@@ -81,6 +81,7 @@ typedef struct request {
     ares_sampling sampling;
     block_list blocks;  /* the prompt's; held while samples wait */
     int32_t cached;     /* prompt tokens in the cache */
+    int32_t slot;       /* of the delta nets' states after those tokens; -1: none */
     bool sampled;       /* the first token of every sample is drawn */
     int32_t reused;     /* prompt tokens that were found in the cache */
     int32_t n_likely;   /* as ares_request.n_likely */
@@ -120,6 +121,7 @@ typedef struct sequence {
     ares_finish finish;
     block_list blocks;
     int32_t cached; /* tokens of prompt and response in the cache */
+    int32_t slot;   /* as in request */
     int32_t to;     /* while a forward is planned: as many as it will have; 0: as before */
     int32_t draft[ROLLOUT_DRAFT], n_draft, draft_class; /* while its forward is planned */
     ares_rng_key key;
@@ -163,6 +165,7 @@ typedef struct plan {
     /* [max_rows]: where the id is not known yet, which token of the plan before it is; else -1 */
     int32_t *from;
     int32_t *start, *prefix_len, *table; /* [max_rows + 1], [max_rows], [max_rows][stride] */
+    int32_t *state_from, *state_to;      /* [max_rows], as in ares_packed */
     ares_adapted *adapted;               /* [max_rows] runs of rows, by their adapters */
     int32_t n_adapted;
     int32_t out_cap;
@@ -184,6 +187,26 @@ typedef struct score_row {
     int32_t row, at, k; /* at, k: the row and the target of the request's scores */
 } score_row;
 
+/*
+ * ---------------- states.c: what a sequence carries in the delta nets of a model (docs/model.md):
+ * a slot in each of their layers, held as long as its blocks are. There are as many slots as are
+ * wanted at once; memory grows and stays
+ */
+typedef struct rollout_states {
+    ares_device *device;
+    const ares_model_config *cfg; /* NULL: the model has no delta nets */
+    int32_t cap, n_free;
+    int32_t *free_list;       /* [cap] */
+    float **states, **window; /* [layers] of [cap] slots; NULL where a layer has attention */
+} rollout_states;
+int rollout_states_init(rollout_states *t, const ares_model *m, int32_t slots);
+void rollout_states_fini(rollout_states *t);
+void rollout_states_reset(rollout_states *t); /* all slots are free */
+/* A slot for who has none yet (*slot -1); its numbers are whatever they were. */
+void rollout_state_take(rollout_states *t, int32_t *slot);
+void rollout_state_drop(rollout_states *t, int32_t *slot);
+void rollout_state_copy(const rollout_states *t, int32_t to, int32_t from);
+
 typedef struct rollout_ahead rollout_ahead;
 typedef struct rollout_peers rollout_peers;
 struct ares_rollout {
@@ -195,6 +218,7 @@ struct ares_rollout {
     int32_t max_seqs, max_rows, max_len, stride;
     int32_t n_likely; /* likely tokens the sampler lists: for entropies_1, most_likely, or both */
     rollout_blocks blocks;
+    rollout_states states;
     char *cache;
     ares_held cache_memory;
     size_t cache_bytes, block_bytes; /* block_bytes: of a block in one layer */

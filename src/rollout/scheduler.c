@@ -190,6 +190,7 @@ static void drop_all(ares_rollout *r, block_list *l)
 void rollout_release_sequence(ares_rollout *r, sequence *s)
 {
     drop_all(r, &s->blocks);
+    rollout_state_drop(&r->states, &s->slot);
     s->cached = 0;
     int32_t kept = 0;
     for (int32_t i = 0; i < r->n_running; i++)
@@ -201,6 +202,7 @@ void rollout_release_prompt(ares_rollout *r, request *q)
 {
     if (q->waiting) return;
     drop_all(r, &q->blocks);
+    rollout_state_drop(&r->states, &q->slot);
     q->cached = 0;
 }
 
@@ -228,6 +230,7 @@ static bool free_a_block(ares_rollout *r, const sequence *self, const request *f
     }
     if (victim) {
         drop_all(r, &victim->blocks);
+        rollout_state_drop(&r->states, &victim->slot);
         victim->cached = 0;
         return true;
     }
@@ -262,6 +265,8 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
     plan *p = r->plan;
     p->start[p->n_seg] = p->rows;
     p->prefix_len[p->n_seg] = from;
+    p->state_to[p->n_seg] = s ? s->slot : q->slot;
+    p->state_from[p->n_seg] = from ? p->state_to[p->n_seg] : -1; /* the state after `from` tokens */
     for (int32_t i = 0; i < blocks->n; i++)
         p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
     size_t width = (size_t)r->model->cfg.hidden;
@@ -383,7 +388,7 @@ static void copy_now(ares_rollout *r)
 {
     ares_device *d = r->model->device;
     ares_copy_blocks_args a = { .cache = r->cache,
-                                .layers = r->model->cfg.layers,
+                                .layers = ares_model_config_caches(&r->model->cfg),
                                 .layer_bytes = r->layer_bytes,
                                 .block_bytes = r->block_bytes,
                                 .n = r->n_copies,
@@ -430,6 +435,8 @@ static bool start(ares_rollout *r, sequence *s)
         rollout_block_ref(&r->blocks, copy[0]);
     }
     s->cached = q->prompt_len;
+    rollout_state_take(&r->states, &s->slot);
+    if (s->slot >= 0) rollout_state_copy(&r->states, s->slot, q->slot);
     s->state = SEQ_RUNNING;
     r->running[r->n_running++] = s;
     q->waiting--;
@@ -525,6 +532,7 @@ static void plan_prompts(ares_rollout *r)
         bool alone = r->n_running == 0 && r->plan->rows == 0 && !r->flying;
         if (!alone && rollout_blocks_available(&r->blocks) < need + r->n_running + 1) return;
         if (!grow(r, &q->blocks, to, NULL, q, alone)) return;
+        rollout_state_take(&r->states, &q->slot);
         add_rows(r, q, NULL, &q->blocks, q->cached, to);
         if (!q->sampled && rollout_scores_wanted(q)) rollout_scores_plan(r, q, q->cached, to);
         q->cached = to;

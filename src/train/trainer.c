@@ -631,6 +631,13 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
                  "config: worker.rollout.val_override_config: max_new_tokens = %d: the longest "
                  "prompts leave less: prompt and answer have at most %lld tokens together",
                  t->val_sampling.max_new_tokens, (long long)most);
+    if (t->run.model->cfg.net.v_heads && c->actor.share_prompts && !c->trainer.val_only)
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "config: worker.actor.share_prompts = true: answers that share the pass of "
+            "their prompt are not built for the delta nets of a %s; set "
+            "worker.actor.share_prompts=false",
+            t->run.model->cfg.model_type);
     if (!t->slice && (t->tp || ares_params_by_region(&t->run.model->params)))
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     if (t->run.adapter && t->tp && !t->slice_adapter)

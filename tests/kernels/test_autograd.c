@@ -281,8 +281,8 @@ TEST(rope_and_its_inverse_equal_autograd)
         }
     memcpy(y, x, sizeof(float) * ROWS * WIDE);
     memcpy(dx, dy, sizeof(float) * ROWS * WIDE);
-    d.k->rope(&d, ROWS, HEADS, DIM, y, WIDE, table, false);
-    d.k->rope(&d, ROWS, HEADS, DIM, dx, WIDE, table, true);
+    d.k->rope(&d, ROWS, HEADS, DIM, 0, y, WIDE, table, false);
+    d.k->rope(&d, ROWS, HEADS, DIM, 0, dx, WIDE, table, true);
     leaf leaves[] = { { "dx", x, dx, ROWS, WIDE } };
     agrees("rope", rope_formula, &(turn){ table, ROWS, HEADS, DIM }, leaves, 1, y, dy, ROWS * WIDE);
     ares_free(x), ares_free(dy), ares_free(y), ares_free(dx);

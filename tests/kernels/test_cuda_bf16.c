@@ -210,7 +210,7 @@ TEST_GPU(cuda_bf16_rotations_and_swiglu)
     float *angles[2];
     floats(angles, 7, ROWS * DIM);
     for (int i = 0; i < 2; i++) {
-        d[i].k->rope(&d[i], ROWS, HEADS, DIM, of(&x, i, 0), LD, angles[i], false);
+        d[i].k->rope(&d[i], ROWS, HEADS, DIM, 0, of(&x, i, 0), LD, angles[i], false);
         ares_gate_mul_args a = { .rows = ROWS,
                                  .k = N,
                                  .gate = of(&gate_up, i, 0),

@@ -323,7 +323,7 @@ static void step_by_step(const heads *h, bool bf16, float *x, const float *bias,
                                                      .ldy = wide });
     }
     rounded(x, n, bf16);
-    cpu.k->rope(&cpu, ROWS, h->q + h->kv, h->dim, x, wide, h->still ? NULL : angles, false);
+    cpu.k->rope(&cpu, ROWS, h->q + h->kv, h->dim, 0, x, wide, h->still ? NULL : angles, false);
     rounded(x, n, bf16);
     ares_device_close(&cpu);
 }

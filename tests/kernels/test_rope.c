@@ -17,9 +17,9 @@ TEST(rope_turns_pairs_half_a_head_apart_back_again_and_without_angles_not_at_all
             ares_device d;
             if (!device_of(isas[n], 2, &d)) continue;
             memcpy(x, start, (size_t)(rows * ld) * 4);
-            d.k->rope(&d, rows, heads, hd, x, ld, NULL, false);
+            d.k->rope(&d, rows, heads, hd, 0, x, ld, NULL, false);
             CHECK_MEM(x, start, (size_t)(rows * ld) * 4);
-            d.k->rope(&d, rows, heads, hd, x, ld, table, false);
+            d.k->rope(&d, rows, heads, hd, 0, x, ld, table, false);
             if (!first) {
                 first = filled((int64_t)rows * ld, 0);
                 memcpy(first, x, (size_t)(rows * ld) * 4);
@@ -39,7 +39,7 @@ TEST(rope_turns_pairs_half_a_head_apart_back_again_and_without_angles_not_at_all
                     }
             }
             CHECK_MEM(x, first, (size_t)(rows * ld) * 4);
-            d.k->rope(&d, rows, heads, hd, x, ld, table, true);
+            d.k->rope(&d, rows, heads, hd, 0, x, ld, table, true);
             for (int i = 0; i < rows * ld; i++)
                 if (!CHECK_NEAR(x[i], start[i], 1e-5)) break;
             ares_device_close(&d);

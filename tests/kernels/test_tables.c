@@ -784,11 +784,11 @@ static void rope_cases(table which)
     float *x = normals(1, N, 1.0), *angles = normals(2, ROWS * DIM, 1.0),
           *angles_up = up_floats(&p, angles, ROWS * DIM);
     void *x_up = up_acts(&p, x, N);
-    p.other.k->rope(&p.other, ROWS, HEADS, DIM, x_up, LD, NULL, false);
+    p.other.k->rope(&p.other, ROWS, HEADS, DIM, 0, x_up, LD, NULL, false);
     agree_acts(&p, "without angles", x_up, x, N, 0);
     for (int inverse = 0; inverse < 2; inverse++) {
-        p.cpu.k->rope(&p.cpu, ROWS, HEADS, DIM, x, LD, angles, inverse);
-        p.other.k->rope(&p.other, ROWS, HEADS, DIM, x_up, LD, angles_up, inverse);
+        p.cpu.k->rope(&p.cpu, ROWS, HEADS, DIM, 0, x, LD, angles, inverse);
+        p.other.k->rope(&p.other, ROWS, HEADS, DIM, 0, x_up, LD, angles_up, inverse);
         agree_acts(&p, inverse ? "rope back" : "rope", x_up, x, N, 1e-6);
     }
     ares_free(x), ares_free(angles);

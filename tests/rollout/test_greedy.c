@@ -9,13 +9,15 @@
 #include "test.h"
 
 static const char *const variants[] = {
-    "qwen2_tied",      "qwen2_untied",     "qwen2_bf16",     "qwen2_window",   "qwen3_untied",
-    "qwen3_tied_bias", "qwen3_yarn",       "llama_plain",    "llama_biases",   "llama_f16",
-    "llama_gqa_9_3",   "llama_linear",     "llama_dynamic",  "llama_yarn",     "llama_yarn_mscale",
-    "llama_llama3",    "llama_llama3_new", "llama_sharded",  "mistral_window", "mistral_null",
-    "smollm3_nope",    "smollm3_default",  "olmo2_mha",      "olmo2_gqa",      "olmo3_yarn",
-    "gemma3_pattern",  "gemma3_types",     "gemma3_default", "qwen3_moe_top2", "qwen3_moe_step2",
-    "olmoe_top4",      "olmoe_gqa"
+    "qwen2_tied",       "qwen2_untied",    "qwen2_bf16",        "qwen2_window",
+    "qwen3_untied",     "qwen3_tied_bias", "qwen3_yarn",        "llama_plain",
+    "llama_biases",     "llama_f16",       "llama_gqa_9_3",     "llama_linear",
+    "llama_dynamic",    "llama_yarn",      "llama_yarn_mscale", "llama_llama3",
+    "llama_llama3_new", "llama_sharded",   "mistral_window",    "mistral_null",
+    "smollm3_nope",     "smollm3_default", "olmo2_mha",         "olmo2_gqa",
+    "olmo3_yarn",       "gemma3_pattern",  "gemma3_types",      "gemma3_default",
+    "qwen3_moe_top2",   "qwen3_moe_step2", "olmoe_top4",        "olmoe_gqa",
+    "qwen3_5_interval", "qwen3_5_types",   "qwen3_5_wrapped"
 };
 
 /*

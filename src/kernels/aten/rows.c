@@ -98,18 +98,19 @@ static void layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
 }
 
 /* x is turned in place, so both halves are computed before either is written. */
-static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
-                 int64_t ldx, const float *cos_sin, bool inverse)
+static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, int32_t turned,
+                 void *x, int64_t ldx, const float *cos_sin, bool inverse)
 {
     at_scope *s = rows > 0 && cos_sin ? aten_enter(d, "rope") : NULL;
     if (!s) return;
-    int64_t half = head_dim / 2;
+    if (!turned) turned = head_dim;
+    int64_t half = turned / 2;
     const int64_t of_x[] = { rows, heads, half }, steps[] = { ldx, head_dim, 1 };
     at_dtype type = aten_type(d->k->act);
     at_tensor a = at_view(x, type, d->index, of_x, steps, 3),
               b = at_view(aten_at(d, x, half), type, d->index, of_x, steps, 3),
-              c = at_unsqueeze(aten_rows(d, cos_sin, rows, half, head_dim), 1),
-              sine = at_unsqueeze(aten_rows(d, cos_sin + half, rows, half, head_dim), 1);
+              c = at_unsqueeze(aten_rows(d, cos_sin, rows, half, turned), 1),
+              sine = at_unsqueeze(aten_rows(d, cos_sin + half, rows, half, turned), 1);
     if (inverse) sine = at_neg(sine);
     at_tensor turned_a = at_sub_(at_mul(a, c), at_mul(b, sine)),
               turned_b = at_add_(at_mul(b, c), at_mul(a, sine));

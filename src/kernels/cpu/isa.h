@@ -28,8 +28,8 @@ void ARES_K(layer_norm)(ares_device *d, const ares_layer_norm_args *a);
 void ARES_K(layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a);
 void ARES_K(activation)(ares_device *d, const ares_activation_args *a);
 void ARES_K(activation_backward)(ares_device *d, const ares_activation_args *a);
-void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
-                  int64_t ldx, const float *cos_sin, bool inverse);
+void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, int32_t turned,
+                  void *x, int64_t ldx, const float *cos_sin, bool inverse);
 void ARES_K(gate_mul)(ares_device *d, const ares_gate_mul_args *a);
 void ARES_K(gate_mul_backward)(ares_device *d, const ares_gate_mul_args *a);
 void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
@@ -40,6 +40,10 @@ void ARES_K(route)(ares_device *d, const ares_route_args *a);
 void ARES_K(route_backward)(ares_device *d, const ares_route_args *a);
 void ARES_K(combine)(ares_device *d, const ares_combine_args *a);
 void ARES_K(combine_backward)(ares_device *d, const ares_combine_args *a);
+void ARES_K(conv)(ares_device *d, const ares_conv_args *a);
+void ARES_K(conv_backward)(ares_device *d, const ares_conv_args *a);
+void ARES_K(delta)(ares_device *d, const ares_delta_args *a);
+void ARES_K(delta_backward)(ares_device *d, const ares_delta_args *a);
 void ARES_K(head)(ares_device *d, const ares_head_args *a);
 void ARES_K(head_backward)(ares_device *d, const ares_head_args *a);
 void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss,

@@ -36,6 +36,11 @@ static inline int64_t row_at(const ares_rms_norm_args *a, int64_t r, int64_t ld)
 {
     return a->heads ? r / a->heads * ld + r % a->heads * a->k : r * ld;
 }
+/* The same in x and dx. */
+static inline int64_t x_at(const ares_rms_norm_args *a, int64_t r, int64_t ld)
+{
+    return a->x_head ? r / a->heads * ld + r % a->heads * a->x_head : row_at(a, r, ld);
+}
 
 /* ROW_CHUNK rows: y = residual + x rstd f(w), and rstd is kept for the backward pass. */
 static void rms_norm_task(void *ctx, int64_t task, int worker)
@@ -44,7 +49,7 @@ static void rms_norm_task(void *ctx, int64_t task, int worker)
     (void)worker;
     int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
     for (int64_t r = task * ROW_CHUNK; r < end; r++) {
-        const float *x = (const float *)a->x + row_at(a, r, a->ldx);
+        const float *x = (const float *)a->x + x_at(a, r, a->ldx);
         float *y = (float *)a->y + row_at(a, r, a->ldy);
         v16 sum = v16_zero();
         for (int32_t i = 0; i < a->k; i += 16) {
@@ -85,9 +90,9 @@ static void rms_norm_backward_task(void *ctx, int64_t task, int worker)
     if (task < j->row_tasks) {
         int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
         for (int64_t r = task * ROW_CHUNK; r < end; r++) {
-            const float *x = (const float *)a->x + row_at(a, r, a->ldx),
+            const float *x = (const float *)a->x + x_at(a, r, a->ldx),
                         *dy = (const float *)a->dy + row_at(a, r, a->lddy);
-            float *dx = (float *)a->dx + row_at(a, r, a->lddx), rstd = a->rstd[r];
+            float *dx = (float *)a->dx + x_at(a, r, a->lddx), rstd = a->rstd[r];
             v16 sum = v16_zero();
             for (int32_t i = 0; i < k; i += 16)
                 sum = v16_fma(v16_mul(at(dy, i, k), weight_at(a, i)), at(x, i, k), sum);
@@ -109,7 +114,7 @@ static void rms_norm_backward_task(void *ctx, int64_t task, int worker)
         v16 scale = v16_set1(a->rstd[r]);
         for (int32_t i = from; i < to; i += 16) {
             v16 *s = &sum[(i - from) / 16];
-            *s = v16_fma(v16_mul(at(x + row_at(a, r, a->ldx), i, k), scale),
+            *s = v16_fma(v16_mul(at(x + x_at(a, r, a->ldx), i, k), scale),
                          at(dy + row_at(a, r, a->lddy), i, k), *s);
         }
     }

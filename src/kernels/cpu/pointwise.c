@@ -134,6 +134,11 @@ V16_INLINE v16 activated(ares_activation f, v16 x, v16 *slope)
         }
         return v16_mul(x, phi);
     }
+    if (f == ARES_SIGMOID) {
+        v16 s = v16_sigmoid(x);
+        if (slope) *slope = v16_mul(s, v16_sub(one, s));
+        return s;
+    }
     /* (x s(u))' = s + x u' s (1 - s) */
     v16 s = v16_sigmoid(inner(f, x, ARES_GELU_TANH_CUBE));
     if (slope)
@@ -190,12 +195,13 @@ V16_INLINE void gate_rows(const ares_gate_mul_args *a, ares_activation f, int64_
 {
     const float *gate = a->gate, *up = a->up;
     float *y = a->y;
-    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * GATE_ROWS);
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * GATE_ROWS),
+            ld_up = a->ld_up ? a->ld_up : a->ldgu;
     for (int64_t r = task * GATE_ROWS; r < end; r++)
         for (int32_t i = 0; i < a->k; i += 16) {
             int n = ARES_MIN(16, a->k - i);
             v16 g = v16_load_first(gate + r * a->ldgu + i, n),
-                u = v16_load_first(up + r * a->ldgu + i, n);
+                u = v16_load_first(up + r * ld_up + i, n);
             v16_store_first(y + r * a->ldy + i, v16_mul(activated(f, g, NULL), u), n);
         }
 }
@@ -204,15 +210,16 @@ V16_INLINE void gate_rows_back(const ares_gate_mul_args *a, ares_activation f, i
 {
     const float *gate = a->gate, *up = a->up, *dys = a->dy;
     float *y = a->y, *d_gate = a->d_gate, *d_up = a->d_up;
-    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * GATE_ROWS);
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * GATE_ROWS),
+            ld_up = a->ld_up ? a->ld_up : a->ldgu, ld_d_up = a->ld_up ? a->ld_up : a->lddgu;
     for (int64_t r = task * GATE_ROWS; r < end; r++)
         for (int32_t i = 0; i < a->k; i += 16) {
             int n = ARES_MIN(16, a->k - i);
             v16 g = v16_load_first(gate + r * a->ldgu + i, n),
-                u = v16_load_first(up + r * a->ldgu + i, n);
+                u = v16_load_first(up + r * ld_up + i, n);
             v16 dy = v16_load_first(dys + r * a->lddy + i, n), slope,
                 of_g = activated(f, g, &slope);
-            v16_store_first(d_up + r * a->lddgu + i, v16_mul(dy, of_g), n);
+            v16_store_first(d_up + r * ld_d_up + i, v16_mul(dy, of_g), n);
             v16_store_first(d_gate + r * a->lddgu + i, v16_mul(v16_mul(dy, u), slope), n);
             if (y) v16_store_first(y + r * a->ldy + i, v16_mul(of_g, u), n);
         }
@@ -302,7 +309,7 @@ void ARES_K(square_sums)(ares_device *d, const float *x, int64_t n, double *of_c
 enum { ROPE_ROWS = 16 };
 
 typedef struct rope_job {
-    int32_t rows, heads, head_dim;
+    int32_t rows, heads, head_dim, turned;
     float *x;
     int64_t ldx;
     const float *cos_sin;
@@ -312,11 +319,11 @@ typedef struct rope_job {
 static void rope_task(void *ctx, int64_t task, int worker)
 {
     const rope_job *j = ctx;
-    int half = j->head_dim / 2;
+    int half = j->turned / 2;
     (void)worker;
     int64_t end = ARES_MIN((int64_t)j->rows, (task + 1) * ROPE_ROWS);
     for (int64_t r = task * ROPE_ROWS; r < end; r++) {
-        const float *c = j->cos_sin + r * j->head_dim;
+        const float *c = j->cos_sin + r * j->turned;
         for (int h = 0; h < j->heads; h++) {
             float *x = j->x + r * j->ldx + (int64_t)h * j->head_dim;
             for (int i = 0; i < half; i += 16) {
@@ -331,12 +338,13 @@ static void rope_task(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
-                  int64_t ldx, const float *cos_sin, bool inverse)
+void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, int32_t turned,
+                  void *x, int64_t ldx, const float *cos_sin, bool inverse)
 {
-    ARES_ASSERT(head_dim % 2 == 0);
+    if (!turned) turned = head_dim;
+    ARES_ASSERT(turned % 2 == 0 && turned <= head_dim);
     if (!cos_sin) return;
-    rope_job j = { rows, heads, head_dim, x, ldx, cos_sin, inverse };
+    rope_job j = { rows, heads, head_dim, turned, x, ldx, cos_sin, inverse };
     kernels_run(d, (double)rows * heads * head_dim / 5e3, (rows + ROPE_ROWS - 1) / ROPE_ROWS,
                 rope_task, &j);
 }

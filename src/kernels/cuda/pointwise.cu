@@ -20,11 +20,11 @@ static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, void *x
         cuda_put(p + half, fmaf(a, sine, b * cosine));
     }
 }
-static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
-                 int64_t ldx, const float *cos_sin, bool inverse)
+static void rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, int32_t turned,
+                 void *x, int64_t ldx, const float *cos_sin, bool inverse)
 {
     cuda_context *c = cuda_enter(d);
-    ARES_ASSERT(head_dim % 2 == 0);
+    ARES_ASSERT(head_dim % 2 == 0 && (!turned || turned == head_dim));
     if (!cos_sin) return;
     cuda_launch(c, "rope", CUDA_BY_TYPE(c, rotate),
                 cuda_blocks((int64_t)rows * heads * (head_dim / 2)), CUDA_THREADS, 0, rows, heads,

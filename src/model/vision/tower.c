@@ -161,7 +161,7 @@ static ares_attention_args attention(const tower_pass *p, int i, const tower_sav
 static void rotate(const tower_pass *p, void *qkv, bool inverse)
 {
     const ares_vision_config *v = pass_config(p);
-    p->m->device->k->rope(p->m->device, p->rows, 2 * v->heads, v->width / v->heads, qkv,
+    p->m->device->k->rope(p->m->device, p->rows, 2 * v->heads, v->width / v->heads, 0, qkv,
                           3 * (int64_t)v->width, p->cos_sin, inverse);
 }
 

@@ -197,7 +197,8 @@ static int score_share(collapse_pool *p, const drawn_turn *turns, int64_t n,
     learner_scoring scoring = learner_scoring_of(t->run.cfg);
     int64_t ranks = ares_world_size(t->run.world), row = 0;
     ares_batch b;
-    scoring.share_prompts = true; /* changes no log-prob */
+    /* it changes no log-prob, and is not built for delta nets */
+    scoring.share_prompts = !t->run.model->cfg.net.v_heads;
     ares_batch_init(&b);
     /*
      * Every thought after a prompt, as groups that share the prompt. A pass takes whole groups, so

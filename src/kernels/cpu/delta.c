@@ -1,0 +1,573 @@
+/*
+ * Gated delta nets on the CPU (docs/model.md#gated-delta-nets): the convolution, and the recurrence
+ * token after token. Training runs the same recurrence as decoding, not the usual chunked form,
+ * whose sums depend on where chunks begin.
+ */
+#include "isa.h"
+
+/* The causal convolution: a task has some columns of all rows, so that dw is one chain over rows.
+ */
+
+/* of rows that lie far apart a task reads so much at once that their first lines' delay is small */
+enum { CONV_COLUMNS = 256 };
+
+typedef struct conv_job {
+    ares_conv_args a;
+} conv_job;
+
+/* 16 numbers of a row that has n left, 0 beyond. */
+V16_INLINE v16 some(const float *p, int32_t n)
+{
+    return n >= 16 ? v16_load(p) : v16_load_first(p, n);
+}
+V16_INLINE void put(float *p, int32_t n, v16 v)
+{
+    if (n >= 16) v16_store(p, v);
+    else v16_store_first(p, v, n);
+}
+
+/* The weights of columns [c, c + CONV_COLUMNS), column by column in vectors: w[i][CONV_COLUMNS]. */
+static void conv_weights(const ares_conv_args *a, int32_t c, int32_t n, float *w)
+{
+    for (int32_t i = 0; i < a->kernel; i++)
+        for (int32_t j = 0; j < CONV_COLUMNS; j++) {
+            int64_t at = j < n ? ares_matrix_at(a->w->layout, a->kernel, c + j, i) : 0;
+            float x = a->w->dtype == ARES_BF16
+                          ? kernels_bf16_to_f32(((const uint16_t *)a->w->data)[at])
+                          : ((const float *)a->w->data)[at];
+            w[i * CONV_COLUMNS + j] = j < n ? x : 0.0f;
+        }
+}
+
+/* before[i]: the column's part of row i - (kernel - 1) of segment s, in front of its first one. */
+static void conv_before(const ares_conv_args *a, int32_t s, int32_t c, int32_t n, float *before)
+{
+    int32_t rows = a->kernel - 1, slot = a->window ? a->from[s] : -1;
+    memset(before, 0, (size_t)rows * CONV_COLUMNS * sizeof *before);
+    for (int32_t i = 0; i < rows && slot >= 0; i++)
+        memcpy(before + i * CONV_COLUMNS, a->window + ((int64_t)slot * rows + i) * a->width + c,
+               (size_t)n * sizeof *before);
+}
+
+/* Row r, which may lie before the segment's first row. */
+V16_INLINE v16 conv_row(const ares_conv_args *a, const float *before, int64_t start, int64_t r,
+                        int32_t c, int32_t j, int32_t n)
+{
+    if (r >= start) return some((const float *)a->x + r * a->ldx + c + j, n - j);
+    return v16_load(before + (r - start + a->kernel - 1) * CONV_COLUMNS + j);
+}
+
+/* The sum of row r, before silu. */
+V16_INLINE v16 conv_sum(const ares_conv_args *a, const float *w, const float *before, int64_t start,
+                        int64_t r, int32_t c, int32_t j, int32_t n)
+{
+    v16 sum = v16_zero();
+    for (int32_t i = 0; i < a->kernel; i++)
+        sum = v16_fma(v16_load(w + i * CONV_COLUMNS + j),
+                      conv_row(a, before, start, r - a->kernel + 1 + i, c, j, n), sum);
+    return sum;
+}
+
+static void conv_task(void *ctx, int64_t task, int worker)
+{
+    const ares_conv_args *a = &((const conv_job *)ctx)->a;
+    float w[ARES_CONV_MAX * CONV_COLUMNS], before[ARES_CONV_MAX * CONV_COLUMNS];
+    int32_t c = (int32_t)task * CONV_COLUMNS, n = ARES_MIN(CONV_COLUMNS, a->width - c),
+            keeps = a->kernel - 1;
+    (void)worker;
+    conv_weights(a, c, n, w);
+    for (int32_t s = 0; s < a->seg.n; s++) {
+        int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
+        conv_before(a, s, c, n, before);
+        for (int64_t r = start; r < end; r++)
+            for (int32_t j = 0; j < n; j += 16) {
+                v16 x = conv_sum(a, w, before, start, r, c, j, n);
+                put(a->y + r * a->ldy + c + j, n - j, v16_mul(x, v16_sigmoid(x)));
+            }
+        if (!a->window || a->to[s] < 0) continue;
+        for (int32_t i = 0; i < keeps; i++)
+            for (int32_t j = 0; j < n; j += 16)
+                put(a->window + ((int64_t)a->to[s] * keeps + i) * a->width + c + j, n - j,
+                    conv_row(a, before, start, end - keeps + i, c, j, n));
+    }
+}
+
+/*
+ * With ds[t] = dy[t] silu'(sum[t]): dx[t] = sum over i of w[i] ds[t + kernel - 1 - i], and dw[i] +=
+ * ds[t] x[t - kernel + 1 + i], row after row. A ring holds the last ds.
+ */
+static void conv_backward_task(void *ctx, int64_t task, int worker)
+{
+    const ares_conv_args *a = &((const conv_job *)ctx)->a;
+    float w[ARES_CONV_MAX * CONV_COLUMNS], before[ARES_CONV_MAX * CONV_COLUMNS],
+        ds[ARES_CONV_MAX * CONV_COLUMNS], dw[ARES_CONV_MAX * CONV_COLUMNS];
+    int32_t c = (int32_t)task * CONV_COLUMNS, n = ARES_MIN(CONV_COLUMNS, a->width - c),
+            k = a->kernel;
+    const v16 one = v16_set1(1.0f);
+    (void)worker;
+    conv_weights(a, c, n, w);
+    memset(before, 0, sizeof before);
+    memset(dw, 0, sizeof dw);
+    for (int32_t i = 0; i < k && a->dw; i++)
+        for (int32_t j = 0; j < n; j++)
+            dw[i * CONV_COLUMNS + j] =
+                ((const float *)a->dw->data)[ares_matrix_at(a->dw->layout, k, c + j, i)];
+    for (int32_t s = 0; s < a->seg.n; s++) {
+        int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
+        /* row r - (k - 1) gets its last part with row r; behind the end there are none */
+        for (int64_t r = start; r < end + k - 1; r++) {
+            for (int32_t j = 0; j < n && r < end; j += 16) {
+                v16 x = conv_sum(a, w, before, start, r, c, j, n), y = v16_sigmoid(x),
+                    slope = v16_fma(v16_mul(x, y), v16_sub(one, y), y),
+                    d = v16_mul(some(a->dy + r * a->lddy + c + j, n - j), slope);
+                v16_store(ds + r % k * CONV_COLUMNS + j, d);
+                for (int32_t i = 0; i < k && a->dw; i++) {
+                    float *to = dw + i * CONV_COLUMNS + j;
+                    v16_store(to, v16_fma(d, conv_row(a, before, start, r - k + 1 + i, c, j, n),
+                                          v16_load(to)));
+                }
+            }
+            int64_t t = r - k + 1;
+            for (int32_t j = 0; j < n && t >= start && t < end; j += 16) {
+                v16 sum = v16_zero();
+                for (int32_t i = 0; i < k; i++)
+                    if (t + k - 1 - i < end)
+                        sum = v16_fma(v16_load(w + i * CONV_COLUMNS + j),
+                                      v16_load(ds + (t + k - 1 - i) % k * CONV_COLUMNS + j), sum);
+                put((float *)a->dx + t * a->lddx + c + j, n - j, sum);
+            }
+        }
+    }
+    for (int32_t i = 0; i < k && a->dw; i++)
+        for (int32_t j = 0; j < n; j++)
+            ((float *)a->dw->data)[ares_matrix_at(a->dw->layout, k, c + j, i)] =
+                dw[i * CONV_COLUMNS + j];
+}
+
+static void run_conv(ares_device *d, const ares_conv_args *a, double us, ares_task_fn *fn)
+{
+    conv_job j = { *a };
+    ARES_ASSERT(a->kernel >= 1 && a->kernel <= ARES_CONV_MAX);
+    kernels_run(d, us * a->seg.rows * a->width, (a->width + CONV_COLUMNS - 1) / CONV_COLUMNS, fn,
+                &j);
+}
+void ARES_K(conv)(ares_device *d, const ares_conv_args *a)
+{
+    run_conv(d, a, 1e-3, conv_task);
+}
+void ARES_K(conv_backward)(ares_device *d, const ares_conv_args *a)
+{
+    run_conv(d, a, 3e-3, conv_backward_task);
+}
+
+/*
+ * The recurrence. A tile is 32 columns of the state of a value head: [k_dim][32], which stays in
+ * the first cache. Columns do not see each other, so forward has a task per tile.
+ */
+
+enum {
+    TILE = 32,
+    PREPARED_ROWS = 4, /* per task of norms and gates */
+    /*
+     * tokens whose D is kept at once in the backward. ARES_DELTA_KEPT would need 1 MB per tile of
+     * 128 x 32, more than the second cache of most cores; fewer cost another forward
+     */
+    HELD = 16
+};
+
+typedef struct delta_job {
+    ares_device *d;
+    ares_delta_args a;
+    int32_t per_key; /* value heads of a key head */
+    int32_t tiles;   /* of a value head */
+} delta_job;
+
+/* What a task of the backward needs, in floats; dS of all tiles comes first. */
+static inline int64_t tile_floats(const ares_delta_args *a)
+{
+    return (int64_t)a->k_dim * TILE;
+}
+
+/* ln(1 + e^x), which is x above 20, as torch's softplus */
+V16_INLINE v16 softplus(v16 x)
+{
+    const v16 one = v16_set1(1.0f);
+    v16 e = v16_exp(x), u = v16_add(one, e);
+    /* ln(u) e / (u - 1) undoes the rounding of u (Kahan) */
+    v16 exact = v16_mul(v16_log(u), v16_div(e, v16_sub(u, one)));
+    return v16_select(v16_gt(x, v16_set1(20.0f)), x, v16_select(v16_eq(u, one), e, exact));
+}
+
+/* x *= factor / sqrt(sum x^2 + 1e-6); returns 1 / sqrt of it. */
+V16_INLINE float unit(float *x, int32_t k, float factor)
+{
+    v16 sum = v16_zero();
+    for (int32_t i = 0; i < k; i += 16) {
+        v16 v = some(x + i, k - i);
+        sum = v16_fma(v, v, sum);
+    }
+    float norm = 1.0f / sqrtf(v16_sum(sum) + 1e-6f);
+    for (int32_t i = 0; i < k; i += 16)
+        put(x + i, k - i, v16_mul(v16_mul(some(x + i, k - i), v16_set1(norm)), v16_set1(factor)));
+    return norm;
+}
+
+/* The norms of q and k, and the gates, once per token and head. */
+static void prepare_task(void *ctx, int64_t task, int worker)
+{
+    const ares_delta_args *a = &((const delta_job *)ctx)->a;
+    float root = 1.0f / sqrtf((float)a->k_dim);
+    (void)worker;
+    int64_t end = ARES_MIN((int64_t)a->seg.rows, (task + 1) * PREPARED_ROWS);
+    for (int64_t r = task * PREPARED_ROWS; r < end; r++) {
+        float *x = a->qkv + r * a->ldqkv, *decay = a->gates + r * 2 * a->v_heads,
+              *beta = decay + a->v_heads;
+        for (int32_t h = 0; h < 2 * a->k_heads; h++)
+            a->norms[r * 2 * a->k_heads + h] =
+                unit(x + (int64_t)h * a->k_dim, a->k_dim, h < a->k_heads ? root : 1.0f);
+        const float *from_a = (const float *)a->a + r * a->ldab,
+                    *from_b = (const float *)a->b + r * a->ldab;
+        for (int32_t h = 0; h < a->v_heads; h += 16) {
+            int32_t n = a->v_heads - h;
+            v16 rate = v16_exp(some(a->a_log + h, n)),
+                z = v16_add(some(from_a + h, n), some(a->dt_bias + h, n));
+            put(decay + h, n, v16_exp(v16_neg(v16_mul(rate, softplus(z)))));
+            put(beta + h, n, v16_sigmoid(some(from_b + h, n)));
+        }
+    }
+}
+
+/* A tile of the state of value head h <-> states [v_heads][k_dim][v_dim]. */
+static inline int64_t state_at(const ares_delta_args *a, int64_t place, int32_t h)
+{
+    return (place * a->v_heads + h) * a->k_dim * a->v_dim;
+}
+static void load_tile(const ares_delta_args *a, const float *states, int64_t place, int32_t h,
+                      int32_t column, float *tile)
+{
+    int32_t n = a->v_dim - column;
+    const float *from = states + state_at(a, place, h) + column;
+    for (int32_t i = 0; i < a->k_dim; i++, from += a->v_dim, tile += TILE) {
+        v16_store(tile, some(from, n));
+        v16_store(tile + 16, n > 16 ? some(from + 16, n - 16) : v16_zero());
+    }
+}
+static void store_tile(const ares_delta_args *a, float *states, int64_t place, int32_t h,
+                       int32_t column, const float *tile)
+{
+    int32_t n = a->v_dim - column;
+    float *to = states + state_at(a, place, h) + column;
+    for (int32_t i = 0; i < a->k_dim; i++, to += a->v_dim, tile += TILE) {
+        put(to, n, v16_load(tile));
+        if (n > 16) put(to + 16, n - 16, v16_load(tile + 16));
+    }
+}
+
+/* 32 columns. */
+typedef struct two {
+    v16 a, b;
+} two;
+V16_INLINE two two_of(const float *p, int32_t n)
+{
+    return (two){ some(p, n), n > 16 ? some(p + 16, n - 16) : v16_zero() };
+}
+V16_INLINE void two_put(float *p, int32_t n, two v)
+{
+    put(p, n, v.a);
+    if (n > 16) put(p + 16, n - 16, v.b);
+}
+V16_INLINE two two_load(const float *p)
+{
+    return (two){ v16_load(p), v16_load(p + 16) };
+}
+V16_INLINE void two_store(float *p, two v)
+{
+    v16_store(p, v.a);
+    v16_store(p + 16, v.b);
+}
+V16_INLINE two two_fma(v16 x, two y, two z)
+{
+    return (two){ v16_fma(x, y.a, z.a), v16_fma(x, y.b, z.b) };
+}
+V16_INLINE two two_mul(v16 x, two y)
+{
+    return (two){ v16_mul(x, y.a), v16_mul(x, y.b) };
+}
+
+/* One token of one value head. */
+typedef struct token {
+    const float *q, *k, *v;
+    float decay, beta;
+} token;
+static inline token token_of(const delta_job *j, int64_t r, int32_t h, int32_t column)
+{
+    const ares_delta_args *a = &j->a;
+    int64_t keys = (int64_t)a->k_heads * a->k_dim;
+    const float *x = a->qkv + r * a->ldqkv, *q = x + (int64_t)(h / j->per_key) * a->k_dim,
+                *gates = a->gates + r * 2 * a->v_heads + h;
+    return (token){ q, q + keys, x + 2 * keys + (int64_t)h * a->v_dim + column, gates[0],
+                    gates[a->v_heads] };
+}
+
+/*
+ * The tile after token t. keep_d: D is written there [k_dim][32]; of_m, of_u: m and u (may be
+ * NULL together). o: of width n, or NULL.
+ */
+V16_INLINE void step(float *tile, token t, int32_t k_dim, int32_t n, float *keep_d, float *of_m,
+                     float *of_u, float *o)
+{
+    v16 decay = v16_set1(t.decay);
+    two m = { v16_zero(), v16_zero() }, sum = m;
+    for (int32_t i = 0; i < k_dim; i++) {
+        two d = two_mul(decay, two_load(tile + i * TILE));
+        if (keep_d) two_store(keep_d + i * TILE, d);
+        m = two_fma(v16_set1(t.k[i]), d, m);
+    }
+    two v = two_of(t.v, n), u = { v16_sub(v.a, m.a), v16_sub(v.b, m.b) };
+    u = two_mul(v16_set1(t.beta), u);
+    if (of_m) {
+        two_store(of_m, m);
+        two_store(of_u, u);
+    }
+    for (int32_t i = 0; i < k_dim; i++) {
+        two d = keep_d ? two_load(keep_d + i * TILE) : two_mul(decay, two_load(tile + i * TILE));
+        d = two_fma(v16_set1(t.k[i]), u, d);
+        two_store(tile + i * TILE, d);
+        if (o) sum = two_fma(v16_set1(t.q[i]), d, sum);
+    }
+    if (o) two_put(o, n, sum);
+}
+
+static void delta_task(void *ctx, int64_t task, int worker)
+{
+    const delta_job *j = ctx;
+    const ares_delta_args *a = &j->a;
+    int32_t s = (int32_t)(task / j->tiles / a->v_heads),
+            h = (int32_t)(task / j->tiles % a->v_heads), column = (int32_t)(task % j->tiles) * TILE,
+            n = a->v_dim - column, from = a->states ? a->from[s] : -1;
+    int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
+    float *tile = kernels_scratch(j->d, worker, (size_t)tile_floats(a) * sizeof *tile);
+    if (from >= 0) load_tile(a, a->states, from, h, column, tile);
+    else memset(tile, 0, (size_t)tile_floats(a) * sizeof *tile);
+    for (int64_t r = start; r < end; r++) {
+        step(tile, token_of(j, r, h, column), a->k_dim, n, NULL, NULL, NULL,
+             a->o + r * a->ldo + (int64_t)h * a->v_dim + column);
+        int64_t done = r + 1 - start;
+        if (a->kept && done % ARES_DELTA_KEPT == 0)
+            store_tile(a, a->kept, start / ARES_DELTA_KEPT + done / ARES_DELTA_KEPT - 1, h, column,
+                       tile);
+    }
+    if (a->states && a->to[s] >= 0) store_tile(a, a->states, a->to[s], h, column, tile);
+}
+
+static delta_job delta_of(ares_device *d, const ares_delta_args *a)
+{
+    ARES_ASSERT(a->v_heads % a->k_heads == 0);
+    return (delta_job){ d, *a, a->v_heads / a->k_heads, (a->v_dim + TILE - 1) / TILE };
+}
+/* Microseconds of a pass of the recurrence over one token after the other. */
+static double delta_us(const ares_delta_args *a)
+{
+    return (double)a->seg.rows * a->v_heads * a->k_dim * a->v_dim / 1.2e4;
+}
+static void prepare(delta_job *j)
+{
+    const ares_delta_args *a = &j->a;
+    kernels_run(j->d, (double)a->seg.rows * (a->k_heads * a->k_dim / 2e3 + a->v_heads / 1e2),
+                (a->seg.rows + PREPARED_ROWS - 1) / PREPARED_ROWS, prepare_task, j);
+}
+
+void ARES_K(delta)(ares_device *d, const ares_delta_args *a)
+{
+    delta_job j = delta_of(d, a);
+    prepare(&j);
+    kernels_run(d, delta_us(a), (int64_t)a->seg.n * a->v_heads * j.tiles, delta_task, &j);
+}
+
+/*
+ * Backward. From the last token to the first, with dS from the future:
+ *
+ *   dS += q do^T     dq = S do     du = dS^T k     dk = dS u     db = sum_j du_j (v_j - m_j)
+ *   dv = beta du     dm = -beta du     dk += D dm     dS += k dm^T     dg = sum_ij dS_ij D_ij
+ *   dS <- decay dS   (left for the token before)
+ *
+ * A task has the value heads of one key head in one segment, since they add to the same dq and dk,
+ * in their order, tile by tile.
+ */
+
+/* Lanes [n][16] -> n numbers, each by v16_sum's tree, written to `to` or added to it. */
+static void reduce(const float *lanes, int32_t n, float *to, bool add)
+{
+    float t[256];
+    for (int32_t i = 0; i < n; i += 16) {
+        v16_transpose(lanes + i * 16, 16, t, 16);
+        v16 x[16];
+        for (int l = 0; l < 16; l++) x[l] = v16_load(t + l * 16);
+        for (int half = 8; half; half /= 2)
+            for (int l = 0; l < half; l++) x[l] = v16_add(x[l], x[l + half]);
+        put(to + i, n - i, add ? v16_add(some(to + i, n - i), x[0]) : x[0]);
+    }
+}
+
+/* Scratch of a task. */
+typedef struct undo {
+    float *ds;     /* [value heads of a key head][tiles][k_dim][32] */
+    float *tile;   /* [k_dim][32] */
+    float *begins; /* [ARES_DELTA_KEPT / HELD][k_dim][32]: the tile before every HELD tokens */
+    float *d;      /* [HELD][k_dim][32] */
+    float *m, *u;  /* [HELD][32] */
+    float *lanes;  /* [k_dim rounded up to 16][16] */
+} undo;
+static size_t undo_bytes(const delta_job *j, undo *w, float *base)
+{
+    int64_t tile = tile_floats(&j->a), tiles = (int64_t)j->per_key * j->tiles;
+    *w = (undo){ .ds = base };
+    w->tile = w->ds + tiles * tile;
+    w->begins = w->tile + tile;
+    w->d = w->begins + ARES_DELTA_KEPT / HELD * tile;
+    w->m = w->d + HELD * tile;
+    w->u = w->m + HELD * TILE;
+    w->lanes = w->u + HELD * TILE;
+    return (size_t)(w->lanes + (j->a.k_dim + 15) / 16 * 256 - base) * sizeof(float);
+}
+
+/* One token back: of row r, value head h, columns from `column` on; at: its place in w->d. */
+V16_INLINE void step_back(const delta_job *j, const undo *w, int64_t r, int32_t h, int32_t column,
+                          int at, float *ds)
+{
+    const ares_delta_args *a = &j->a;
+    int32_t k_dim = a->k_dim, n = a->v_dim - column;
+    token t = token_of(j, r, h, column);
+    const float *d = w->d + at * tile_floats(a);
+    two u = two_load(w->u + at * TILE), m = two_load(w->m + at * TILE), v = two_of(t.v, n),
+        d_o = two_of(a->d_o + r * a->lddo + (int64_t)h * a->v_dim + column, n),
+        du = { v16_zero(), v16_zero() };
+    for (int32_t i = 0; i < k_dim; i++) {
+        v16 k = v16_set1(t.k[i]);
+        two after = two_fma(k, u, two_load(d + i * TILE)),
+            g = two_fma(v16_set1(t.q[i]), d_o, two_load(ds + i * TILE));
+        two_store(ds + i * TILE, g);
+        du = two_fma(k, g, du);
+        v16_store(w->lanes + i * 16, v16_fma(after.b, d_o.b, v16_mul(after.a, d_o.a)));
+    }
+    int64_t keys = (int64_t)a->k_heads * k_dim;
+    bool first = h % j->per_key == 0 && column == 0;
+    float *dx = a->dqkv + r * a->lddqkv, *dq = dx + (int64_t)(h / j->per_key) * k_dim;
+    reduce(w->lanes, k_dim, dq, !first);
+
+    two dv = two_mul(v16_set1(t.beta), du), dm = { v16_neg(dv.a), v16_neg(dv.b) },
+        dg = { v16_zero(), v16_zero() };
+    two_put(dx + 2 * keys + (int64_t)h * a->v_dim + column, n, dv);
+    v16 decay = v16_set1(t.decay);
+    for (int32_t i = 0; i < k_dim; i++) {
+        two before = two_load(d + i * TILE), g = two_load(ds + i * TILE);
+        v16 dk = v16_fma(g.b, u.b, v16_mul(g.a, u.a));
+        dk = v16_fma(before.b, dm.b, v16_fma(before.a, dm.a, dk));
+        v16_store(w->lanes + i * 16, dk);
+        g = two_fma(v16_set1(t.k[i]), dm, g);
+        dg = (two){ v16_fma(g.a, before.a, dg.a), v16_fma(g.b, before.b, dg.b) };
+        two_store(ds + i * TILE, two_mul(decay, g));
+    }
+    reduce(w->lanes, k_dim, dq + keys, !first);
+
+    /* of g and beta so far; gates_back goes on from here */
+    float *da = (float *)a->da + r * a->lddab + h, *db = (float *)a->db + r * a->lddab + h;
+    v16 of_beta = v16_fma(du.b, v16_sub(v.b, m.b), v16_mul(du.a, v16_sub(v.a, m.a)));
+    float g = v16_sum(v16_add(dg.a, dg.b)), b = v16_sum(of_beta);
+    *da = column ? *da + g : g;
+    *db = column ? *db + b : b;
+}
+
+/*
+ * Through the norm: of y = x norm factor, dx = norm (factor dy - y (y . dy) / factor), in place.
+ */
+static void unit_back(float *dy, const float *y, int32_t k, float norm, float factor)
+{
+    v16 sum = v16_zero();
+    for (int32_t i = 0; i < k; i += 16) sum = v16_fma(some(y + i, k - i), some(dy + i, k - i), sum);
+    v16 pull = v16_set1(v16_sum(sum) / factor);
+    for (int32_t i = 0; i < k; i += 16) {
+        v16 d = v16_mul(some(dy + i, k - i), v16_set1(factor));
+        put(dy + i, k - i, v16_mul(v16_fnma(some(y + i, k - i), pull, d), v16_set1(norm)));
+    }
+}
+
+static void delta_backward_task(void *ctx, int64_t task, int worker)
+{
+    const delta_job *j = ctx;
+    const ares_delta_args *a = &j->a;
+    int32_t s = (int32_t)(task / a->k_heads), key = (int32_t)(task % a->k_heads);
+    int64_t start = a->seg.start[s], end = a->seg.start[s + 1], tile = tile_floats(a),
+            keys = (int64_t)a->k_heads * a->k_dim;
+    float root = 1.0f / sqrtf((float)a->k_dim);
+    undo w;
+    size_t bytes = undo_bytes(j, &w, NULL);
+    (void)undo_bytes(j, &w, kernels_scratch(j->d, worker, bytes));
+    memset(w.ds, 0, (size_t)(j->per_key * j->tiles * tile) * sizeof *w.ds);
+    memset(w.lanes, 0, (size_t)((a->k_dim + 15) / 16 * 256) * sizeof *w.lanes);
+    for (int64_t c = (end - start - 1) / ARES_DELTA_KEPT; c >= 0 && end > start; c--) {
+        int64_t first = start + c * ARES_DELTA_KEPT, last = ARES_MIN(end, first + ARES_DELTA_KEPT),
+                groups = (last - first + HELD - 1) / HELD;
+        for (int32_t i = 0; i < j->per_key * j->tiles; i++) {
+            int32_t h = key * j->per_key + i / j->tiles, column = i % j->tiles * TILE;
+            if (c) load_tile(a, a->kept, start / ARES_DELTA_KEPT + c - 1, h, column, w.tile);
+            else memset(w.tile, 0, (size_t)tile * sizeof *w.tile);
+            for (int64_t g = 0; g < groups - 1; g++) {
+                memcpy(w.begins + g * tile, w.tile, (size_t)tile * sizeof *w.tile);
+                for (int64_t r = first + g * HELD; r < first + (g + 1) * HELD; r++)
+                    step(w.tile, token_of(j, r, h, column), a->k_dim, a->v_dim - column, NULL, NULL,
+                         NULL, NULL);
+            }
+            for (int64_t g = groups - 1; g >= 0; g--) {
+                int64_t from = first + g * HELD, to = ARES_MIN(last, from + HELD);
+                if (g < groups - 1)
+                    memcpy(w.tile, w.begins + g * tile, (size_t)tile * sizeof *w.tile);
+                for (int64_t r = from; r < to; r++)
+                    step(w.tile, token_of(j, r, h, column), a->k_dim, a->v_dim - column,
+                         w.d + (r - from) * tile, w.m + (r - from) * TILE, w.u + (r - from) * TILE,
+                         NULL);
+                for (int64_t r = to - 1; r >= from; r--)
+                    step_back(j, &w, r, h, column, (int)(r - from), w.ds + i * tile);
+            }
+        }
+        for (int64_t r = first; r < last; r++) {
+            const float *y = a->qkv + r * a->ldqkv + (int64_t)key * a->k_dim,
+                        *norm = a->norms + r * 2 * a->k_heads + key;
+            float *dy = a->dqkv + r * a->lddqkv + (int64_t)key * a->k_dim;
+            unit_back(dy, y, a->k_dim, norm[0], root);
+            unit_back(dy + keys, y + keys, a->k_dim, norm[a->k_heads], 1.0f);
+        }
+    }
+}
+
+/* From the gradients of g and beta to those of a, b, a_log and dt_bias; 16 heads, row by row. */
+static void gates_back_task(void *ctx, int64_t task, int worker)
+{
+    const ares_delta_args *a = &((const delta_job *)ctx)->a;
+    int32_t h = (int32_t)task * 16, n = a->v_heads - h;
+    const v16 one = v16_set1(1.0f);
+    (void)worker;
+    v16 rate = v16_exp(some(a->a_log + h, n)), bias = some(a->dt_bias + h, n),
+        of_log = a->da_log ? some(a->da_log + h, n) : v16_zero(),
+        of_bias = a->d_dt_bias ? some(a->d_dt_bias + h, n) : v16_zero();
+    for (int64_t r = 0; r < a->seg.rows; r++) {
+        float *da = (float *)a->da + r * a->lddab + h, *db = (float *)a->db + r * a->lddab + h;
+        v16 z = v16_add(some((const float *)a->a + r * a->ldab + h, n), bias), dg = some(da, n),
+            beta = some(a->gates + r * 2 * a->v_heads + a->v_heads + h, n);
+        of_log = v16_fma(dg, v16_neg(v16_mul(rate, softplus(z))), of_log);
+        v16 d = v16_neg(v16_mul(v16_mul(dg, rate), v16_sigmoid(z)));
+        of_bias = v16_add(of_bias, d);
+        put(da, n, d);
+        put(db, n, v16_mul(v16_mul(some(db, n), beta), v16_sub(one, beta)));
+    }
+    if (a->da_log) put(a->da_log + h, n, of_log);
+    if (a->d_dt_bias) put(a->d_dt_bias + h, n, of_bias);
+}
+
+void ARES_K(delta_backward)(ares_device *d, const ares_delta_args *a)
+{
+    delta_job j = delta_of(d, a);
+    prepare(&j);
+    kernels_run(d, 4 * delta_us(a), (int64_t)a->seg.n * a->k_heads, delta_backward_task, &j);
+    kernels_run(d, a->seg.rows * a->v_heads / 1e2, (a->v_heads + 15) / 16, gates_back_task, &j);
+}

@@ -167,12 +167,7 @@ void ARES_K(conv_backward)(ares_device *d, const ares_conv_args *a)
 
 enum {
     TILE = 32,
-    PREPARED_ROWS = 4, /* per task of norms and gates */
-    /*
-     * tokens whose D is kept at once in the backward. ARES_DELTA_KEPT would need 1 MB per tile of
-     * 128 x 32, more than the second cache of most cores; fewer cost another forward
-     */
-    HELD = 16
+    PREPARED_ROWS = 4 /* per task of norms and gates */
 };
 
 typedef struct delta_job {
@@ -409,26 +404,31 @@ static void reduce(const float *lanes, int32_t n, float *to, bool add)
     }
 }
 
-/* Scratch of a task. */
+/*
+ * Scratch of a task: 1.1 MB for a net of 128 x 128. To keep D of 16 tokens alone, and compute the
+ * 64 once more for it, was slower though D then lies in the second cache.
+ */
 typedef struct undo {
-    float *ds;     /* [value heads of a key head][tiles][k_dim][32] */
-    float *tile;   /* [k_dim][32] */
-    float *begins; /* [ARES_DELTA_KEPT / HELD][k_dim][32]: the tile before every HELD tokens */
-    float *d;      /* [HELD][k_dim][32] */
-    float *m, *u;  /* [HELD][32] */
-    float *lanes;  /* [k_dim rounded up to 16][16] */
+    float *ds;    /* [value heads of a key head][tiles][k_dim][32] */
+    float *tile;  /* [k_dim][32] */
+    float *d;     /* [ARES_DELTA_KEPT][k_dim][32] */
+    float *m, *u; /* [ARES_DELTA_KEPT][32] */
+    float *lanes; /* [k_dim rounded up to 16][16] */
 } undo;
-static size_t undo_bytes(const delta_job *j, undo *w, float *base)
+static undo undo_of(const delta_job *j, int worker)
 {
-    int64_t tile = tile_floats(&j->a), tiles = (int64_t)j->per_key * j->tiles;
-    *w = (undo){ .ds = base };
-    w->tile = w->ds + tiles * tile;
-    w->begins = w->tile + tile;
-    w->d = w->begins + ARES_DELTA_KEPT / HELD * tile;
-    w->m = w->d + HELD * tile;
-    w->u = w->m + HELD * TILE;
-    w->lanes = w->u + HELD * TILE;
-    return (size_t)(w->lanes + (j->a.k_dim + 15) / 16 * 256 - base) * sizeof(float);
+    int64_t tile = tile_floats(&j->a), all = (int64_t)j->per_key * j->tiles * tile,
+            lanes = (j->a.k_dim + 15) / 16 * 256,
+            floats = all + tile + ARES_DELTA_KEPT * (tile + 2 * TILE) + lanes;
+    undo w = { .ds = kernels_scratch(j->d, worker, (size_t)floats * sizeof(float)) };
+    w.tile = w.ds + all;
+    w.d = w.tile + tile;
+    w.m = w.d + ARES_DELTA_KEPT * tile;
+    w.u = w.m + ARES_DELTA_KEPT * TILE;
+    w.lanes = w.u + ARES_DELTA_KEPT * TILE;
+    memset(w.ds, 0, (size_t)all * sizeof *w.ds);
+    memset(w.lanes, 0, (size_t)lanes * sizeof *w.lanes);
+    return w;
 }
 
 /* One token back: of row r, value head h, columns from `column` on; at: its place in w->d. */
@@ -500,35 +500,19 @@ static void delta_backward_task(void *ctx, int64_t task, int worker)
     int64_t start = a->seg.start[s], end = a->seg.start[s + 1], tile = tile_floats(a),
             keys = (int64_t)a->k_heads * a->k_dim;
     float root = 1.0f / sqrtf((float)a->k_dim);
-    undo w;
-    size_t bytes = undo_bytes(j, &w, NULL);
-    (void)undo_bytes(j, &w, kernels_scratch(j->d, worker, bytes));
-    memset(w.ds, 0, (size_t)(j->per_key * j->tiles * tile) * sizeof *w.ds);
-    memset(w.lanes, 0, (size_t)((a->k_dim + 15) / 16 * 256) * sizeof *w.lanes);
+    undo w = undo_of(j, worker);
     for (int64_t c = (end - start - 1) / ARES_DELTA_KEPT; c >= 0 && end > start; c--) {
-        int64_t first = start + c * ARES_DELTA_KEPT, last = ARES_MIN(end, first + ARES_DELTA_KEPT),
-                groups = (last - first + HELD - 1) / HELD;
+        int64_t first = start + c * ARES_DELTA_KEPT, last = ARES_MIN(end, first + ARES_DELTA_KEPT);
         for (int32_t i = 0; i < j->per_key * j->tiles; i++) {
             int32_t h = key * j->per_key + i / j->tiles, column = i % j->tiles * TILE;
             if (c) load_tile(a, a->kept, start / ARES_DELTA_KEPT + c - 1, h, column, w.tile);
             else memset(w.tile, 0, (size_t)tile * sizeof *w.tile);
-            for (int64_t g = 0; g < groups - 1; g++) {
-                memcpy(w.begins + g * tile, w.tile, (size_t)tile * sizeof *w.tile);
-                for (int64_t r = first + g * HELD; r < first + (g + 1) * HELD; r++)
-                    step(w.tile, token_of(j, r, h, column), a->k_dim, a->v_dim - column, NULL, NULL,
-                         NULL, NULL);
-            }
-            for (int64_t g = groups - 1; g >= 0; g--) {
-                int64_t from = first + g * HELD, to = ARES_MIN(last, from + HELD);
-                if (g < groups - 1)
-                    memcpy(w.tile, w.begins + g * tile, (size_t)tile * sizeof *w.tile);
-                for (int64_t r = from; r < to; r++)
-                    step(w.tile, token_of(j, r, h, column), a->k_dim, a->v_dim - column,
-                         w.d + (r - from) * tile, w.m + (r - from) * TILE, w.u + (r - from) * TILE,
-                         NULL);
-                for (int64_t r = to - 1; r >= from; r--)
-                    step_back(j, &w, r, h, column, (int)(r - from), w.ds + i * tile);
-            }
+            for (int64_t r = first; r < last; r++)
+                step(w.tile, token_of(j, r, h, column), a->k_dim, a->v_dim - column,
+                     w.d + (r - first) * tile, w.m + (r - first) * TILE, w.u + (r - first) * TILE,
+                     NULL);
+            for (int64_t r = last; r-- > first;)
+                step_back(j, &w, r, h, column, (int)(r - first), w.ds + i * tile);
         }
         for (int64_t r = first; r < last; r++) {
             const float *y = a->qkv + r * a->ldqkv + (int64_t)key * a->k_dim,

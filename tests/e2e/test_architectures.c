@@ -18,9 +18,9 @@ static const struct kind {
     { "olmo2", "--layers 2 --untied" },
     { "olmo3", "--layers 4 --window 8" },
     { "gemma3_text", "--layers 6 --window 8" },
+    { "qwen3_5_text", "--layers 4" },
     { "qwen3_moe", "--layers 2 --experts 8 --experts-per-token 3 --expert-width 20" },
     { "olmoe", "--layers 2 --untied" },
-    { "qwen3_5_text", "--layers 4" },
 };
 /* What the kind needs of every run; NULL: nothing. */
 static const char *words_of(const struct kind *k)
@@ -187,6 +187,7 @@ static void score_first(const char *dir, int n, const char *words, ares_str *out
 /* Where two experts tie at every token, whom a row goes to depends on nothing but its logits. */
 TEST(experts_that_tie_are_chosen_alike_in_every_pass)
 {
+    /* the last two kinds */
     static const struct kind *of[] = { &kinds[ARES_COUNT(kinds) - 2],
                                        &kinds[ARES_COUNT(kinds) - 1] };
     for (int i = 0; i < ARES_COUNT(of); i++) {

@@ -180,9 +180,10 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
     }
 
 /*
- * No entry is missing but brought, which is so where bring and store return when they are done, and
- * those of experts, all of them, in the CUDA table; those from rope_store on are there together or
- * not at all, and rope_store takes the place of store_kv.
+ * No entry is missing but brought, which is so where bring and store return when they are done,
+ * those of experts, all of them, in the CUDA table, and those of delta nets in all tables but the
+ * native one; those from rope_store on are there together or not at all, and rope_store takes the
+ * place of store_kv.
  */
 static void check_complete(const ares_kernels *k)
 {
@@ -192,11 +193,15 @@ static void check_complete(const ares_kernels *k)
                  store = offsetof(ares_kernels, store_kv) / sizeof *entry,
                  brought = offsetof(ares_kernels, brought) / sizeof *entry,
                  route = offsetof(ares_kernels, route) / sizeof *entry,
-                 routed = offsetof(ares_kernels, combine_backward) / sizeof *entry;
+                 routed = offsetof(ares_kernels, combine_backward) / sizeof *entry,
+                 net = offsetof(ares_kernels, conv) / sizeof *entry,
+                 nets = offsetof(ares_kernels, delta_backward) / sizeof *entry;
     for (size_t i = route; i <= routed; i++)
         CHECK_MSG(!entry[i] == (strncmp(k->name, "cuda", 4) == 0), "%s: entry %zu", k->name, i);
+    for (size_t i = net; i <= nets; i++)
+        CHECK_MSG(!entry[i] == (k->layout == ARES_ROWS), "%s: entry %zu", k->name, i);
     for (size_t i = first; i < decoding; i++)
-        if (i != brought && (i < route || i > routed))
+        if (i != brought && (i < route || i > routed) && (i < net || i > nets))
             CHECK_MSG(!entry[i] == (i == store && entry[decoding]), "%s: entry %zu", k->name, i);
     for (size_t i = decoding; i < sizeof *k / sizeof *entry; i++)
         CHECK_MSG(!entry[i] == !entry[decoding], "%s: entry %zu", k->name, i);

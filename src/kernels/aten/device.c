@@ -157,6 +157,8 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     aten_fill_rows(k);
     aten_fill_attention(k);
     aten_fill_experts(k);
+    k->conv = k->conv_backward = NULL;
+    k->delta = k->delta_backward = NULL;
 }
 
 void ares_aten_close(ares_device *d)

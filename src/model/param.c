@@ -460,7 +460,7 @@ static void free_params(ares_model *m)
 /* Where delta nets are not built yet. */
 static int check_nets(const ares_model_config *c, const ares_device *d, bool sliced)
 {
-    if (!d->k->delta) /* cards' and libtorch's tables */
+    if (d->k->layout == ARES_ROWS) /* cards' and libtorch's tables; plan's own has no kernels */
         return ares_fail(ARES_EUNSUPPORTED,
                          "model: the delta nets of a %s are computed by the CPU's own kernels "
                          "alone; set trainer.device=cpu and trainer.kernels=native (of commands: "

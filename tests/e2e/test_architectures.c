@@ -248,6 +248,11 @@ TEST(what_an_architecture_does_not_have_is_refused)
           "worker.actor.model.lora.rank=4 "
           "'worker.actor.model.lora.target_modules=.*experts.*down_proj'",
           "is of experts" },
+        { "qwen3_5_text", "--check", "worker.actor.share_prompts=false" },
+        { "qwen3_5_text", "--check worker.actor.share_prompts=false algorithm.adv_estimator=gae",
+          "worker.critic.share_prompts=false" },
+        { "qwen3_5_text", "--check worker.actor.share_prompts=false trainer.kernels=aten",
+          "trainer.kernels=native" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const struct kind *k = kinds;
@@ -260,6 +265,13 @@ TEST(what_an_architecture_does_not_have_is_refused)
         ares_str_fini(&out);
     }
     ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out,
+                         "--check --config '%s' worker.actor.model.model_path='%s' "
+                         "worker.actor.share_prompts=false",
+                         e2e_train_words("none"), test_file("qwen3_5_text")),
+             0);
+    CHECK_CONTAINS(out.data, "the configuration is good");
+    ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "init --arch llama --experts 4 --out '%s'", test_file("none")), 2);
     CHECK_CONTAINS(out.data, "a llama has no experts");
     ares_str_clear(&out);

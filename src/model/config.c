@@ -1417,16 +1417,19 @@ int model_config_save(const ares_model_config *c, const char *dir)
 
 /*
  * config.json as it was read. Where the model differs from what it says, by a head of its own or
- * one for values, by the type of weights, or by the tokenizer's end token, these members are
- * written anew; never those of a vision model.
+ * one for values, by the type of weights, by its positions, or by the tokenizer's end token, these
+ * members are written anew; never those of a vision model.
  */
 int model_config_keep(const ares_model *m, const char *dir)
 {
-    static const char *const anew[] = { "architectures",       "id2label",     "label2id",
-                                        "model_type",          "eos_token_id", "dtype",
-                                        "tie_word_embeddings", "torch_dtype" };
+    static const char *const anew[] = {
+        "architectures",       "id2label",     "label2id",
+        "model_type",          "eos_token_id", "dtype",
+        "tie_word_embeddings", "torch_dtype",  "max_position_embeddings"
+    };
     const ares_model_config *c = &m->cfg;
     const model_arch *a = model_arch_find(c->model_type);
+    int64_t positions = a->max_position;
     ares_model_config was = { .vocab = c->vocab };
     ares_arena arena = { 0 };
     ares_str path = { 0 }, out = { 0 };
@@ -1434,11 +1437,14 @@ int model_config_keep(const ares_model *m, const char *dir)
     ares_path_join(&path, dir, "config.json");
     r.rc = ares_json_parse(&arena, ares_view_of(m->config_text), path.data, &r.root);
     if (r.rc == ARES_OK) read_eos(&r, r.root, &was);
+    if (r.rc == ARES_OK)
+        r.rc = ares_json_get_i64(r.root, "max_position_embeddings", positions, &positions);
     const ares_json *dtype = ares_json_get(r.root, "dtype");
     if (!dtype) dtype = ares_json_get(r.root, "torch_dtype");
     bool typed = dtype && dtype->type == ARES_JSON_STRING;
     bool same =
-        !c->value_head && c->tied == get_bool(&r, "tie_word_embeddings", a->tied) &&
+        !c->value_head && c->max_position == positions &&
+        c->tied == get_bool(&r, "tie_word_embeddings", a->tied) &&
         (typed ? ares_view_is(dtype->text, file_dtypes[c->file_dtype]) : c->file_dtype == ARES_F32);
     for (int i = 0; i < c->n_eos; i++) same = same && ares_model_ends(&was, c->eos[i]);
     if (r.rc == ARES_OK && (same || c->vision.depth || c->wrapped))
@@ -1453,6 +1459,7 @@ int model_config_keep(const ares_model *m, const char *dir)
                 ares_json_write(ares_json_key_view(&out, r.root->members[i].key),
                                 r.root->members[i].value);
         }
+        put_i64(&out, "max_position_embeddings", c->max_position);
         put_bool(&out, "tie_word_embeddings", c->tied);
         write_eos(&out, c);
         put_string(&out, "torch_dtype", file_dtypes[c->file_dtype]);

@@ -805,7 +805,8 @@ static const option_case options[] = {
     { "worker.actor.model.tokenizer_path", "$DIR/asker", "plain",
       "$ rollouts | grep -q 'im_start.>asker' && ! base_rollouts | grep -q asker" },
     { "worker.actor.model.eos_token", "<|im_start|>", "plain",
-      "$ grep -A3 eos_token_id $RUN/checkpoints/step_000001/model/config.json | grep -q ," },
+      "$ grep -q '\"eos_token_id\": *\\[' \"$RUN\"/checkpoints/step_000001/model/config.json && "
+      "! grep -q '\"eos_token_id\": *\\[' \"$BASE\"/checkpoints/step_000001/model/config.json" },
     { "worker.actor.model.freeze_vision_tower", "false", "pictures",
       "actor/grad_norm > base:actor/grad_norm; weights:visual. != base:weights:visual.; "
       "m:visual. > 0; there exact/vision_max_abs" },

@@ -1,6 +1,8 @@
 /* The forward and backward over all blocks, and their buffers. */
 #include "internal.h"
 
+#include <math.h>
+
 #include "ares/kernels.h"
 
 enum {
@@ -614,8 +616,9 @@ static void count_routed(ares_workspace *w, int32_t layer, int32_t rows, const b
     int32_t experts = w->model->cfg.experts;
     for (int32_t e = 0; e < experts; e++)
         w->routed[layer * experts + e] += s->first[e + 1] - s->first[e];
-    for (int32_t r = 0; r < rows; r++)
-        w->entropy += (int64_t)((double)w->scratch.entropy[r] * 0x1p32);
+    for (int32_t r = 0; r < rows; r++) /* of logits that are not finite there is none */
+        if (isfinite(w->scratch.entropy[r]))
+            w->entropy += (int64_t)((double)w->scratch.entropy[r] * 0x1p32);
     w->routed_rows += rows;
 }
 

@@ -105,13 +105,18 @@ bool test_check(bool held, const char *expr, const char *file, int line)
 bool test_check_msg(bool held, const char *expr, const char *file, int line, const char *format,
                     ...)
 {
+    enum { ENDS = 6000 }; /* a program's output begins with warnings and ends with its error */
     if (held) return true;
-    char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    char *text = NULL;
+    int n = vasprintf(&text, format, args);
     va_end(args);
-    return fail(file, line, "%s is false: %s", expr, text);
+    if (n > 2 * ENDS)
+        fail(file, line, "%s is false: %.*s\n[...]\n%s", expr, ENDS, text, text + n - ENDS);
+    else fail(file, line, "%s is false: %s", expr, n < 0 ? format : text);
+    free(text);
+    return false;
 }
 
 bool test_eq(long long a, long long b, const char *ea, const char *eb, const char *file, int line)

@@ -244,7 +244,8 @@ static const factor written[FACTORS] = {
                            { "jsd, beta 1", "", 0 },
                            { "jsd, beta 0", TEACHES_BY "beta=0", TEACHES },
                            { "jsd, beta 0.5", TEACHES_BY "beta=0.5", TEACHES },
-                           { "jsd alone", TEACHES_BY "use_task_rewards=false", LEARNS_LITTLE },
+                           { "jsd alone", TEACHES_BY "use_task_rewards=false",
+                             LEARNS_LITTLE | ALONE },
                            { "k3", TEACHES_BY "loss_mode=k3", TEACHES },
                            { "k1 as an advantage",
                              TEACHES_BY "loss_mode=k1 " TEACHES_BY "use_policy_gradient=true",
@@ -295,6 +296,7 @@ const rule levels_refused[] = {
     { NOT_GAE, TURNS, "knows no values; set algorithm.adv_estimator to gae" },
     { NO_CRITIC, WARMS_UP, "has no critic" },
     { WARMS_UP, OF_GRPO, "has no critic" },
+    { WARMS_UP, ALONE, "nothing would learn in these steps" },
     { ONE_ANSWER, OF_GRPO,
       "does not take it; set algorithm.adv_estimator to grpo" }, /* grpo compares */
     { BASELINE, SHAPED,

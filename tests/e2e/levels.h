@@ -62,6 +62,7 @@
 #define BY_GROUP (UINT64_C(1) << 48)
 #define UNTAUGHT (UINT64_C(1) << 49)
 #define TEACHES (UINT64_C(1) << 50)
+#define ALONE (UINT64_C(1) << 51) /* without rewards, so without a critic */
 
 typedef struct level {
     const char *name, *words;

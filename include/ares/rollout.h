@@ -9,7 +9,8 @@
  * layer. Samples of one prompt share its whole blocks. Later requests find a full block, and the
  * last block of a finished sample, again by its tokens (of a picture: by what it shows) and all
  * tokens before them, until ares_rollout_clear. So a conversation is a new request per turn whose
- * prompt is everything said so far; it costs the tokens that are new
+ * prompt is everything said so far; it costs the tokens that are new. Of a model with delta nets a
+ * prefix is found where a prompt or an answer ended, and its state was kept
  * (docs/design.md#rollout-engine).
  */
 #ifndef ARES_ROLLOUT_H
@@ -192,6 +193,11 @@ typedef struct ares_rollout_options {
      */
     bool drafts_tokens;
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
+    /*
+     * of a model with delta nets: states that are kept at the ends of prompts and answers, to go on
+     * from there; 0: max_num_seqs; -1: none, and nothing is found in the cache
+     */
+    int32_t state_snapshots;
     const ares_rollout_watch *watch; /* borrowed; NULL: nobody looks */
 } ares_rollout_options;
 

@@ -170,6 +170,7 @@ typedef struct ares_rollout_options {
     bool lends_cache;
     size_t training_bytes; /* what training takes there at most: so much memory is shared */
     int32_t max_num_seqs;  /* most samples decoded at once */
+    int32_t held_seqs;     /* and held beside them (ares_rollout_hold), as far as is known */
     int32_t max_num_batched_tokens; /* most rows of one forward; a longer prefill is divided */
     int32_t max_model_len;          /* tokens of prompt and response; 0: the model's max_position */
     /*
@@ -271,6 +272,11 @@ typedef struct ares_rollout_stats {
     int64_t refused_graphs; /* sizes of steps of which the device keeps no graph; never reset */
 } ares_rollout_stats;
 size_t ares_rollout_cache_bytes(const ares_rollout *r);
+/*
+ * Of a model with delta nets: bytes that the states of one sequence take, and for how many
+ * sequences and snapshots there is room. Memory of states that were never there is not touched.
+ */
+size_t ares_rollout_state_bytes(const ares_rollout *r, int32_t *room);
 /* Whether it may compute tokens ahead, as the option drafts_tokens asks. */
 bool ares_rollout_drafts(const ares_rollout *r);
 /* Since the last clear. */

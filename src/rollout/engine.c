@@ -165,7 +165,8 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
         int32_t most = opt->state_snapshots ? opt->state_snapshots : r->max_seqs;
         if (opt->no_prefix_cache) most = 0;
         rc = rollout_states_init(&r->states, m, &r->blocks,
-                                 r->max_seqs + rollout_most_drafts(r) + 2, ARES_MAX(most, 0));
+                                 r->max_seqs + opt->held_seqs + rollout_most_drafts(r) + 2,
+                                 ARES_MAX(most, 0));
     }
     if (rc == ARES_OK)
         rc = ares_workspace_reserve(r->workspace, r->max_rows, rollout_most_out(r), 1, false);
@@ -1016,6 +1017,12 @@ void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out)
 size_t ares_rollout_cache_bytes(const ares_rollout *r)
 {
     return r->cache_bytes;
+}
+
+size_t ares_rollout_state_bytes(const ares_rollout *r, int32_t *room)
+{
+    *room = r->states.cap;
+    return r->states.cfg ? rollout_states_each(&r->states) : 0;
 }
 
 bool ares_rollout_drafts(const ares_rollout *r)

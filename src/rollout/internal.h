@@ -218,6 +218,7 @@ typedef struct rollout_states {
 int rollout_states_init(rollout_states *t, const ares_model *m, const rollout_blocks *blocks,
                         int32_t slots, int32_t most);
 void rollout_states_fini(rollout_states *t);
+size_t rollout_states_each(const rollout_states *t); /* bytes of a slot in all layers */
 void rollout_states_reset(rollout_states *t); /* all slots are free, and no snapshot is left */
 /* A slot for who has none yet (*slot -1); its numbers are whatever they were. */
 void rollout_state_take(rollout_states *t, int32_t *slot);

@@ -53,6 +53,13 @@ int rollout_states_init(rollout_states *t, const ares_model *m, const rollout_bl
     return grow(t, slots + most);
 }
 
+size_t rollout_states_each(const rollout_states *t)
+{
+    size_t layers = 0;
+    for (int32_t i = 0; i < t->cfg->layers; i++) layers += (t->cfg->layer[i] & ARES_LAYER_NET) != 0;
+    return layers * (state_bytes(t->cfg) + window_bytes(t->cfg));
+}
+
 void rollout_states_fini(rollout_states *t)
 {
     for (int32_t i = 0; t->cfg && i < t->cfg->layers; i++) {

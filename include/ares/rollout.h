@@ -9,7 +9,8 @@
  * layer. Samples of one prompt share its whole blocks. Later requests find a full block, and the
  * last block of a finished sample, again by its tokens (of a picture: by what it shows) and all
  * tokens before them, until ares_rollout_clear. So a conversation is a new request per turn whose
- * prompt is everything said so far; it costs the tokens that are new
+ * prompt is everything said so far; it costs the tokens that are new. Of a model with delta nets a
+ * prefix is found where a prompt or an answer ended, and its state was kept
  * (docs/design.md#rollout-engine).
  */
 #ifndef ARES_ROLLOUT_H
@@ -169,6 +170,7 @@ typedef struct ares_rollout_options {
     bool lends_cache;
     size_t training_bytes; /* what training takes there at most: so much memory is shared */
     int32_t max_num_seqs;  /* most samples decoded at once */
+    int32_t held_seqs;     /* and held beside them (ares_rollout_hold), as far as is known */
     int32_t max_num_batched_tokens; /* most rows of one forward; a longer prefill is divided */
     int32_t max_model_len;          /* tokens of prompt and response; 0: the model's max_position */
     /*
@@ -192,6 +194,11 @@ typedef struct ares_rollout_options {
      */
     bool drafts_tokens;
     bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
+    /*
+     * of a model with delta nets: states that are kept at the ends of prompts and answers, to go on
+     * from there; 0: max_num_seqs; -1: none, and nothing is found in the cache
+     */
+    int32_t state_snapshots;
     const ares_rollout_watch *watch; /* borrowed; NULL: nobody looks */
 } ares_rollout_options;
 
@@ -265,6 +272,11 @@ typedef struct ares_rollout_stats {
     int64_t refused_graphs; /* sizes of steps of which the device keeps no graph; never reset */
 } ares_rollout_stats;
 size_t ares_rollout_cache_bytes(const ares_rollout *r);
+/*
+ * Of a model with delta nets: bytes that the states of one sequence take, and for how many
+ * sequences and snapshots there is room. Memory of states that were never there is not touched.
+ */
+size_t ares_rollout_state_bytes(const ares_rollout *r, int32_t *room);
 /* Whether it may compute tokens ahead, as the option drafts_tokens asks. */
 bool ares_rollout_drafts(const ares_rollout *r);
 /* Since the last clear. */

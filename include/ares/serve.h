@@ -42,6 +42,7 @@ typedef struct ares_serve_options {
     int32_t max_model_len, max_num_seqs; /* 0: the model's; 64 */
     int64_t cache_tokens;
     bool drafts_tokens;      /* as ares_rollout_options */
+    int32_t state_snapshots; /* likewise */
     uint64_t seed;           /* of requests without one */
     const char *tool_parser; /* auto, hermes, llama3_json, none */
     const char *reasoning;   /* none, think */

@@ -257,6 +257,11 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       "take the tokens at the beginning of a prompt that are in the KV cache already, from a "  \
       "prompt with the same beginning, instead of computing them; changes speed, no result",    \
       ARES_NO_RESULT)                                                                           \
+    X(i64, state_snapshots, "state_snapshots", "null", "[0,65536]",                             \
+      "of a model with delta nets: states that are kept where prompts and answers end, for "    \
+      "who goes on from there, beside those of samples that are decoded; changes speed, no "    \
+      "result; null: as many as max_num_seqs (docs/model.md#gated-delta-nets)",                 \
+      ARES_NO_RESULT)                                                                           \
     X(choice, speculation, "speculation", "auto", "none|auto",                                  \
       "auto: where few samples are decoded and it pays by what was right so far, the next "     \
       "tokens are guessed from places in the prompt and in the answers of the group where the " \

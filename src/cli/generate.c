@@ -473,7 +473,8 @@ static int open_all(generate_job *j)
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
                                .drafts_tokens = strcmp(j->speculation, "auto") == 0,
-                               .cache_tokens = j->cache_tokens };
+                               .cache_tokens = j->cache_tokens,
+                               .state_snapshots = -1 /* no line goes on from another */ };
     j->sampling = (ares_sampling){ .temperature = (float)j->temperature,
                                    .top_p = (float)j->top_p,
                                    .top_k = (int32_t)j->top_k,

@@ -14,7 +14,7 @@ typedef struct serve_job {
     ares_serve_options serve;
     const char *model, *device, *speculation;
     cli_types types;
-    int64_t port, max_model_len, max_num_seqs, seed, threads;
+    int64_t port, max_model_len, max_num_seqs, state_snapshots, seed, threads;
     cli_list names, origins, adapter_words;
     ares_str dir, tokenizer_dir;
     ares_device d;
@@ -84,6 +84,8 @@ static int open_all(serve_job *j)
     o->max_num_seqs = (int32_t)j->max_num_seqs;
     o->seed = (uint64_t)j->seed;
     o->drafts_tokens = strcmp(j->speculation, "auto") == 0;
+    int64_t snapshots = j->state_snapshots;
+    o->state_snapshots = snapshots < 0 ? 0 : snapshots ? (int32_t)snapshots : -1;
     for (int i = 0; i < j->adapter_words.n; i++)
         ARES_TRY(open_adapter(j, j->adapter_words.values[i]));
     if (ares_model_adapted(j->model))
@@ -106,6 +108,7 @@ int ares_cli_serve(int argc, char **argv)
                     .speculation = "auto",
                     .port = 8000,
                     .max_num_seqs = 64,
+                    .state_snapshots = -1,
                     .seed = 1 };
     ares_serve_options *o = &j.serve;
     static const char *const parsers[] = { "auto", "hermes", "llama3_json", "none", NULL },
@@ -137,6 +140,10 @@ int ares_cli_serve(int argc, char **argv)
             "size of the KV cache; changes speed, no result; 0: what full answers need, at most "
             "6 GiB",
             .most = INT64_MAX),
+        CLI_OPTION(I64, j.state_snapshots, "--state-snapshots", "N",
+                   "of a model with delta nets: states kept for conversations that go on; changes "
+                   "speed, no result; -1: as many as --max-num-seqs",
+                   .least = -1, .most = 1 << 16),
         CLI_SPECULATION(j.speculation),
         CLI_OPTION(I64, j.seed, "--seed", "N", "of requests that bring none"),
         CLI_OPTION(F64, o->request_timeout_s, "--request-timeout", "S",

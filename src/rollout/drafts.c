@@ -11,6 +11,10 @@
  * (row_cost); with B samples in the forward a token is worth 1/B of all of it. A draft whose tokens
  * are right with probability p each is worth its i-th row where p^i is above the one by the other.
  * Of each class of match the request and the engine count how often such tokens were right.
+ *
+ * Delta nets have a state after the last row alone. A forward with a draft writes it to another
+ * slot, so that where a token is wrong the sample goes on from the state that it had, and the next
+ * forward has the right ones' rows once more.
  */
 #include <string.h>
 
@@ -33,14 +37,18 @@ static const size_t CACHED_BYTES = (size_t)16 << 20;
 /* Of a row more in a forward, in forwards of one row; measured: docs/performance.md#speculation */
 static double row_cost(const ares_rollout *r)
 {
-    return r->model->params.weights_bytes > CACHED_BYTES ? 1.0 / 8 : 1.0 / 4;
+    double cost = r->model->params.weights_bytes > CACHED_BYTES ? 1.0 / 8 : 1.0 / 4;
+    return r->model->cfg.net.v_heads ? 1.5 * cost : cost; /* many a row comes twice */
+}
+
+int32_t rollout_most_drafts(const ares_rollout *r)
+{
+    return r->drafts_tokens ? ARES_MIN(r->max_seqs, (int32_t)(1 / row_cost(r))) : 0;
 }
 
 int32_t rollout_most_out(const ares_rollout *r)
 {
-    if (!r->drafts_tokens) return r->max_seqs;
-    int32_t with_drafts = ARES_MIN(r->max_seqs, (int32_t)(1 / row_cost(r)));
-    return ARES_MAX(r->max_seqs, with_drafts * (1 + ROLLOUT_DRAFT));
+    return ARES_MAX(r->max_seqs, rollout_most_drafts(r) * (1 + ROLLOUT_DRAFT));
 }
 
 /* ------------------------------------------------------------------ where it was seen before */
@@ -173,6 +181,14 @@ void rollout_draft_read(ares_rollout *r, sequence *s, int32_t right, bool wrong)
     count(&r->drafts[s->draft_class], right, tried, ENGINE_COUNTS);
     r->stats.drafted_tokens += s->n_draft;
     r->stats.accepted_tokens += right;
+    if (s->ahead >= 0 && right == s->n_draft) {
+        rollout_state_drop(&r->states, &s->slot);
+        s->slot = s->ahead;
+        s->ahead = -1;
+        s->stated = s->cached;
+    }
+    rollout_state_drop(&r->states, &s->ahead);
+    if (s->slot >= 0) s->cached = s->stated;
     s->n_draft = 0;
     /* rows of what was not drawn may have blocks of their own */
     while (s->state == SEQ_RUNNING && s->blocks.n > blocks_for(s->cached))

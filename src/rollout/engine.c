@@ -161,11 +161,12 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     }
     /* libtorch's bits depend on the number of rows, and a card's steps are launched ahead */
     r->drafts_tokens = opt->drafts_tokens && m->device->k->layout == ARES_PANEL32;
-    if (c->net.v_heads) {
-        r->drafts_tokens =
-            false; /* what was drafted wrongly would have to leave the states again */
-        r->options.no_prefix_cache = true; /* a block that is found has no state beside it */
-        if (rc == ARES_OK) rc = rollout_states_init(&r->states, m, r->max_seqs + 2);
+    if (rc == ARES_OK && c->net.v_heads) {
+        int32_t most = opt->state_snapshots ? opt->state_snapshots : r->max_seqs;
+        if (opt->no_prefix_cache) most = 0;
+        rc = rollout_states_init(&r->states, m, &r->blocks,
+                                 r->max_seqs + opt->held_seqs + rollout_most_drafts(r) + 2,
+                                 ARES_MAX(most, 0));
     }
     if (rc == ARES_OK)
         rc = ares_workspace_reserve(r->workspace, r->max_rows, rollout_most_out(r), 1, false);
@@ -403,6 +404,7 @@ static void queue_request(ares_rollout *r, const ares_request *asked, int64_t ow
                          .index = index,
                          .state = SEQ_NEW,
                          .slot = -1,
+                         .ahead = -1,
                          .limit = limit,
                          .key = ares_rng_sub(asked->key, (uint64_t)index, asked->turn) };
         x->blocks.block =
@@ -1015,6 +1017,12 @@ void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out)
 size_t ares_rollout_cache_bytes(const ares_rollout *r)
 {
     return r->cache_bytes;
+}
+
+size_t ares_rollout_state_bytes(const ares_rollout *r, int32_t *room)
+{
+    *room = r->states.cap;
+    return r->states.cfg ? rollout_states_each(&r->states) : 0;
 }
 
 bool ares_rollout_drafts(const ares_rollout *r)

@@ -82,6 +82,7 @@ typedef struct request {
     block_list blocks;  /* the prompt's; held while samples wait */
     int32_t cached;     /* prompt tokens in the cache */
     int32_t slot;       /* of the delta nets' states after those tokens; -1: none */
+    uint64_t end;       /* serial number of the block that got its snapshot; 0: there was none */
     bool sampled;       /* the first token of every sample is drawn */
     int32_t reused;     /* prompt tokens that were found in the cache */
     int32_t n_likely;   /* as ares_request.n_likely */
@@ -121,8 +122,11 @@ typedef struct sequence {
     ares_finish finish;
     block_list blocks;
     int32_t cached; /* tokens of prompt and response in the cache */
-    int32_t slot;   /* as in request */
-    int32_t to;     /* while a forward is planned: as many as it will have; 0: as before */
+    int32_t slot;   /* as in request, after `stated` tokens; these are all that are cached, but for
+                     * what a draft has to prove */
+    int32_t stated;
+    int32_t ahead; /* slot of the states after the tokens of its draft; -1: none */
+    int32_t to;    /* while a forward is planned: as many as it will have; 0: as before */
     int32_t draft[ROLLOUT_DRAFT], n_draft, draft_class; /* while its forward is planned */
     ares_rng_key key;
     ares_decoder decoder; /* these two only with stop strings */
@@ -189,23 +193,41 @@ typedef struct score_row {
 
 /*
  * ---------------- states.c: what a sequence carries in the delta nets of a model (docs/model.md):
- * a slot in each of their layers, held as long as its blocks are. There are as many slots as are
- * wanted at once; memory grows and stays
+ * a slot in each of their layers, held as long as its blocks are. A snapshot is a slot that nobody
+ * holds any more, with the state after the last token of a block in the index; it is found by that
+ * block's serial number, and is void when the block is given away. Where slots run out, the
+ * snapshot that has been unused longest goes; memory grows for samples that are parked alone
  */
+typedef struct rollout_snapshot {
+    uint64_t serial;
+    int32_t block, slot;
+    uint64_t used; /* when it was kept or found last */
+} rollout_snapshot;
 typedef struct rollout_states {
     ares_device *device;
     const ares_model_config *cfg; /* NULL: the model has no delta nets */
+    const rollout_blocks *blocks;
     int32_t cap, n_free;
     int32_t *free_list;       /* [cap] */
     float **states, **window; /* [layers] of [cap] slots; NULL where a layer has attention */
+    rollout_snapshot *snapshots;
+    int32_t n_snapshots, most; /* most: snapshots at a time */
+    uint64_t now;              /* counts uses */
 } rollout_states;
-int rollout_states_init(rollout_states *t, const ares_model *m, int32_t slots);
+/* slots: of samples and prompts; most: snapshots beside them */
+int rollout_states_init(rollout_states *t, const ares_model *m, const rollout_blocks *blocks,
+                        int32_t slots, int32_t most);
 void rollout_states_fini(rollout_states *t);
-void rollout_states_reset(rollout_states *t); /* all slots are free */
+size_t rollout_states_each(const rollout_states *t); /* bytes of a slot in all layers */
+void rollout_states_reset(rollout_states *t); /* all slots are free, and no snapshot is left */
 /* A slot for who has none yet (*slot -1); its numbers are whatever they were. */
 void rollout_state_take(rollout_states *t, int32_t *slot);
 void rollout_state_drop(rollout_states *t, int32_t *slot);
 void rollout_state_copy(const rollout_states *t, int32_t to, int32_t from);
+/* The slot becomes the snapshot of a block of the index, or is free where there is one already. */
+void rollout_snapshot_keep(rollout_states *t, int32_t block, int32_t *slot);
+/* The snapshot of the block with this serial number; NULL: there is none. */
+rollout_snapshot *rollout_snapshot_find(const rollout_states *t, uint64_t serial);
 
 typedef struct rollout_ahead rollout_ahead;
 typedef struct rollout_peers rollout_peers;
@@ -303,7 +325,8 @@ void rollout_scores_compute(ares_rollout *r, const plan *p, const void *hidden);
 void rollout_scores_look(ares_rollout *r, const plan *p, int32_t i);
 
 /* ---------------- drafts.c: tokens that samples may draw next */
-int32_t rollout_most_out(const ares_rollout *r); /* tokens that a forward draws at most */
+int32_t rollout_most_drafts(const ares_rollout *r); /* samples that have one at a time */
+int32_t rollout_most_out(const ares_rollout *r);    /* tokens that a forward draws at most */
 /* Fills the draft of a sample, one of so many in the forward, with at most `room` tokens. */
 void rollout_draft(ares_rollout *r, sequence *s, int32_t running, int32_t room);
 /* Of its draft the first `right` were drawn; wrong: then another one. */
@@ -319,7 +342,10 @@ void rollout_plan_reserve(ares_rollout *r, plan *p, int32_t n);
 void rollout_schedule(ares_rollout *r);
 /* After the forward: puts the full blocks that it completed into the index. */
 void rollout_keep_blocks(ares_rollout *r);
-/* Puts the blocks of a sample that is about to end into the index; the last may not be full. */
+/*
+ * Puts the blocks of a sample that is about to end into the index; the last may not be full. Of a
+ * model with delta nets: as far as its state has come, which becomes a snapshot.
+ */
 void rollout_keep_part(ares_rollout *r, sequence *s);
 /* Running samples that the clock holds leave their places, and keep their blocks. */
 void rollout_park(ares_rollout *r);

@@ -187,11 +187,96 @@ static void drop_all(ares_rollout *r, block_list *l)
     l->kept = l->root;
 }
 
+/* Tokens of a prompt (s NULL) or a sample from position `at` on. */
+static void tokens_from(const request *q, const sequence *s, int32_t at, int32_t n, int32_t *ids)
+{
+    for (int32_t i = 0; i < n; i++, at++)
+        ids[i] = at < q->prompt_len ? q->content[at] : s->ids[at - q->prompt_len];
+}
+
+/* The full blocks among `cached` tokens of a prompt (s NULL) or a sample, as far as ids are known.
+ */
+static void keep(ares_rollout *r, const request *q, const sequence *s, block_list *l,
+                 int32_t cached)
+{
+    if (s) cached = ARES_MIN(cached, q->prompt_len + s->n);
+    if (s && s->slot >= 0) cached = ARES_MIN(cached, s->stated);
+    for (; (l->n_kept + 1) * ARES_KV_BLOCK <= cached; l->n_kept++) {
+        int32_t ids[ARES_KV_BLOCK];
+        tokens_from(q, s, l->n_kept * ARES_KV_BLOCK, ARES_KV_BLOCK, ids);
+        l->kept = rollout_block_keep(&r->blocks, l->block[l->n_kept], l->kept, ids, ARES_KV_BLOCK);
+    }
+}
+
+/* The longest of the kept blocks that are not full and have a snapshot, whose tokens begin ids [n].
+ */
+static int32_t find_part(const ares_rollout *r, uint64_t parent, const int32_t *ids, int32_t n)
+{
+    const rollout_blocks *b = &r->blocks;
+    int32_t best = -1;
+    for (int32_t i = *bucket_of(b, parent, NULL, 0); i >= 0; i = b->next[i])
+        if (b->filled[i] <= ARES_MIN(n, ARES_KV_BLOCK - 1) && holds(b, i, parent, ids) &&
+            (best < 0 || b->filled[i] > b->filled[best]) &&
+            rollout_snapshot_find(&r->states, b->serial[i]))
+            best = i;
+    return best;
+}
+
+/*
+ * Keeps what a prompt (s NULL) or a sample has computed of its last block, and the state there as a
+ * snapshot. slot: of the state after `cached` tokens; NULL: the model has none. Gives the block's
+ * serial number
+ */
+static uint64_t keep_end(ares_rollout *r, const request *q, const sequence *s, block_list *l,
+                         int32_t cached, int32_t *slot)
+{
+    rollout_blocks *b = &r->blocks;
+    keep(r, q, s, l, cached); /* a step may have filled one */
+    int32_t ids[ARES_KV_BLOCK], at = l->n_kept * ARES_KV_BLOCK, n = cached - at, block = -1;
+    if (n > 0) {
+        tokens_from(q, s, at, n, ids);
+        block = slot ? find_part(r, l->kept, ids, n) : -1;
+        if (block < 0 || b->filled[block] < n) {
+            block = l->block[l->n_kept];
+            rollout_block_keep(b, block, l->kept, ids, n);
+        }
+    } else if (slot) {
+        block = l->block[l->n_kept - 1];
+        /* an equal one was in the index before */
+        for (int32_t i = 0; b->serial[block] != l->kept && i < b->total; i++)
+            if (b->serial[i] == l->kept) block = i;
+    }
+    if (!slot || !b->serial[block]) return 0;
+    rollout_snapshot_keep(&r->states, block, slot);
+    return b->serial[block];
+}
+
+void rollout_keep_part(ares_rollout *r, sequence *s)
+{
+    if (!r->states.cfg) {
+        (void)keep_end(r, s->request, s, &s->blocks, s->cached, NULL);
+        return;
+    }
+    if (s->ahead >= 0 && s->cached == s->stated + 1 + s->n_draft) { /* all of it was right */
+        rollout_state_drop(&r->states, &s->slot);
+        s->slot = s->ahead;
+        s->ahead = -1;
+        s->stated = s->cached;
+    }
+    /* the state of what was cut back has seen tokens that are gone */
+    if (s->stated > s->cached || !r->states.most) return;
+    rollout_snapshot *of_prompt = rollout_snapshot_find(&r->states, s->request->end);
+    /* a conversation goes on from its answer: the prompt's is the first to go */
+    if (of_prompt && s->request->n == 1) of_prompt->used = 0;
+    (void)keep_end(r, s->request, s, &s->blocks, s->stated, &s->slot);
+}
+
 void rollout_release_sequence(ares_rollout *r, sequence *s)
 {
     drop_all(r, &s->blocks);
     rollout_state_drop(&r->states, &s->slot);
-    s->cached = 0;
+    rollout_state_drop(&r->states, &s->ahead);
+    s->cached = s->stated = 0;
     int32_t kept = 0;
     for (int32_t i = 0; i < r->n_running; i++)
         if (r->running[i] != s) r->running[kept++] = r->running[i];
@@ -201,6 +286,8 @@ void rollout_release_sequence(ares_rollout *r, sequence *s)
 void rollout_release_prompt(ares_rollout *r, request *q)
 {
     if (q->waiting) return;
+    if (q->slot >= 0 && q->cached && r->states.most)
+        q->end = keep_end(r, q, NULL, &q->blocks, q->cached, &q->slot);
     drop_all(r, &q->blocks);
     rollout_state_drop(&r->states, &q->slot);
     q->cached = 0;
@@ -265,8 +352,9 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
     plan *p = r->plan;
     p->start[p->n_seg] = p->rows;
     p->prefix_len[p->n_seg] = from;
-    p->state_to[p->n_seg] = s ? s->slot : q->slot;
-    p->state_from[p->n_seg] = from ? p->state_to[p->n_seg] : -1; /* the state after `from` tokens */
+    int32_t slot = s ? s->slot : q->slot; /* of the state after `from` tokens */
+    p->state_from[p->n_seg] = from ? slot : -1;
+    p->state_to[p->n_seg] = s && s->ahead >= 0 ? s->ahead : slot;
     for (int32_t i = 0; i < blocks->n; i++)
         p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
     size_t width = (size_t)r->model->cfg.hidden;
@@ -339,8 +427,11 @@ static void plan_drafts(ares_rollout *r, int32_t n, int32_t rows)
     for (int32_t i = 0; i < n && rows < r->max_rows / 2; i++) {
         sequence *s = r->running[i];
         if (s->to != sequence_len(s)) continue; /* 0, or it has lost its cache */
+        /* a draft that is wrong leaves a state as far behind as it was */
+        if (r->states.cfg && s->to != s->cached + 1) continue;
         rollout_draft(r, s, n, r->max_rows / 2 - rows);
         while (s->n_draft && !grow(r, &s->blocks, s->to + s->n_draft, s, NULL, false)) s->n_draft--;
+        if (s->n_draft) rollout_state_take(&r->states, &s->ahead);
         rows += s->n_draft;
     }
 }
@@ -374,6 +465,7 @@ static void plan_running(ares_rollout *r)
             if (!s->to || s->request->adapter != r->running[i]->request->adapter) continue;
             add_rows(r, s->request, s, &s->blocks, s->cached, s->to + s->n_draft);
             s->cached = s->to; /* drafted tokens count when they have been drawn */
+            if (!s->n_draft) s->stated = s->to;
             if (s->to == sequence_len(s)) {
                 int32_t row = r->plan->rows - 1 - s->n_draft;
                 for (int32_t j = 0; j <= s->n_draft; j++)
@@ -434,9 +526,14 @@ static bool start(ares_rollout *r, sequence *s)
         copy[1] = s->blocks.block[whole];
         rollout_block_ref(&r->blocks, copy[0]);
     }
-    s->cached = q->prompt_len;
-    rollout_state_take(&r->states, &s->slot);
-    if (s->slot >= 0) rollout_state_copy(&r->states, s->slot, q->slot);
+    s->cached = s->stated = q->prompt_len;
+    if (q->waiting == 1 && !r->states.most) { /* nobody else needs the prompt's */
+        s->slot = q->slot;
+        q->slot = -1;
+    } else {
+        rollout_state_take(&r->states, &s->slot);
+        if (s->slot >= 0) rollout_state_copy(&r->states, s->slot, q->slot);
+    }
     s->state = SEQ_RUNNING;
     r->running[r->n_running++] = s;
     q->waiting--;
@@ -493,11 +590,72 @@ static bool wanted(const ares_rollout *r, const request *q)
     return false;
 }
 
+/*
+ * Of a model with delta nets: the prompt begins with the longest prefix that has blocks and a
+ * snapshot. What ends inside a block is copied, so that others find it, too.
+ */
+static void find_state(ares_rollout *r, request *q)
+{
+    rollout_blocks *b = &r->blocks;
+    block_list *l = &q->blocks;
+    uint64_t parent = l->root;
+    int32_t n = 0, block = -1, most = (q->prompt_len - 1) / ARES_KV_BLOCK;
+    rollout_state_take(&r->states, &q->slot); /* first: it may cost a snapshot */
+    for (; n < most; n++, parent = b->serial[block]) {
+        block = rollout_block_find(b, parent, q->content + n * ARES_KV_BLOCK);
+        if (block < 0) break;
+        l->block[n] = block;
+    }
+    for (;; n--) {
+        int32_t at = n * ARES_KV_BLOCK, copy = -1;
+        parent = n ? b->serial[l->block[n - 1]] : l->root;
+        int32_t part = find_part(r, parent, q->content + at, q->prompt_len - 1 - at);
+        rollout_snapshot *s = n ? rollout_snapshot_find(&r->states, parent) : NULL;
+        if (!n && part < 0) break;
+        if (part < 0 && !s) continue;
+        for (int32_t i = 0; i < n; i++) rollout_block_ref(b, l->block[i]);
+        if (part >= 0) {
+            rollout_block_ref(b, part);
+            copy = rollout_block_take(b);
+            if (copy >= 0) s = rollout_snapshot_find(&r->states, b->serial[part]);
+        }
+        if (copy >= 0) {
+            ares_copy_blocks_args a = { .cache = r->cache,
+                                        .layers = ares_model_config_caches(&r->model->cfg),
+                                        .layer_bytes = r->layer_bytes,
+                                        .block_bytes = r->block_bytes,
+                                        .n = 1,
+                                        .block = (const int32_t[]){ part, copy } };
+            r->model->device->k->copy_blocks(r->model->device, &a);
+            q->cached = b->filled[part];
+            l->block[n] = copy;
+        }
+        if (part >= 0) rollout_block_drop(b, part);
+        if (s) {
+            q->cached += at;
+            l->n = n + (copy >= 0);
+            l->n_kept = n;
+            l->kept = parent;
+            s->used = ++r->states.now;
+            rollout_state_copy(&r->states, q->slot, s->slot);
+            r->stats.reused_tokens += q->cached;
+            return;
+        }
+        for (int32_t i = n; i-- > 0;) rollout_block_drop(b, l->block[i]);
+        if (!n) break;
+    }
+    rollout_state_drop(&r->states, &q->slot);
+}
+
 /* The prompt begins with the blocks that it finds in the cache; its last token is left to compute.
  */
 static void find_prefix(ares_rollout *r, request *q)
 {
     block_list *l = &q->blocks;
+    if (r->states.cfg) {
+        if (!r->options.no_prefix_cache && r->states.most) find_state(r, q);
+        return;
+    }
     while (!r->options.no_prefix_cache && (l->n + 1) * ARES_KV_BLOCK < q->prompt_len) {
         int32_t block = rollout_block_find(&r->blocks, l->kept, q->content + l->n * ARES_KV_BLOCK);
         if (block < 0) break;
@@ -521,8 +679,14 @@ static void find_prefix(ares_rollout *r, request *q)
 /* Prefills prompts in order of arrival with the rest of the row budget. */
 static void plan_prompts(ares_rollout *r)
 {
+    int32_t claimed = 0; /* places of samples whose prompts have states */
     for (request *q = r->first; q && r->plan->rows < r->max_rows; q = q->next) {
-        if (q->cached == q->prompt_len || !wanted(r, q)) continue;
+        if (!wanted(r, q)) continue;
+        /* states are large: no more prompts have one than samples could start */
+        if (r->states.cfg && q->slot < 0 && claimed && claimed >= r->max_seqs - r->n_running)
+            return;
+        claimed += q->waiting;
+        if (q->cached == q->prompt_len) continue;
         bool begins = q->cached == 0 && !q->sampled;
         /* what is found in the cache has no hidden states to score */
         if (q->cached == 0 && (q->sampled || !rollout_scores_wanted(q))) find_prefix(r, q);
@@ -560,36 +724,6 @@ void rollout_schedule(ares_rollout *r)
     if (all_started || r->n_running == 0) plan_prompts(r);
     r->stats.peak_blocks =
         ARES_MAX(r->stats.peak_blocks, r->blocks.total - rollout_blocks_available(&r->blocks));
-}
-
-/* Tokens of a prompt (s NULL) or a sample from position `at` on. */
-static void tokens_from(const request *q, const sequence *s, int32_t at, int32_t n, int32_t *ids)
-{
-    for (int32_t i = 0; i < n; i++, at++)
-        ids[i] = at < q->prompt_len ? q->content[at] : s->ids[at - q->prompt_len];
-}
-
-/* The full blocks among `cached` tokens of a prompt (s NULL) or a sample, as far as ids are known.
- */
-static void keep(ares_rollout *r, const request *q, const sequence *s, block_list *l,
-                 int32_t cached)
-{
-    if (s) cached = ARES_MIN(cached, q->prompt_len + s->n);
-    for (; (l->n_kept + 1) * ARES_KV_BLOCK <= cached; l->n_kept++) {
-        int32_t ids[ARES_KV_BLOCK];
-        tokens_from(q, s, l->n_kept * ARES_KV_BLOCK, ARES_KV_BLOCK, ids);
-        l->kept = rollout_block_keep(&r->blocks, l->block[l->n_kept], l->kept, ids, ARES_KV_BLOCK);
-    }
-}
-
-void rollout_keep_part(ares_rollout *r, sequence *s)
-{
-    block_list *l = &s->blocks;
-    keep(r, s->request, s, l, s->cached); /* a step may have filled one */
-    int32_t ids[ARES_KV_BLOCK], at = l->n_kept * ARES_KV_BLOCK, n = s->cached - at;
-    if (n <= 0) return;
-    tokens_from(s->request, s, at, n, ids);
-    rollout_block_keep(&r->blocks, l->block[l->n_kept], l->kept, ids, n);
 }
 
 void rollout_keep_blocks(ares_rollout *r)

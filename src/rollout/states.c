@@ -33,20 +33,31 @@ static int grow(rollout_states *t, int32_t cap)
              !enlarge(t->device, &t->window[i], window_bytes(c), t->cap, cap)))
             return ares_device_full(t->device, "rollout", "states of delta nets",
                                     (size_t)cap * (state_bytes(c) + window_bytes(c)), false,
-                                    "lower worker.rollout.max_num_seqs");
+                                    "lower worker.rollout.max_num_seqs or state_snapshots");
     t->free_list = ares_realloc(t->free_list, (size_t)cap * sizeof *t->free_list);
     for (int32_t i = cap; i-- > t->cap;) t->free_list[t->n_free++] = i;
     t->cap = cap;
     return ARES_OK;
 }
 
-int rollout_states_init(rollout_states *t, const ares_model *m, int32_t slots)
+int rollout_states_init(rollout_states *t, const ares_model *m, const rollout_blocks *blocks,
+                        int32_t slots, int32_t most)
 {
     t->device = m->device;
     t->cfg = &m->cfg;
+    t->blocks = blocks;
+    t->most = most;
     t->states = ares_calloc((size_t)m->cfg.layers, sizeof *t->states);
     t->window = ares_calloc((size_t)m->cfg.layers, sizeof *t->window);
-    return grow(t, slots);
+    t->snapshots = ares_calloc((size_t)most + 1, sizeof *t->snapshots);
+    return grow(t, slots + most);
+}
+
+size_t rollout_states_each(const rollout_states *t)
+{
+    size_t layers = 0;
+    for (int32_t i = 0; i < t->cfg->layers; i++) layers += (t->cfg->layer[i] & ARES_LAYER_NET) != 0;
+    return layers * (state_bytes(t->cfg) + window_bytes(t->cfg));
 }
 
 void rollout_states_fini(rollout_states *t)
@@ -60,19 +71,34 @@ void rollout_states_fini(rollout_states *t)
     ares_free(t->states);
     ares_free(t->window);
     ares_free(t->free_list);
+    ares_free(t->snapshots);
 }
 
 void rollout_states_reset(rollout_states *t)
 {
-    t->n_free = 0;
+    t->n_free = t->n_snapshots = 0;
     for (int32_t i = t->cap; i-- > 0;) t->free_list[t->n_free++] = i;
+}
+
+/* Frees the slot of a snapshot whose block is gone, or else of the one unused longest. */
+static void forget_one(rollout_states *t)
+{
+    rollout_snapshot *gone = t->snapshots;
+    for (rollout_snapshot *s = gone; s < t->snapshots + t->n_snapshots; s++) {
+        bool stale = t->blocks->serial[s->block] != s->serial;
+        if (stale || s->used < gone->used) gone = s;
+        if (stale) break;
+    }
+    t->free_list[t->n_free++] = gone->slot;
+    *gone = t->snapshots[--t->n_snapshots];
 }
 
 void rollout_state_take(rollout_states *t, int32_t *slot)
 {
     if (!t->cfg || *slot >= 0) return;
-    /* parked samples and prompts that wait want more than those that run; a process without host
-     * memory ends, as everywhere */
+    if (!t->n_free && t->n_snapshots) forget_one(t);
+    /* parked samples want more than those that run; a process without host memory ends, as
+     * everywhere */
     if (!t->n_free) ARES_ASSERT(grow(t, t->cap + t->cap / 2 + 1) == ARES_OK);
     *slot = t->free_list[--t->n_free];
 }
@@ -92,4 +118,25 @@ void rollout_state_copy(const rollout_states *t, int32_t to, int32_t from)
         memcpy(t->window[i] + to * window, t->window[i] + from * window,
                (size_t)window * sizeof(float));
     }
+}
+
+rollout_snapshot *rollout_snapshot_find(const rollout_states *t, uint64_t serial)
+{
+    for (int32_t i = 0; i < t->n_snapshots; i++)
+        if (t->snapshots[i].serial == serial) return &t->snapshots[i];
+    return NULL;
+}
+
+void rollout_snapshot_keep(rollout_states *t, int32_t block, int32_t *slot)
+{
+    uint64_t serial = t->blocks->serial[block];
+    rollout_snapshot *there = rollout_snapshot_find(t, serial);
+    if (there) there->used = ++t->now;
+    if (!there && t->most) {
+        if (t->n_snapshots == t->most) forget_one(t);
+        t->snapshots[t->n_snapshots++] =
+            (rollout_snapshot){ .serial = serial, .block = block, .slot = *slot, .used = ++t->now };
+        *slot = -1;
+    }
+    rollout_state_drop(t, slot);
 }

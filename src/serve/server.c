@@ -1039,6 +1039,7 @@ static int open_all(ares_server *s)
                                            .max_model_len = o->max_model_len,
                                            .cache_tokens = o->cache_tokens,
                                            .drafts_tokens = o->drafts_tokens,
+                                           .state_snapshots = o->state_snapshots,
                                            .adapter_rank = rank,
                                            .n_likely = SERVE_MOST_LIKELY,
                                            .serves = true };

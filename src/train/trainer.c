@@ -618,13 +618,29 @@ static int announce_training(ares_trainer *t, int ranks, size_t *bytes)
     return ARES_OK;
 }
 
+/* Answers of a training step that a rank's engine has at a time. */
+static int64_t answers_together(const ares_train_config *c, int ranks)
+{
+    int64_t prompts = c->data.rollout_batch_size, over = c->oversampling.batch;
+    if (over != ARES_NULL_I64) prompts = ARES_MAX(prompts, over);
+    return (prompts * c->rollout.n + ranks - 1) / ranks;
+}
+
+int64_t trainer_running(const ares_trainer *t, int ranks)
+{
+    const ares_train_config *c = t->run.cfg;
+    if (agents_wanted(c) || t->val_longest) return c->rollout.max_num_seqs;
+    return ARES_MIN(answers_together(c, ranks), c->rollout.max_num_seqs);
+}
+
 /* After everything that stays on the device, which is what the cache leaves free. */
 int trainer_open_rollout(ares_trainer *t, int ranks)
 {
     const ares_train_config *c = t->run.cfg;
     bool lends = t->run.device.index >= 0;
     size_t training = 0;
-    int64_t budget, most = trainer_longest(t),
+    int64_t budget, held = answers_together(c, ranks) - c->rollout.max_num_seqs,
+                    snapshots = c->rollout.state_snapshots, most = trainer_longest(t),
                     asked = c->data.max_prompt_length + t->val_sampling.max_new_tokens;
     if (ares_source_count(&t->run.val) && asked > most && ares_world_rank(t->run.world) == 0)
         ares_log(ARES_LOG_WARN,
@@ -639,12 +655,14 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
     ARES_TRY(ares_world_share_error(t->run.world, ARES_OK)); /* all have opened what stays */
     ARES_TRY(ares_world_share_error(t->run.world, cache_budget(t, &budget)));
     if (lends) ARES_TRY(announce_training(t, ranks, &training));
+    if (snapshots == ARES_NULL_I64) snapshots = trainer_running(t, ranks);
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
         .cache_bytes = budget,
         .lends_cache = lends,
         .training_bytes = training,
         .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
+        .held_seqs = oversampling_wanted(c) ? (int32_t)ARES_MAX(0, held) : 0,
         .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64
                                       ? BATCHED_TOKENS
                                       : (int32_t)c->rollout.max_num_batched_tokens,
@@ -657,6 +675,7 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
         .adapter = trainer_adapter(t),
         .drafts_tokens = strcmp(c->rollout.speculation, "auto") == 0,
         .no_prefix_cache = !c->rollout.enable_prefix_caching,
+        .state_snapshots = snapshots ? (int32_t)snapshots : -1,
         .watch = t->slice ? NULL : t->watch
     };
     t->slice_version = -1;

@@ -210,6 +210,8 @@ int trainer_open_critic(ares_trainer *t, const char *weights);
 int trainer_open_reference(ares_trainer *t, const char *weights);
 int trainer_open_teacher(ares_trainer *t, const char *weights); /* after the reference */
 int trainer_open_rollout(ares_trainer *t, int ranks);
+/* Samples that a rank decodes at a time, at most. */
+int64_t trainer_running(const ares_trainer *t, int ranks);
 /* worker.rollout.max_num_batched_tokens where it is null. */
 enum { BATCHED_TOKENS = 2048 };
 /* Tokens of prompt and response together at most. */

@@ -784,6 +784,8 @@ static const option_case options[] = {
     { "worker.rollout.gpu_memory_utilization", "0.5", "plain", "same" },
     { "worker.rollout.enable_prefix_caching", "false", "same_beginning",
       "rollout/forward_passes > base:rollout/forward_passes; same" },
+    { "worker.rollout.state_snapshots", NULL, "test_e2e",
+      "episodes_with_delta_nets_go_on_from_their_last_turn" },
     { "worker.rollout.speculation", "none", "alike",
       "rollout/forward_passes > 1.2 * base:rollout/forward_passes; absent rollout/drafted_tokens; "
       "base:rollout/accepted_tokens > 10; same" },

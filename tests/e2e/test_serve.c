@@ -243,6 +243,53 @@ TEST(an_answer_is_the_same_with_and_without_speculation)
     ares_arena_fini(&a);
 }
 
+/* Token ids, so that a turn is exactly what the turns before said, and 6 ids more. */
+TEST(a_conversation_with_delta_nets_goes_on_from_its_last_answer)
+{
+    enum { TURNS = 5, SAID = 6, ANSWER = 21 };
+    static const char *const ways[][5] = { { "--speculation", "none" },
+                                           { "--speculation", "none", "--state-snapshots", "0" } };
+    const char *model = test_file("hybrid");
+    ares_arena a = { 0 };
+    ares_str ids = { 0 }, got[2] = { 0 };
+    served s[2];
+    int64_t n = 0;
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen3_5_text --layers 4 --hidden 32 --heads 4 --kv-heads 2 "
+                         "--vocab 288 --initializer-range 0.2 --seed 5 --out '%s'",
+                         model),
+             0);
+    for (int w = 0; w < 2; w++)
+        if (!start_with(&s[w], model, ways[w])) return;
+    for (int turn = 0; turn < TURNS; turn++) {
+        ares_str body = { 0 };
+        for (int i = 0; i < SAID; i++, n++)
+            ares_str_addf(&ids, "%s%d", n ? "," : "", 30 + 7 * turn + i);
+        ares_str_addf(&body,
+                      "{\"prompt\":[%s],\"max_tokens\":%d,\"seed\":4,\"ignore_eos\":true,"
+                      "\"return_token_ids\":true}",
+                      ids.data, ANSWER);
+        for (int w = 0; w < 2; w++) {
+            CHECK_EQ(ask(s[w].port, "/v1/completions", body.data, &got[w]), 200);
+            const ares_json *v =
+                at(parse(&a, &got[w]), "usage.prompt_tokens_details.cached_tokens");
+            int64_t cached = v ? v->integer : -1;
+            CHECK_EQ(cached, w || !turn ? 0 : n - SAID - 1);
+        }
+        const ares_json *x = at(parse(&a, &got[0]), "choices.0.token_ids");
+        if (!CHECK(same(x, at(parse(&a, &got[1]), "choices.0.token_ids")))) break;
+        for (int64_t i = 0; i < x->count; i++, n++)
+            ares_str_addf(&ids, ",%lld", (long long)x->items[i].integer);
+        ares_str_fini(&body);
+    }
+    for (int w = 0; w < 2; w++) {
+        CHECK_EQ(stop(&s[w]), 0);
+        ares_str_fini(&got[w]);
+    }
+    ares_str_fini(&ids);
+    ares_arena_fini(&a);
+}
+
 TEST(a_stream_joined_is_the_whole_answer)
 {
     static const char *const asked[] = {

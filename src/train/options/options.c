@@ -847,6 +847,26 @@ static void check_positions(ares_config *cfg, const ares_train_config *c, int64_
     ares_str_fini(&dir);
 }
 
+/* Tells that snapshots of states are kept by nobody. */
+static void check_snapshots(const ares_train_config *c)
+{
+    ares_str dir = { 0 };
+    ares_model_config m;
+    long long n = c->rollout.state_snapshots;
+    if (n == ARES_NULL_I64) return;
+    if (read_model(c->actor.model_path, &dir, &m) && !m.net.v_heads)
+        ares_log(ARES_LOG_WARN,
+                 "config: worker.rollout.state_snapshots = %lld: has no effect: a %s has no delta "
+                 "nets, and goes on from its KV cache alone",
+                 n, m.model_type);
+    else if (n && !c->rollout.enable_prefix_caching)
+        ares_log(ARES_LOG_WARN,
+                 "config: worker.rollout.state_snapshots = %lld: has no effect with "
+                 "worker.rollout.enable_prefix_caching: false",
+                 n);
+    ares_str_fini(&dir);
+}
+
 /* Of one model: `lora` are the options of its adapter, path its directory. */
 static void check_trained(ares_config *cfg, const char *option, const ares_model_options *opt,
                           const char *lora, const ares_lora_options *adapter, const char *path)
@@ -1040,6 +1060,7 @@ static void check_sampling(ares_config *cfg, const ares_train_config *c)
         ares_config_fault(cfg, "eval.datasets",
                           "this run acts in environments; set env.val.tags instead");
     check_positions(cfg, c, sampling.max_new_tokens, &evals);
+    check_snapshots(c);
 }
 
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)

@@ -468,7 +468,12 @@ static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
     both(p, PLAN_CACHE, cache);
     double spare = p->shared > 0 ? p->shared - weights - cache : 0;
     both(p, PLAN_SPARE, spare);
-    both(p, PLAN_BUFFERS, all - cache - spare);
+    int32_t room;
+    double state = (double)ares_rollout_state_bytes(t->rollout, &room);
+    both(p, PLAN_BUFFERS, all - cache - spare - state * room);
+    /* of samples that are decoded together, of what starts and drafts, and snapshots */
+    both(p, PLAN_NETS,
+         state * (double)(room - cfg->rollout.max_num_seqs + trainer_running(t, where->ranks)));
     return ARES_OK;
 }
 

@@ -65,6 +65,7 @@ void peak_unreserve(ares_trainer *t);
     X(TEACHER, "teacher")                       \
     X(CRITIC, "critic")                         \
     X(CACHE, "kv cache")                        \
+    X(NETS, "states of delta nets")             \
     X(SPARE, "kept for training")               \
     X(BUFFERS, "rollout buffers")               \
     X(ACTIVATIONS, "kept activations")          \

@@ -756,7 +756,8 @@ static int check_config(const char *where, const ares_json *config, bool tell, b
 
 /*
  * The name of the module that a tensor of an adapter belongs to, as the candidates spell it: older
- * files of Qwen2-VL have transformers' former names.
+ * files of Qwen2-VL have transformers' former names, and of a wrapped Qwen3.5 they depend on the
+ * class that PEFT was given.
  */
 static const char *module_in(const ares_model_config *base, const char *name, size_t len,
                              ares_arena *arena)
@@ -768,7 +769,10 @@ static const char *module_in(const ares_model_config *base, const char *name, si
                     { "model.language_model.", "model.language_model." },
                     { "language_model.model.", "model.language_model." },
                     { "model.layers.", "model.language_model.layers." } };
+    static const char wrapped[] = "model.language_model.";
     char *own = ares_arena_copy(arena, name, len);
+    if (base->wrapped && strncmp(own, wrapped, sizeof wrapped - 1) == 0)
+        return ares_arena_printf(arena, "model.%s", own + sizeof wrapped - 1);
     for (int i = 0; base->vision.depth && i < ARES_COUNT(spelled); i++)
         if (strncmp(own, spelled[i].old, strlen(spelled[i].old)) == 0)
             return ares_arena_printf(arena, "%s%s", spelled[i].now, own + strlen(spelled[i].old));

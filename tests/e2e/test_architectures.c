@@ -231,6 +231,10 @@ TEST(what_an_architecture_does_not_have_is_refused)
           "worker.actor.model.lora.rank=4 "
           "'worker.actor.model.lora.target_modules=.*experts.*down_proj'",
           "is of experts" },
+        { "qwen3_5_text",
+          "worker.actor.share_prompts=false worker.actor.model.lora.rank=4 "
+          "worker.actor.model.lora.target_modules=[linear_attn.conv1d]",
+          "adapters of conv1d are not offered" },
         { "qwen3_5_text", "--check", "worker.actor.share_prompts=false" },
         { "qwen3_5_text", "--check worker.actor.share_prompts=false algorithm.adv_estimator=gae",
           "worker.critic.share_prompts=false" },

@@ -47,26 +47,35 @@ static void add_candidate(candidates *c, int32_t out, int32_t in, const char *fo
 const lora_module *lora_candidates(const ares_model_config *base, bool tower, ares_arena *arena,
                                    int32_t *n)
 {
-    static const char *const names[2][7] = {
-        { BLOCK "self_attn.q_proj", BLOCK "self_attn.k_proj", BLOCK "self_attn.v_proj",
-          BLOCK "self_attn.o_proj", BLOCK "mlp.gate_proj", BLOCK "mlp.up_proj",
-          BLOCK "mlp.down_proj" },
-        { BLOCK_VL "self_attn.q_proj", BLOCK_VL "self_attn.k_proj", BLOCK_VL "self_attn.v_proj",
-          BLOCK_VL "self_attn.o_proj", BLOCK_VL "mlp.gate_proj", BLOCK_VL "mlp.up_proj",
-          BLOCK_VL "mlp.down_proj" },
+    static const char *const names[2][LORA_OF_BLOCK] = {
+        { "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", NULL, "self_attn.o_proj",
+          "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj" },
+        { "linear_attn.in_proj_qkv", "linear_attn.in_proj_z", "linear_attn.in_proj_b",
+          "linear_attn.in_proj_a", "linear_attn.out_proj", "mlp.gate_proj", "mlp.up_proj",
+          "mlp.down_proj" },
     };
     const ares_vision_config *v = &base->vision;
-    const char *const *own = names[v->depth > 0];
     int32_t q = base->heads * base->head_dim, kv = base->kv_heads * base->head_dim,
-            hidden = base->hidden, wide = base->intermediate;
-    candidates c = { .cap = base->layers * 7 + 1 + v->depth * 5 + 2, .arena = arena };
+            hidden = base->hidden, wide = base->intermediate, of_net = base->net.v_heads,
+            values = of_net * base->net.v_dim;
+    candidates c = { .cap = base->layers * LORA_OF_BLOCK + 1 + v->depth * 5 + 2, .arena = arena };
     c.list = ares_arena_calloc(arena, (size_t)c.cap, sizeof *c.list);
     for (int32_t i = 0; i < base->layers; i++) {
-        const int32_t out[] = { q, kv, kv, hidden, wide, wide, hidden },
-                      in[] = { hidden, hidden, hidden, q, hidden, hidden, wide };
-        for (int j = 0; j < 7; j++)
-            if (j >= 4 && base->layer[i] & ARES_LAYER_EXPERTS) c.number++;
-            else add_candidate(&c, out[j], in[j], own[j], i);
+        bool net = model_has_net(base, i);
+        const int32_t out[2][LORA_OF_BLOCK] = {
+            { base->attention_gate ? 2 * q : q, kv, kv, 0, hidden, wide, wide, hidden },
+            { net_width(base), values, of_net, of_net, hidden, wide, wide, hidden }
+        };
+        const int32_t in[] = { hidden,           hidden, hidden, hidden,
+                               net ? values : q, hidden, hidden, wide };
+        for (int j = 0; j < LORA_OF_BLOCK; j++) {
+            bool expert = j >= 5 && base->layer[i] & ARES_LAYER_EXPERTS;
+            char format[64];
+            snprintf(format, sizeof format, "%s%s", v->depth ? BLOCK_VL : BLOCK,
+                     names[net][j] ? names[net][j] : "");
+            if (expert || !names[net][j]) c.number++;
+            else add_candidate(&c, out[net][j], in[j], format, i);
+        }
     }
     add_candidate(&c, base->vocab, hidden, "lm_head", 0);
     for (int32_t i = 0; tower && i < v->depth; i++) {
@@ -323,6 +332,8 @@ static int check_entries(const selection *s, const ares_json *target)
                                          "post_attention_layernorm",
                                          "mlp",
                                          "self_attn",
+                                         "linear_attn",
+                                         "conv1d",
                                          "layers",
                                          "q_norm",
                                          "k_norm",
@@ -505,11 +516,6 @@ int lora_select(const ares_model_config *base, bool tower, bool tell, const ares
     const ares_json *target = given(&s, "target_modules"), *exclude = given(&s, "exclude_modules"),
                     *layers = given(&s, "layers_to_transform"), *rank = ares_json_get(config, "r"),
                     *alpha = ares_json_get(config, "lora_alpha");
-    if (base->net.v_heads)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "%s: adapters beside a %s are not built; train all weights "
-                         "(worker.actor.model.lora.rank=0)",
-                         where, base->model_type);
     s.all = lora_candidates(base, tower, arena, &s.n);
     *out = (lora_config){ .rank = 8, .alpha = 8 };
     ARES_TRY(read_rank(&s, "r", rank, &out->rank));
@@ -750,7 +756,8 @@ static int check_config(const char *where, const ares_json *config, bool tell, b
 
 /*
  * The name of the module that a tensor of an adapter belongs to, as the candidates spell it: older
- * files of Qwen2-VL have transformers' former names.
+ * files of Qwen2-VL have transformers' former names, and of a wrapped Qwen3.5 they depend on the
+ * class that PEFT was given.
  */
 static const char *module_in(const ares_model_config *base, const char *name, size_t len,
                              ares_arena *arena)
@@ -762,7 +769,10 @@ static const char *module_in(const ares_model_config *base, const char *name, si
                     { "model.language_model.", "model.language_model." },
                     { "language_model.model.", "model.language_model." },
                     { "model.layers.", "model.language_model.layers." } };
+    static const char wrapped[] = "model.language_model.";
     char *own = ares_arena_copy(arena, name, len);
+    if (base->wrapped && strncmp(own, wrapped, sizeof wrapped - 1) == 0)
+        return ares_arena_printf(arena, "model.%s", own + sizeof wrapped - 1);
     for (int i = 0; base->vision.depth && i < ARES_COUNT(spelled); i++)
         if (strncmp(own, spelled[i].old, strlen(spelled[i].old)) == 0)
             return ares_arena_printf(arena, "%s%s", spelled[i].now, own + strlen(spelled[i].old));

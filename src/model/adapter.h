@@ -13,7 +13,6 @@
 
 #define LORA_PREFIX "base_model.model."   /* of names of tensors */
 #define LORA_BASE_NOTE "base_fingerprint" /* in the metadata of adapter_model.safetensors */
-enum { LORA_OF_BLOCK = 7 };               /* layers of a block */
 
 typedef struct lora_module {
     const char *name; /* transformers' name of the layer, whatever the base's files call it */
@@ -24,8 +23,9 @@ typedef struct lora_module {
 } lora_module;
 
 /*
- * The linear layers of a model, rank 0: of each block q, k, v, o, gate, up, down; lm_head; with
- * `tower` those of the blocks of a vision tower and of its merger. In the arena.
+ * The linear layers of a model, rank 0: of each block q, k, v, o, gate, up, down, or of a delta net
+ * qkv, z, b, a, out in place of the first four; lm_head; with `tower` those of the blocks of a
+ * vision tower and of its merger. In the arena.
  */
 const lora_module *lora_candidates(const ares_model_config *base, bool tower, ares_arena *arena,
                                    int32_t *n);

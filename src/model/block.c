@@ -572,7 +572,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     bool early = norms_add_biases(m, l, p, s);
     const void *h = read_stream(m, l->norm[ARES_BEFORE_ATTENTION], rows, s->x_in, t->h, s->rstd_in,
                                 early ? &l->o : NULL);
-    if (l->net.qkv.w) net_forward(m, &l->net, p, s, t, h);
+    if (l->net.qkv.w) net_forward(m, &l->net, p, s, t, &beside, h);
     else attend(m, layer, p, s, t, h);
     const void *mixed = mixed_rows(m, l, rows, s, t);
     adding attended = {
@@ -685,11 +685,13 @@ static void attend_backward(const ares_model *m, int layer, const block_pass *p,
                 true);
     if (c->qk_norm) qk_norms_backward(m, l, s, t, rows, d_qk, t->d_qkv, n.qkv);
     const ares_linear *const qkv[] = { &l->q, &l->k, &l->v };
+    const void *d_q = c->attention_gate ? t->d_q_gate : t->d_qkv; /* of q and its gate, or of q */
+    int64_t ld_q = c->attention_gate ? 2 * n.q : n.qkv;
     if (c->attention_gate) {
-        linear_backward(d, &l->q, rows, t->d_q_gate, 2 * n.q, h, d_h, accumulate);
+        linear_backward(d, &l->q, rows, d_q, ld_q, h, d_h, accumulate);
         linears_backward(d, qkv + 1, 2, rows, acts_at(d, t->d_qkv, n.q), n.qkv, h, d_h, true);
-    } else linears_backward(d, qkv, 3, rows, t->d_qkv, n.qkv, h, d_h, accumulate);
-    linear_adapt_backward(d, &beside, &l->q, t->d_qkv, n.qkv, h, d_h);
+    } else linears_backward(d, qkv, 3, rows, d_q, ld_q, h, d_h, accumulate);
+    linear_adapt_backward(d, &beside, &l->q, d_q, ld_q, h, d_h);
     linear_adapt_backward(d, &beside, &l->k, acts_at(d, t->d_qkv, n.q), n.qkv, h, d_h);
     linear_adapt_backward(d, &beside, &l->v, acts_at(d, t->d_qkv, n.q + n.kv), n.qkv, h, d_h);
 }
@@ -712,7 +714,7 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     linear_adapt_backward(d, &beside, &l->o, dy, hidden, mixed, t->d_attn);
     const void *h = read_stream(m, before, rows, s->x_in, t->h, NULL, NULL);
     void *d_h = before ? t->d_h : dx; /* without the norm they read the stream */
-    if (l->net.qkv.w) net_backward(m, &l->net, p, s, t, h, d_h, !before);
+    if (l->net.qkv.w) net_backward(m, &l->net, p, s, t, &beside, h, d_h, !before);
     else attend_backward(m, layer, p, s, t, h, d_h, !before);
     if (before)
         rms_norm_backward(d, before, m->cfg.norm_plus_one, rows, hidden, d_h, s->x_in, s->rstd_in,

@@ -99,6 +99,11 @@ typedef struct block_pass {
 } block_pass;
 
 /*
+ * Places of a block among ares_linear.number: q, k, v, none, o, gate, up, down, or of a delta net
+ * qkv, z, b, a, out, gate, up, down.
+ */
+enum { LORA_OF_BLOCK = 8 };
+/*
  * What an adapter adds beside a layer, by ares_linear.number; NULL: nothing. A scale of 0 adds
  * nothing and has no gradients, and never reaches the kernels, to which it would say "none".
  */
@@ -107,6 +112,18 @@ static inline const ares_adapter_module *adapter_module(const ares_adapter *a, i
     const ares_adapter_module *x = a ? &a->module[number] : NULL;
     return x && x->a && x->scale != 0 ? x : NULL;
 }
+
+/*
+ * The adapters of a pass, and memory for what they compute: u of up to three layers of the same x,
+ * one after the other, [3][rows][rank], and for a backward du [rows][rank].
+ */
+typedef struct adapting {
+    int32_t rows;
+    const ares_adapted *runs; /* [n_runs], which may name more rows than there are */
+    int32_t n_runs;
+    void *u, *du;
+    int32_t rank; /* the largest of all adapters */
+} adapting;
 
 /* x_out = the residual stream after the layer; it may be s->x_in. */
 void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
@@ -127,14 +144,15 @@ void experts_backward(const ares_model *m, const ares_model_layer *l, int32_t ro
 /* ---------------- net.c: a gated delta net in place of attention */
 /* Up to s->net_o; h: what products read of the stream. */
 void net_forward(const ares_model *m, const ares_net *net, const block_pass *p,
-                 const block_saved *s, const block_scratch *t, const void *h);
+                 const block_saved *s, const block_scratch *t, const adapting *beside,
+                 const void *h);
 /* What o reads of it, in t->gated. */
 const void *net_output(const ares_model *m, const ares_net *net, int32_t rows, const block_saved *s,
                        const block_scratch *t);
 /* After net_output, from t->d_attn, the gradient of that: d_h, or d_h +=, and the parameters'. */
 void net_backward(const ares_model *m, const ares_net *net, const block_pass *p,
-                  const block_saved *s, const block_scratch *t, const void *h, void *d_h,
-                  bool accumulate);
+                  const block_saved *s, const block_scratch *t, const adapting *beside,
+                  const void *h, void *d_h, bool accumulate);
 
 /* Buffers of a pass, cut from one allocation. */
 
@@ -249,17 +267,6 @@ bool linears_adjacent(const ares_linear *a, const ares_linear *b);
 void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_t rows,
                       const void *dy, int64_t lddy, const void *x, void *dx, bool accumulate);
 
-/*
- * The adapters of a pass, and memory for what they compute: u of up to three layers of the same x,
- * one after the other, [3][rows][rank], and for a backward du [rows][rank].
- */
-typedef struct adapting {
-    int32_t rows;
-    const ares_adapted *runs; /* [n_runs], which may name more rows than there are */
-    int32_t n_runs;
-    void *u, *du;
-    int32_t rank; /* the largest of all adapters */
-} adapting;
 /* y += u Bt for the n layers of the same x, after their products `base`. */
 void linears_adapt(ares_device *d, const adapting *a, const ares_linear *const *l,
                    const ares_linear_args *base, int n);

@@ -58,7 +58,8 @@ static ares_delta_args delta_args(const ares_model *m, const ares_net *net, cons
 }
 
 void net_forward(const ares_model *m, const ares_net *net, const block_pass *p,
-                 const block_saved *s, const block_scratch *t, const void *h)
+                 const block_saved *s, const block_scratch *t, const adapting *beside,
+                 const void *h)
 {
     ares_device *d = m->device;
     widths n = widths_of(m);
@@ -70,6 +71,8 @@ void net_forward(const ares_model *m, const ares_net *net, const block_pass *p,
         linear_args(rows, &net->a, h, NULL, acts_at(d, s->ba, n.heads), 2 * (int64_t)n.heads)
     };
     d->k->linear(d, products, ARES_COUNT(products));
+    linears_adapt(d, beside, (const ares_linear *[]){ &net->qkv, &net->z }, products, 2);
+    linears_adapt(d, beside, (const ares_linear *[]){ &net->b, &net->a }, products + 2, 2);
     ares_conv_args conv = conv_args(m, net, p, s, t);
     d->k->conv(d, &conv);
     ares_delta_args delta = delta_args(m, net, p, s, t);
@@ -116,8 +119,8 @@ const void *net_output(const ares_model *m, const ares_net *net, int32_t rows, c
 }
 
 void net_backward(const ares_model *m, const ares_net *net, const block_pass *p,
-                  const block_saved *s, const block_scratch *t, const void *h, void *d_h,
-                  bool accumulate)
+                  const block_saved *s, const block_scratch *t, const adapting *beside,
+                  const void *h, void *d_h, bool accumulate)
 {
     ares_device *d = m->device;
     widths n = widths_of(m);
@@ -158,9 +161,17 @@ void net_backward(const ares_model *m, const ares_net *net, const block_pass *p,
     conv.dw = net->conv->grad.data ? &net->conv->grad : NULL;
     d->k->conv_backward(d, &conv);
 
-    linear_backward(d, &net->qkv, rows, t->conv, n.mixed, h, d_h, accumulate);
-    linear_backward(d, &net->z, rows, t->d_z, n.values, h, d_h, true);
-    linear_backward(d, &net->b, rows, t->d_ba, 2 * (int64_t)n.heads, h, d_h, true);
-    linear_backward(d, &net->a, rows, acts_at(d, t->d_ba, n.heads), 2 * (int64_t)n.heads, h, d_h,
-                    true);
+    const struct {
+        const ares_linear *l;
+        const void *dy;
+        int64_t ld;
+    } products[] = { { &net->qkv, t->conv, n.mixed },
+                     { &net->z, t->d_z, n.values },
+                     { &net->b, t->d_ba, 2 * (int64_t)n.heads },
+                     { &net->a, acts_at(d, t->d_ba, n.heads), 2 * (int64_t)n.heads } };
+    for (int i = 0; i < ARES_COUNT(products); i++)
+        linear_backward(d, products[i].l, rows, products[i].dy, products[i].ld, h, d_h,
+                        accumulate || i > 0);
+    for (int i = 0; i < ARES_COUNT(products); i++)
+        linear_adapt_backward(d, beside, products[i].l, products[i].dy, products[i].ld, h, d_h);
 }

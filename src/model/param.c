@@ -153,8 +153,16 @@ static void list_block(const listing *l, int i)
             add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
     }
     add_norm(l, i, ARES_AFTER_MLP);
-    ares_linear *const all[] = { &y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down };
-    for (int j = 0; j < ARES_COUNT(all); j++) all[j]->number = i * ARES_COUNT(all) + j;
+    bool net = model_has_net(c, i);
+    ares_linear *const all[LORA_OF_BLOCK] = { net ? &y->net.qkv : &y->q,
+                                              net ? &y->net.z : &y->k,
+                                              net ? &y->net.b : &y->v,
+                                              &y->net.a,
+                                              &y->o,
+                                              &y->gate,
+                                              &y->up,
+                                              &y->down };
+    for (int j = 0; j < LORA_OF_BLOCK; j++) all[j]->number = i * LORA_OF_BLOCK + j;
 }
 /* All parameters under Hugging Face's names, in the order in which a forward reads them. */
 static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, bool train_tower)

@@ -135,26 +135,9 @@ TEST(every_kind_has_adapters_and_learns_from_examples)
 {
     for (int i = 0; i < ARES_COUNT(kinds); i++) {
         ares_str out = { 0 };
-        bool nets = *words_of(&kinds[i]);
-        ares_str said = { 0 };
-        if (nets) { /* which have none yet */
-            CHECK(e2e_program(&said,
-                              "--config '%s' worker.actor.model.model_path='%s' "
-                              "worker.actor.model.lora.rank=4 %s",
-                              e2e_train_words("none"), model_of(&kinds[i]),
-                              words_of(&kinds[i])) != 0);
-            CHECK_CONTAINS(said.data, "adapters beside a qwen3_5_text are not built");
-            ares_str_clear(&said);
-            CHECK(e2e_program(&said, "--config '%s' worker.actor.model.model_path='%s'",
-                              e2e_train_words("none"), model_of(&kinds[i])) != 0);
-            CHECK_CONTAINS(said.data, "set worker.actor.share_prompts=false");
-        }
-        ares_str_fini(&said);
         trained(&kinds[i], "lora",
-                nets ? "worker.actor.arithmetic=bf16 algorithm.disable_kl=false "
-                       "algorithm.use_kl_loss=true"
-                     : "worker.actor.model.lora.rank=4 worker.actor.arithmetic=bf16 "
-                       "algorithm.disable_kl=false algorithm.use_kl_loss=true");
+                "worker.actor.model.lora.rank=4 worker.actor.arithmetic=bf16 "
+                "algorithm.disable_kl=false algorithm.use_kl_loss=true");
         CHECK(e2e_metric("lora", 1, "actor/kl_loss") == 0);
         forget("lora");
         int rc = e2e_program(&out, "sft --config '%s' worker.actor.model.model_path='%s'",
@@ -248,6 +231,10 @@ TEST(what_an_architecture_does_not_have_is_refused)
           "worker.actor.model.lora.rank=4 "
           "'worker.actor.model.lora.target_modules=.*experts.*down_proj'",
           "is of experts" },
+        { "qwen3_5_text",
+          "worker.actor.share_prompts=false worker.actor.model.lora.rank=4 "
+          "worker.actor.model.lora.target_modules=[linear_attn.conv1d]",
+          "adapters of conv1d are not offered" },
         { "qwen3_5_text", "--check", "worker.actor.share_prompts=false" },
         { "qwen3_5_text", "--check worker.actor.share_prompts=false algorithm.adv_estimator=gae",
           "worker.critic.share_prompts=false" },

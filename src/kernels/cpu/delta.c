@@ -304,33 +304,50 @@ static inline token token_of(const delta_job *j, int64_t r, int32_t h, int32_t c
                     gates[a->v_heads] };
 }
 
-/*
- * The tile after token t. keep_d: D is written there [k_dim][32]; of_m, of_u: m and u (may be
- * NULL together). o: of width n, or NULL.
- */
-V16_INLINE void step(float *tile, token t, int32_t k_dim, int32_t n, float *keep_d, float *of_m,
-                     float *of_u, float *o)
+/* u = beta (v - m) */
+V16_INLINE two change_of(token t, int32_t n, two m)
 {
-    v16 decay = v16_set1(t.decay);
-    two m = { v16_zero(), v16_zero() }, sum = m;
+    two v = two_of(t.v, n);
+    return two_mul(v16_set1(t.beta), (two){ v16_sub(v.a, m.a), v16_sub(v.b, m.b) });
+}
+
+/*
+ * The tile after rows [first, last), and with `gives` their o. In between it has D of the row to
+ * come, so that a row is one pass over it, in which the sums over i of this row and the next grow.
+ */
+V16_INLINE void advance(const delta_job *j, float *tile, int32_t h, int32_t column, int64_t first,
+                        int64_t last, bool gives)
+{
+    const ares_delta_args *a = &j->a;
+    int32_t k_dim = a->k_dim, n = a->v_dim - column;
+    if (first >= last) return;
+    token t = token_of(j, first, h, column);
+    two m = { v16_zero(), v16_zero() };
     for (int32_t i = 0; i < k_dim; i++) {
-        two d = two_mul(decay, two_load(tile + i * TILE));
-        if (keep_d) two_store(keep_d + i * TILE, d);
+        two d = two_mul(v16_set1(t.decay), two_load(tile + i * TILE));
         m = two_fma(v16_set1(t.k[i]), d, m);
-    }
-    two v = two_of(t.v, n), u = { v16_sub(v.a, m.a), v16_sub(v.b, m.b) };
-    u = two_mul(v16_set1(t.beta), u);
-    if (of_m) {
-        two_store(of_m, m);
-        two_store(of_u, u);
-    }
-    for (int32_t i = 0; i < k_dim; i++) {
-        two d = keep_d ? two_load(keep_d + i * TILE) : two_mul(decay, two_load(tile + i * TILE));
-        d = two_fma(v16_set1(t.k[i]), u, d);
         two_store(tile + i * TILE, d);
-        if (o) sum = two_fma(v16_set1(t.q[i]), d, sum);
     }
-    if (o) two_put(o, n, sum);
+    for (int64_t r = first; r < last; r++) {
+        two u = change_of(t, n, m), o = { v16_zero(), v16_zero() };
+        bool more = r + 1 < last;
+        token next = more ? token_of(j, r + 1, h, column) : t;
+        m = o;
+        for (int32_t i = 0; i < k_dim && more; i++) {
+            two s = two_fma(v16_set1(t.k[i]), u, two_load(tile + i * TILE)),
+                d = two_mul(v16_set1(next.decay), s);
+            two_store(tile + i * TILE, d);
+            if (gives) o = two_fma(v16_set1(t.q[i]), s, o);
+            m = two_fma(v16_set1(next.k[i]), d, m);
+        }
+        for (int32_t i = 0; i < k_dim && !more; i++) {
+            two s = two_fma(v16_set1(t.k[i]), u, two_load(tile + i * TILE));
+            two_store(tile + i * TILE, s);
+            if (gives) o = two_fma(v16_set1(t.q[i]), s, o);
+        }
+        if (gives) two_put(a->o + r * a->ldo + (int64_t)h * a->v_dim + column, n, o);
+        t = next;
+    }
 }
 
 static void delta_task(void *ctx, int64_t task, int worker)
@@ -339,18 +356,17 @@ static void delta_task(void *ctx, int64_t task, int worker)
     const ares_delta_args *a = &j->a;
     int32_t s = (int32_t)(task / j->tiles / a->v_heads),
             h = (int32_t)(task / j->tiles % a->v_heads), column = (int32_t)(task % j->tiles) * TILE,
-            n = a->v_dim - column, from = a->states ? a->from[s] : -1;
+            from = a->states ? a->from[s] : -1;
     int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
     float *tile = kernels_scratch(j->d, worker, (size_t)tile_floats(a) * sizeof *tile);
     if (from >= 0) load_tile(a, a->states, from, h, column, tile);
     else memset(tile, 0, (size_t)tile_floats(a) * sizeof *tile);
-    for (int64_t r = start; r < end; r++) {
-        step(tile, token_of(j, r, h, column), a->k_dim, n, NULL, NULL, NULL,
-             a->o + r * a->ldo + (int64_t)h * a->v_dim + column);
-        int64_t done = r + 1 - start;
-        if (a->kept && done % ARES_DELTA_KEPT == 0)
-            store_tile(a, a->kept, start / ARES_DELTA_KEPT + done / ARES_DELTA_KEPT - 1, h, column,
-                       tile);
+    for (int64_t r = start, stop; r < end; r = stop) {
+        stop = a->kept ? ARES_MIN(end, r + ARES_DELTA_KEPT) : end;
+        advance(j, tile, h, column, r, stop, true);
+        if (a->kept && stop - r == ARES_DELTA_KEPT)
+            store_tile(a, a->kept, start / ARES_DELTA_KEPT + (stop - start) / ARES_DELTA_KEPT - 1,
+                       h, column, tile);
     }
     if (a->states && a->to[s] >= 0) store_tile(a, a->states, a->to[s], h, column, tile);
 }
@@ -390,92 +406,185 @@ void ARES_K(delta)(ares_device *d, const ares_delta_args *a)
  * in their order, tile by tile.
  */
 
-/* Lanes [n][16] -> n numbers, each by v16_sum's tree, written to `to` or added to it. */
-static void reduce(const float *lanes, int32_t n, float *to, bool add)
-{
-    float t[256];
-    for (int32_t i = 0; i < n; i += 16) {
-        v16_transpose(lanes + i * 16, 16, t, 16);
-        v16 x[16];
-        for (int l = 0; l < 16; l++) x[l] = v16_load(t + l * 16);
-        for (int half = 8; half; half /= 2)
-            for (int l = 0; l < half; l++) x[l] = v16_add(x[l], x[l + half]);
-        put(to + i, n - i, add ? v16_add(some(to + i, n - i), x[0]) : x[0]);
-    }
-}
-
 /*
- * Scratch of a task: 1.1 MB for a net of 128 x 128. To keep D of 16 tokens alone, and compute the
- * 64 once more for it, was slower though D then lies in the second cache.
+ * Scratch of a task: 1.2 MB for a net of 128 x 128.
  */
 typedef struct undo {
     float *ds;    /* [value heads of a key head][tiles][k_dim][32] */
-    float *tile;  /* [k_dim][32] */
-    float *d;     /* [ARES_DELTA_KEPT][k_dim][32] */
+    float *s;     /* [ARES_DELTA_KEPT + 1][k_dim][32]: S before each token, and after the last */
     float *m, *u; /* [ARES_DELTA_KEPT][32] */
-    float *lanes; /* [k_dim rounded up to 16][16] */
 } undo;
 static undo undo_of(const delta_job *j, int worker)
 {
     int64_t tile = tile_floats(&j->a), all = (int64_t)j->per_key * j->tiles * tile,
-            lanes = (j->a.k_dim + 15) / 16 * 256,
-            floats = all + tile + ARES_DELTA_KEPT * (tile + 2 * TILE) + lanes;
+            floats = all + (ARES_DELTA_KEPT + 1) * tile + 2 * ARES_DELTA_KEPT * TILE;
     undo w = { .ds = kernels_scratch(j->d, worker, (size_t)floats * sizeof(float)) };
-    w.tile = w.ds + all;
-    w.d = w.tile + tile;
-    w.m = w.d + ARES_DELTA_KEPT * tile;
+    w.s = w.ds + all;
+    w.m = w.s + (ARES_DELTA_KEPT + 1) * tile;
     w.u = w.m + ARES_DELTA_KEPT * TILE;
-    w.lanes = w.u + ARES_DELTA_KEPT * TILE;
     memset(w.ds, 0, (size_t)all * sizeof *w.ds);
-    memset(w.lanes, 0, (size_t)lanes * sizeof *w.lanes);
     return w;
 }
 
-/* One token back: of row r, value head h, columns from `column` on; at: its place in w->d. */
-V16_INLINE void step_back(const delta_job *j, const undo *w, int64_t r, int32_t h, int32_t column,
-                          int at, float *ds)
+/* Rows [first, last) once more, from w->s[0]: all states, m and u. */
+static void replay(const delta_job *j, const undo *w, int32_t h, int32_t column, int64_t first,
+                   int64_t last)
+{
+    int32_t k_dim = j->a.k_dim, n = j->a.v_dim - column;
+    int64_t tile = tile_floats(&j->a);
+    token t = token_of(j, first, h, column);
+    const two zero = { v16_zero(), v16_zero() };
+    two m = zero;
+    for (int32_t i = 0; i < k_dim; i++)
+        m = two_fma(v16_set1(t.k[i]), two_mul(v16_set1(t.decay), two_load(w->s + i * TILE)), m);
+    for (int64_t r = first; r < last; r++) {
+        const float *from = w->s + (r - first) * tile;
+        float *to = w->s + (r + 1 - first) * tile;
+        two u = change_of(t, n, m);
+        two_store(w->m + (r - first) * TILE, m);
+        two_store(w->u + (r - first) * TILE, u);
+        token next = r + 1 < last ? token_of(j, r + 1, h, column) : t; /* the last m is not used */
+        v16 decay = v16_set1(t.decay), then = v16_set1(next.decay);
+        m = zero;
+        for (int32_t i = 0; i < k_dim; i++) {
+            two s = two_fma(v16_set1(t.k[i]), u, two_mul(decay, two_load(from + i * TILE)));
+            two_store(to + i * TILE, s);
+            m = two_fma(v16_set1(next.k[i]), two_mul(then, s), m);
+        }
+        t = next;
+    }
+}
+
+/* v16_sum of each of 16 vectors p[16][16]. */
+#if defined ARES_ISA_AVX512 || defined ARES_ISA_AVX2
+V16_INLINE __m256 sums_of_8(const float *p)
+{
+    __m256 x[8], y[4], z[2];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        x[i] = _mm256_add_ps(_mm256_loadu_ps(p + i * 16), _mm256_loadu_ps(p + i * 16 + 8));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) /* four lanes of vector i, then of i + 4 */
+        y[i] = _mm256_add_ps(_mm256_permute2f128_ps(x[i], x[i + 4], 0x20),
+                             _mm256_permute2f128_ps(x[i], x[i + 4], 0x31));
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) /* two of each of four */
+        z[i] = _mm256_add_ps(_mm256_shuffle_ps(y[2 * i], y[2 * i + 1], 0x44),
+                             _mm256_shuffle_ps(y[2 * i], y[2 * i + 1], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(z[0], z[1], 0x88), _mm256_shuffle_ps(z[0], z[1], 0xdd));
+}
+V16_INLINE v16 sums_of_16(const float *p)
+{
+    float sums[16];
+    _mm256_storeu_ps(sums, sums_of_8(p));
+    _mm256_storeu_ps(sums + 8, sums_of_8(p + 128));
+    return v16_load(sums);
+}
+#else
+V16_INLINE v16 sums_of_16(const float *p)
+{
+    float t[16 * 16];
+    v16 x[16];
+    v16_transpose(p, 16, t, 16);
+    for (int l = 0; l < 16; l++) x[l] = v16_load(t + l * 16);
+    for (int half = 8; half; half /= 2)
+        for (int l = 0; l < half; l++) x[l] = v16_add(x[l], x[l + half]);
+    return x[0];
+}
+#endif
+
+/* What a row hands to the pass that ends it. */
+typedef struct ending {
+    two u, dm;
+} ending;
+
+/*
+ * A pass over S as it was between rows p and t (p before t), and over dS. Of t, whose beginning was
+ * in the pass before, the end; of p the beginning. With D = decay S:
+ *
+ *   end         dk = dS u + D dm, dS += k dm^T, dg = sum_ij dS_ij D_ij, dS <- decay dS
+ *   beginning   dS += q do^T, dq = S do, du = dS^T k
+ *
+ * dk and dq get sums over 32 columns, or with `add` more of them.
+ */
+V16_INLINE void back_pass(const float *s, float *ds, int32_t k_dim, bool ends, token t, ending of_t,
+                          float *dk, two *dg, bool begins, token p, two d_o, float *dq, two *du,
+                          bool add)
+{
+    float of_k[16 * 16], of_q[16 * 16];
+    for (int32_t first = 0; first < k_dim; first += 16) {
+        int32_t n = ARES_MIN(16, k_dim - first);
+        if (n < 16) { /* the rest of their lanes is summed and not used */
+            memset(of_k, 0, sizeof of_k);
+            memset(of_q, 0, sizeof of_q);
+        }
+        for (int32_t l = 0; l < n; l++) {
+            int32_t i = first + l;
+            two state = two_load(s + i * TILE), g = two_load(ds + i * TILE);
+            if (ends) {
+                two d = two_mul(v16_set1(t.decay), state);
+                v16 sum = v16_fma(g.b, of_t.u.b, v16_mul(g.a, of_t.u.a));
+                sum = v16_fma(d.b, of_t.dm.b, v16_fma(d.a, of_t.dm.a, sum));
+                v16_store(of_k + l * 16, sum);
+                g = two_fma(v16_set1(t.k[i]), of_t.dm, g);
+                *dg = (two){ v16_fma(g.a, d.a, dg->a), v16_fma(g.b, d.b, dg->b) };
+                g = two_mul(v16_set1(t.decay), g);
+            }
+            if (begins) {
+                g = two_fma(v16_set1(p.q[i]), d_o, g);
+                *du = two_fma(v16_set1(p.k[i]), g, *du);
+                v16_store(of_q + l * 16, v16_fma(state.b, d_o.b, v16_mul(state.a, d_o.a)));
+            }
+            two_store(ds + i * TILE, g);
+        }
+        for (int which = 0; which < 2; which++) {
+            if (which ? !begins : !ends) continue;
+            float *to = (which ? dq : dk) + first;
+            v16 sums = sums_of_16(which ? of_q : of_k);
+            put(to, n, add ? v16_add(some(to, n), sums) : sums);
+        }
+    }
+}
+
+/* The rows of a tile from the last to the first, after replay. */
+static void rows_back(const delta_job *j, const undo *w, int32_t h, int32_t column, int64_t first,
+                      int64_t last, float *ds)
 {
     const ares_delta_args *a = &j->a;
     int32_t k_dim = a->k_dim, n = a->v_dim - column;
-    token t = token_of(j, r, h, column);
-    const float *d = w->d + at * tile_floats(a);
-    two u = two_load(w->u + at * TILE), m = two_load(w->m + at * TILE), v = two_of(t.v, n),
-        d_o = two_of(a->d_o + r * a->lddo + (int64_t)h * a->v_dim + column, n),
-        du = { v16_zero(), v16_zero() };
-    for (int32_t i = 0; i < k_dim; i++) {
-        v16 k = v16_set1(t.k[i]);
-        two after = two_fma(k, u, two_load(d + i * TILE)),
-            g = two_fma(v16_set1(t.q[i]), d_o, two_load(ds + i * TILE));
-        two_store(ds + i * TILE, g);
-        du = two_fma(k, g, du);
-        v16_store(w->lanes + i * 16, v16_fma(after.b, d_o.b, v16_mul(after.a, d_o.a)));
-    }
-    int64_t keys = (int64_t)a->k_heads * k_dim;
-    bool first = h % j->per_key == 0 && column == 0;
-    float *dx = a->dqkv + r * a->lddqkv, *dq = dx + (int64_t)(h / j->per_key) * k_dim;
-    reduce(w->lanes, k_dim, dq, !first);
+    int64_t tile = tile_floats(a), keys = (int64_t)a->k_heads * k_dim,
+            own_key = (int64_t)(h / j->per_key) * k_dim,
+            own = (int64_t)h * a->v_dim + column;  /* among the values */
+    bool add = h % j->per_key != 0 || column != 0; /* what other tiles gave q and k */
+    const two zero = { v16_zero(), v16_zero() };
+    token t = token_of(j, last - 1, h, column);
+    float *dx = a->dqkv + (last - 1) * a->lddqkv;
+    two du = zero, dg = zero, d_o = two_of(a->d_o + (last - 1) * a->lddo + own, n);
+    back_pass(w->s + (last - first) * tile, ds, k_dim, false, t, (ending){ zero, zero }, NULL, &dg,
+              true, t, d_o, dx + own_key, &du, add);
+    for (int64_t r = last; r-- > first;) {
+        const float *s = w->s + (r - first) * tile;
+        two v = two_of(t.v, n), m = two_load(w->m + (r - first) * TILE),
+            dv = two_mul(v16_set1(t.beta), du);
+        ending of_t = { two_load(w->u + (r - first) * TILE), { v16_neg(dv.a), v16_neg(dv.b) } };
+        v16 of_beta = v16_fma(du.b, v16_sub(v.b, m.b), v16_mul(du.a, v16_sub(v.a, m.a)));
+        float *dk = dx + own_key + keys;
+        two_put(dx + 2 * keys + own, n, dv);
+        du = dg = zero;
+        if (r > first) {
+            token p = token_of(j, r - 1, h, column);
+            dx -= a->lddqkv;
+            d_o = two_of(a->d_o + (r - 1) * a->lddo + own, n);
+            back_pass(s, ds, k_dim, true, t, of_t, dk, &dg, true, p, d_o, dx + own_key, &du, add);
+            t = p;
+        } else back_pass(s, ds, k_dim, true, t, of_t, dk, &dg, false, t, zero, NULL, &du, add);
 
-    two dv = two_mul(v16_set1(t.beta), du), dm = { v16_neg(dv.a), v16_neg(dv.b) },
-        dg = { v16_zero(), v16_zero() };
-    two_put(dx + 2 * keys + (int64_t)h * a->v_dim + column, n, dv);
-    v16 decay = v16_set1(t.decay);
-    for (int32_t i = 0; i < k_dim; i++) {
-        two before = two_load(d + i * TILE), g = two_load(ds + i * TILE);
-        v16 dk = v16_fma(g.b, u.b, v16_mul(g.a, u.a));
-        dk = v16_fma(before.b, dm.b, v16_fma(before.a, dm.a, dk));
-        v16_store(w->lanes + i * 16, dk);
-        g = two_fma(v16_set1(t.k[i]), dm, g);
-        dg = (two){ v16_fma(g.a, before.a, dg.a), v16_fma(g.b, before.b, dg.b) };
-        two_store(ds + i * TILE, two_mul(decay, g));
+        /* of g and beta so far; gates_back goes on from here */
+        float *da = (float *)a->da + r * a->lddab + h, *db = (float *)a->db + r * a->lddab + h;
+        float g = v16_sum(v16_add(dg.a, dg.b)), b = v16_sum(of_beta);
+        *da = column ? *da + g : g;
+        *db = column ? *db + b : b;
     }
-    reduce(w->lanes, k_dim, dq + keys, !first);
-
-    /* of g and beta so far; gates_back goes on from here */
-    float *da = (float *)a->da + r * a->lddab + h, *db = (float *)a->db + r * a->lddab + h;
-    v16 of_beta = v16_fma(du.b, v16_sub(v.b, m.b), v16_mul(du.a, v16_sub(v.a, m.a)));
-    float g = v16_sum(v16_add(dg.a, dg.b)), b = v16_sum(of_beta);
-    *da = column ? *da + g : g;
-    *db = column ? *db + b : b;
 }
 
 /*
@@ -505,14 +614,10 @@ static void delta_backward_task(void *ctx, int64_t task, int worker)
         int64_t first = start + c * ARES_DELTA_KEPT, last = ARES_MIN(end, first + ARES_DELTA_KEPT);
         for (int32_t i = 0; i < j->per_key * j->tiles; i++) {
             int32_t h = key * j->per_key + i / j->tiles, column = i % j->tiles * TILE;
-            if (c) load_tile(a, a->kept, start / ARES_DELTA_KEPT + c - 1, h, column, w.tile);
-            else memset(w.tile, 0, (size_t)tile * sizeof *w.tile);
-            for (int64_t r = first; r < last; r++)
-                step(w.tile, token_of(j, r, h, column), a->k_dim, a->v_dim - column,
-                     w.d + (r - first) * tile, w.m + (r - first) * TILE, w.u + (r - first) * TILE,
-                     NULL);
-            for (int64_t r = last; r-- > first;)
-                step_back(j, &w, r, h, column, (int)(r - first), w.ds + i * tile);
+            if (c) load_tile(a, a->kept, start / ARES_DELTA_KEPT + c - 1, h, column, w.s);
+            else memset(w.s, 0, (size_t)tile * sizeof *w.s);
+            replay(j, &w, h, column, first, last);
+            rows_back(j, &w, h, column, first, last, w.ds + i * tile);
         }
         for (int64_t r = first; r < last; r++) {
             const float *y = a->qkv + r * a->ldqkv + (int64_t)key * a->k_dim,

@@ -125,6 +125,13 @@ void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), d
 /* The instance of a kernel for the type of activations: float, or uint16_t that holds a bf16. */
 #define CUDA_BY_TYPE(c, kernel) ((c)->act == ARES_BF16 ? kernel<uint16_t> : kernel<float>)
 
+/* Arguments with segments as a kernel is handed them: without addresses of host memory. */
+template <typename A> static inline A cuda_without_host(A a)
+{
+    a.seg.host_start = a.seg.host_prefix_len = a.seg.host_prefix_row = NULL;
+    return a;
+}
+
 enum { CUDA_THREADS = 256 };
 /* Blocks for n elements, which CUDA_EACH divides among their threads. */
 static inline dim3 cuda_blocks(int64_t n)

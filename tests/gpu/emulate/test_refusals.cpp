@@ -5,6 +5,7 @@
  */
 #include "emulate.h"
 
+#include <cublas_v2.h>
 #include <launch.cuh>
 
 #include <signal.h>
@@ -141,6 +142,142 @@ TEST(new_memory_holds_no_number)
     CHECK_EQ(cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost), cudaSuccess);
     for (int i = 0; i < 64; i++) CHECK(x[i] != x[i]);
     cudaFree(p);
+}
+
+/* ------------------------------------------------------------------ arguments of kernels */
+
+typedef struct list_of_rows {
+    int n;
+    const float *rows;
+} list_of_rows;
+static void put_first(const list_of_rows list, float *to)
+{
+    *to = list.rows[0];
+}
+static float host_number = 1;
+/* A card would fault or read nonsense; the emulator's kernel would read the number. */
+static void hands_over_host_memory(void)
+{
+    run_put(&host_number, 0, 1, NULL);
+}
+static void hands_over_host_memory_in_a_struct(void)
+{
+    cuda_start("first", put_first, dim3(1), dim3(1), 0, (cudaStream_t) nullptr,
+               list_of_rows{ 1, &host_number }, device_floats(1));
+}
+static void hands_over_pinned_memory(void)
+{
+    float *pinned = NULL;
+    cudaMallocHost(&pinned, 256);
+    run_put(pinned, 0, 1, NULL);
+}
+TEST(an_address_of_the_host_in_a_kernels_arguments_is_refused)
+{
+    refuses(hands_over_host_memory, "put: argument 0 (of 8 bytes, at byte 0) is 0x",
+            "an address of the host");
+    refuses(hands_over_host_memory_in_a_struct, "first: argument 0 (of 16 bytes, at byte 8) is 0x",
+            "an address of the host");
+    refuses(hands_over_pinned_memory, "put: argument 0 (of 8 bytes, at byte 0) is 0x",
+            "an address of the host");
+}
+TEST(numbers_that_are_no_addresses_pass_as_arguments)
+{
+    float *p = device_floats(64), x[2] = {};
+    /* beyond its end, as a row that is not read may begin; and large numbers side by side */
+    run_put(p + 4096, -4096, 2, NULL);
+    const list_of_rows none = { 0x7fffffff, NULL };
+    cuda_start(
+        "count",
+        +[](list_of_rows list, uint64_t a, double b, float *to) {
+            *to = (float)list.n + (float)a + (float)b;
+        },
+        dim3(1), dim3(1), 0, (cudaStream_t)NULL, none, (uint64_t)1 << 46, 1e300, p + 1);
+    CHECK_EQ(cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost), cudaSuccess);
+    CHECK_NEAR(x[0], 2, 0);
+    cudaFree(p);
+}
+
+/* ------------------------------------------------------------------ foreign rounding */
+
+static void exponentials(const float *x, float *e, float *l)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    e[i] = expf(x[i]);
+    l[i] = logf(x[i]);
+}
+static int32_t bits_of(float x)
+{
+    int32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+/* How many of 512 results differ from the C library's; -1 where one does by more than an ulp. */
+static int moved_results(bool foreign)
+{
+    enum { N = 256 };
+    float x[N], e[N], l[N], *p = device_floats(3 * N);
+    int moved = 0;
+    emulate_foreign = foreign;
+    for (int i = 0; i < N; i++) x[i] = (float)i * 0.0625f;
+    cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice);
+    cuda_start("exponentials", exponentials, dim3(1), dim3(N), 0, (cudaStream_t)NULL,
+               (const float *)p, p + N, p + 2 * N);
+    cudaMemcpyAsync(e, p + N, sizeof e, cudaMemcpyDeviceToHost);
+    cudaMemcpyAsync(l, p + 2 * N, sizeof l, cudaMemcpyDeviceToHost);
+    cudaFree(p);
+    emulate_foreign = false;
+#undef expf
+#undef logf
+    for (int i = 0; i < N; i++) {
+        int32_t of_e = bits_of(e[i]) - bits_of(expf(x[i])),
+                of_l = bits_of(l[i]) - bits_of(logf(x[i]));
+        if (abs(of_e) > 1 || abs(of_l) > 1) return -1;
+        moved += (of_e != 0) + (of_l != 0);
+    }
+    CHECK_NEAR(e[0], 1, 0);
+    CHECK_NEAR(l[16], 0, 0); /* log(1) */
+    CHECK(l[0] < -1e30f);    /* log(0) */
+    return moved;
+}
+TEST(foreign_rounding_moves_exp_and_log_by_an_ulp)
+{
+    CHECK_EQ(moved_results(false), 0);
+    int moved = moved_results(true);
+    CHECK_MSG(moved > 100 && moved < 412, "%d of 512 moved", moved);
+}
+
+/* y [2][3] = x [2][K] Wt, in bits of f32 */
+static void products(bool foreign, float y[6])
+{
+    enum { K = 1000 };
+    float x[2 * K], w[3 * K], one = 1, none = 0, *p = device_floats(5 * K + 6);
+    for (int i = 0; i < 2 * K; i++) x[i] = (float)(i * 7919 % 1009) / 1009.0f - 0.4f;
+    for (int i = 0; i < 3 * K; i++) w[i] = (float)(i * 104729 % 997) / 997.0f - 0.6f;
+    cublasHandle_t blas;
+    emulate_foreign = foreign;
+    cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice);
+    cudaMemcpyAsync(p + 2 * K, w, sizeof w, cudaMemcpyHostToDevice);
+    CHECK_EQ(cublasCreate(&blas), CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(cublasGemmEx(blas, CUBLAS_OP_T, CUBLAS_OP_N, 3, 2, K, &one, p + 2 * K, CUDA_R_32F, K,
+                          p, CUDA_R_32F, K, &none, p + 5 * K, CUDA_R_32F, 3, CUBLAS_COMPUTE_32F,
+                          CUBLAS_GEMM_DEFAULT),
+             CUBLAS_STATUS_SUCCESS);
+    cudaMemcpyAsync(y, p + 5 * K, 6 * sizeof *y, cudaMemcpyDeviceToHost);
+    cublasDestroy(blas);
+    cudaFree(p);
+    emulate_foreign = false;
+}
+TEST(foreign_rounding_adds_products_in_another_order)
+{
+    float y[6], z[6];
+    int moved = 0;
+    products(false, y);
+    products(true, z);
+    for (int i = 0; i < 6; i++) {
+        CHECK_NEAR(z[i], y[i], 1e-3);
+        moved += y[i] != z[i];
+    }
+    CHECK_MSG(moved >= 3, "%d of 6 sums moved", moved);
 }
 
 /* ------------------------------------------------------------------ capture */

@@ -291,7 +291,30 @@ static inline float __fmaf_rn(float a, float b, float c)
 {
     return fmaf(a, b, c);
 }
+/*
+ * Foreign rounding (streams.cpp): exp and log of a card differ from the C library's in the last bit
+ * of some numbers. Half of the results move, one unit up or down; which ones follows from their
+ * bits. What is exact on a card stays: 0, 1 = exp(0), 0 = log(1), infinity.
+ */
+extern EMULATE_OWN bool emulate_foreign;
+static inline float emulate_ulp(float x)
+{
+    uint32_t u = __float_as_uint(x), draw = u * 2654435761u >> 30;
+    if (!emulate_foreign || (u & 0x7f800000u) == 0x7f800000u || (u & 0x7f800000u) == 0) return x;
+    return __uint_as_float(draw == 0 ? u + 1 : draw == 1 ? u - 1 : u);
+}
+static inline float emulate_expf(float x)
+{
+    float e = expf(x);
+    return x == 0.0f ? e : emulate_ulp(e);
+}
+static inline float emulate_logf(float x)
+{
+    return emulate_ulp(logf(x));
+}
 /* macros: the C library has functions of these names */
+#define expf(x) emulate_expf(x)
+#define logf(x) emulate_logf(x)
 #define __expf(x) expf(x)
 #define __logf(x) logf(x)
 static inline float __fdividef(float a, float b)

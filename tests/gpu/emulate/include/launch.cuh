@@ -3,13 +3,24 @@
 #define ARES_KERNELS_CUDA_LAUNCH_CUH
 
 #include <cuda_runtime.h>
+#include <type_traits>
 
 #define CUDA_SHARED(type, name) type *name = (type *)emulate_shared()
 
+/* Zeros between the fields of a struct, where old addresses may be left. Numbers hold none. */
+template <typename T> static inline void emulate_padding(T *argument)
+{
+    if constexpr (std::is_class<T>::value) __builtin_clear_padding(argument);
+    else if constexpr (!std::is_pointer<T>::value)
+        static_assert(sizeof(T) <= 8, "a number, or a pointer, or a struct");
+}
 template <typename... P>
 static inline void cuda_start(const char *operation, void (*kernel)(P...), dim3 grid, dim3 block,
                               size_t shared, cudaStream_t stream, P... args)
 {
+    int number = 0;
+    (emulate_padding(&args), ...);
+    (emulate_argument(operation, number++, &args, sizeof args), ...);
     emulate_launch(operation, (const void *)kernel, grid, block, shared, stream,
                    [=]() { kernel(args...); });
 }

@@ -8,7 +8,7 @@
 #include "host.h"
 #include "kernels_test.h"
 
-enum { ROWS = 7, HEADS = 3, DIM = 20, WIDE = HEADS * DIM, N = 24, LD = 100 };
+enum { ROWS = 7, HEADS = 3, DIM = 32, WIDE = HEADS * DIM, N = 24, LD = 104 };
 
 /* An array on both devices: f32 on the first, activations on the second. */
 typedef struct both {
@@ -202,35 +202,39 @@ TEST_GPU(cuda_bf16_norms_of_rows_and_of_heads)
     close_both();
 }
 
+/* Rows 16 bytes apart, of which a thread takes 8 numbers at once, and rows that are not. */
 TEST_GPU(cuda_bf16_rotations_and_swiglu)
 {
     if (!open_both()) return;
-    both x = numbers(1, ROWS * LD), gate_up = numbers(2, ROWS * LD), y = numbers(3, ROWS * LD),
-         dy = numbers(4, ROWS * LD), d_gate_up = numbers(5, ROWS * LD), z = numbers(6, ROWS * LD);
-    float *angles[2];
-    floats(angles, 7, ROWS * DIM);
-    for (int i = 0; i < 2; i++) {
-        d[i].k->rope(&d[i], ROWS, HEADS, DIM, 0, of(&x, i, 0), LD, angles[i], false);
-        ares_gate_mul_args a = { .rows = ROWS,
-                                 .k = N,
-                                 .gate = of(&gate_up, i, 0),
-                                 .up = of(&gate_up, i, N),
-                                 .ldgu = LD,
-                                 .y = of(&y, i, 0),
-                                 .ldy = LD,
-                                 .dy = of(&dy, i, 0),
-                                 .lddy = LD,
-                                 .d_gate = of(&d_gate_up, i, 0),
-                                 .d_up = of(&d_gate_up, i, N),
-                                 .lddgu = LD };
-        d[i].k->gate_mul(&d[i], &a);
-        a.y = of(&z, i, 0);
-        d[i].k->gate_mul_backward(&d[i], &a);
+    for (int64_t ld = LD - 4; ld <= LD; ld += 4) {
+        both x = numbers(1, ROWS * ld), gate_up = numbers(2, ROWS * ld), y = numbers(3, ROWS * ld),
+             dy = numbers(4, ROWS * ld), d_gate_up = numbers(5, ROWS * ld),
+             z = numbers(6, ROWS * ld);
+        float *angles[2];
+        floats(angles, 7, ROWS * DIM);
+        for (int i = 0; i < 2; i++) {
+            d[i].k->rope(&d[i], ROWS, HEADS, DIM, 0, of(&x, i, 0), ld, angles[i], false);
+            ares_gate_mul_args a = { .rows = ROWS,
+                                     .k = N,
+                                     .gate = of(&gate_up, i, 0),
+                                     .up = of(&gate_up, i, N),
+                                     .ldgu = ld,
+                                     .y = of(&y, i, 0),
+                                     .ldy = ld,
+                                     .dy = of(&dy, i, 0),
+                                     .lddy = ld,
+                                     .d_gate = of(&d_gate_up, i, 0),
+                                     .d_up = of(&d_gate_up, i, N),
+                                     .lddgu = ld };
+            d[i].k->gate_mul(&d[i], &a);
+            a.y = of(&z, i, 0);
+            d[i].k->gate_mul_backward(&d[i], &a);
+        }
+        same("rope", &x, 1);
+        same("silu_mul", &y, 1);
+        same("silu_mul again", &z, 1);
+        same("d_gate, d_up", &d_gate_up, 1);
     }
-    same("rope", &x, 1);
-    same("silu_mul", &y, 1);
-    same("silu_mul again", &z, 1);
-    same("d_gate, d_up", &d_gate_up, 1);
     close_both();
 }
 

@@ -451,7 +451,7 @@ static double farthest(const float *a, const float *b, int64_t n)
  */
 TEST_GPU(norm_and_gate_add_the_biases_of_the_products_around_them)
 {
-    enum { WIDTH = 300, ALL = ROWS * WIDTH };
+    enum { WIDTH = 304, ALL = ROWS * WIDTH };
     for (int kind = 0; kind < 4; kind++) {
         bool bf16 = kind % 2;
         ares_device d, cpu;

@@ -458,6 +458,105 @@ TEST(a_missing_barrier_shows)
     CHECK_EQ(wrong_of_reverse(true), 0);
 }
 
+/* out = in turned around, through copies that run beside the threads; `left` groups unwaited. */
+template <int LEFT> static void copy_through(const float *in, float *out)
+{
+    CUDA_SHARED(float, held);
+    unsigned at = threadIdx.x * 4, n = blockDim.x * 4;
+    cuda_copy_begin(held + at, in + at, true);
+    cuda_copy_group();
+    cuda_copy_begin(held + n + at, in + at, false);
+    cuda_copy_group();
+    cuda_copy_wait<LEFT>();
+    __syncthreads();
+    for (unsigned i = 0; i < 4; i++) out[at + i] = held[n - 1 - at - i] + held[n + at + i];
+    cuda_copy_wait<0>();
+}
+static void never_waits(const float *in)
+{
+    CUDA_SHARED(float, held);
+    cuda_copy_begin(held, in, true);
+    cuda_copy_group();
+}
+static void copies_askew(const float *in)
+{
+    CUDA_SHARED(float, held);
+    cuda_copy_begin(held + 1, in, true);
+}
+template <int LEFT> static int wrong_of_copies(void)
+{
+    float *p = device_floats(64), *q = device_floats(64), x[64];
+    int wrong = 0;
+    for (int i = 0; i < 64; i++) x[i] = (float)i;
+    cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice);
+    cuda_start("through", copy_through<LEFT>, dim3(1), dim3(16), 512, (cudaStream_t)NULL,
+               (const float *)p, q);
+    cudaMemcpyAsync(x, q, sizeof x, cudaMemcpyDeviceToHost);
+    for (int i = 0; i < 64; i++) wrong += x[i] != (float)(63 - i);
+    cudaFree(p);
+    cudaFree(q);
+    return wrong;
+}
+static void start_never_waits(void)
+{
+    cuda_start("unwaited", never_waits, dim3(1), dim3(1), 64, (cudaStream_t)NULL,
+               (const float *)device_floats(64));
+    wait_all();
+}
+static void start_copies_askew(void)
+{
+    cuda_start("askew", copies_askew, dim3(1), dim3(1), 64, (cudaStream_t)NULL,
+               (const float *)device_floats(64));
+    wait_all();
+}
+TEST(a_copy_beside_a_thread_that_is_read_before_its_wait_shows)
+{
+    CHECK_EQ(wrong_of_copies<0>(), 0);
+    CHECK_EQ(wrong_of_copies<1>(), 64); /* the zeros of the second group are not there */
+    CHECK_EQ(wrong_of_copies<2>(), 64);
+}
+TEST(a_copy_beside_a_thread_that_is_askew_or_never_waited_for_is_refused)
+{
+    refuses(start_never_waits, "unwaited: block 0,0,0", "copies of thread 0 are under way");
+    refuses(start_copies_askew, "askew: block 0,0,0", "not 16 aligned bytes");
+}
+
+/* d of a warp: row i, column j of a [16][16] b [16][8], whose numbers are small integers. */
+static void multiply_tiles(float *out)
+{
+    CUDA_SHARED(uint16_t, held); /* a, then b */
+    unsigned lane = threadIdx.x;
+    for (unsigned i = lane; i < 256; i += 32)
+        held[i] = (uint16_t)(__float_as_uint((float)(i / 16) - (float)(i % 16) / 2) >> 16);
+    for (unsigned i = lane; i < 128; i += 32)
+        held[256 + i] = (uint16_t)(__float_as_uint((float)(i / 8 % 5) + (float)(i % 8)) >> 16);
+    __syncwarp();
+    uint32_t a[4], b[4];
+    float d[4] = { 1, 1, 1, 1 };
+    cuda_load_tiles<false>(a, held + lane % 16 * 16 + lane / 16 * 8);
+    cuda_load_tiles<true>(b, held + 256 + lane % 16 * 8);
+    cuda_mma(d, a, b[0], b[1]);
+    for (unsigned i = 0; i < 4; i++) out[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = d[i];
+}
+TEST(tiles_are_multiplied_as_the_ptx_isa_lays_them_out)
+{
+    float *p = device_floats(128), x[128];
+    for (int foreign = 0; foreign < 2; foreign++) {
+        emulate_foreign = foreign;
+        cuda_start("tiles", multiply_tiles, dim3(1), dim3(32), 768, (cudaStream_t)NULL, p);
+        cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost);
+        for (int i = 0; i < 16; i++)
+            for (int j = 0; j < 8; j++) {
+                float sum = 1;
+                for (int k = 0; k < 16; k++)
+                    sum += ((float)i - (float)k / 2) * ((float)(k % 5) + (float)j);
+                CHECK_NEAR(x[i * 8 + j], sum, 0);
+            }
+    }
+    emulate_foreign = false;
+    cudaFree(p);
+}
+
 TEST(a_launch_that_no_card_takes_is_refused)
 {
     float *p = device_floats(64);

@@ -66,6 +66,18 @@ EMULATE_OWN void emulate_warp(unsigned mask, emulate_kind kind);
  * valid until the second call after this one.
  */
 EMULATE_OWN const uint64_t *emulate_words(unsigned mask, emulate_kind kind, uint64_t own);
+/* The same for six words of each lane of a whole warp. */
+enum { EMULATE_SHOWN = 6 };
+EMULATE_OWN const uint32_t (*emulate_show(const uint32_t own[EMULATE_SHOWN]))[EMULATE_SHOWN];
+/*
+ * Copies of 16 bytes to shared memory beside the thread: done when it waits for their group, NaN
+ * bytes until then. A block that ends before one of its threads has waited is refused.
+ */
+EMULATE_OWN void emulate_copy_begin(void *to, const void *from, bool there);
+EMULATE_OWN void emulate_copy_group(void);
+EMULATE_OWN void emulate_copy_wait(unsigned left);
+/* Ends the program where p is no multiple of 16 bytes in dynamic shared memory. */
+EMULATE_OWN void emulate_shared_16(const void *p, const char *what);
 EMULATE_OWN unsigned emulate_lane(void);
 EMULATE_OWN void *emulate_shared(void);
 

@@ -183,11 +183,11 @@ TEST_GPU(cuda_bf16_products_of_up_to_64_rows_have_the_bits_of_a_row_alone)
     close_both();
 }
 
-/* The logits, in f32, are such products. */
+/* The logits, in f32, are such products. Seen to fail where only few rows divide the steps. */
 TEST_GPU(cuda_bf16_head_of_up_to_64_rows_has_the_bits_of_a_row_alone)
 {
     if (!open_both()) return;
-    enum { MOST = 64, VOCAB = 300, K = 72 };
+    enum { MOST = 64, VOCAB = 300, K = 328 };
     both x = numbers(1, MOST * K), w = numbers(2, VOCAB * K);
     int32_t target[MOST];
     for (int i = 0; i < MOST; i++) target[i] = i * 7 % VOCAB;

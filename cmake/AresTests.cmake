@@ -151,7 +151,7 @@ endforeach()
 # What the emulator refuses.
 if(TARGET ares_cuda_emulated)
     add_executable(test_emulate ${emulate}/test_refusals.cpp ${emulate}/cards.cpp ${emulate}/fibers.cpp
-        ${emulate}/memory.cpp ${emulate}/streams.cpp ${CMAKE_SOURCE_DIR}/tests/test.c)
+        ${emulate}/memory.cpp ${emulate}/streams.cpp ${emulate}/cublas.cpp ${CMAKE_SOURCE_DIR}/tests/test.c)
     target_include_directories(test_emulate PRIVATE ${emulate}/include ${emulate}
         ${CMAKE_SOURCE_DIR}/tests)
     target_compile_definitions(test_emulate PRIVATE

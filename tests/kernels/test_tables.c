@@ -785,18 +785,21 @@ static void rope_cases(table which)
 {
     pair p;
     if (!pair_open(&p, which)) return;
-    enum { ROWS = 37, HEADS = 3, DIM = 34, LD = HEADS * DIM + 1, N = ROWS * LD };
-    float *x = normals(1, N, 1.0), *angles = normals(2, ROWS * DIM, 1.0),
-          *angles_up = up_floats(&p, angles, ROWS * DIM);
-    void *x_up = up_acts(&p, x, N);
-    p.other.k->rope(&p.other, ROWS, HEADS, DIM, 0, x_up, LD, NULL, false);
-    agree_acts(&p, "without angles", x_up, x, N, 0);
-    for (int inverse = 0; inverse < 2; inverse++) {
-        p.cpu.k->rope(&p.cpu, ROWS, HEADS, DIM, 0, x, LD, angles, inverse);
-        p.other.k->rope(&p.other, ROWS, HEADS, DIM, 0, x_up, LD, angles_up, inverse);
-        agree_acts(&p, inverse ? "rope back" : "rope", x_up, x, N, 1e-6);
+    enum { ROWS = 37, HEADS = 3 };
+    for (int dim = 32; dim <= 34; dim += 2) { /* rows of whole 16 bytes, and others */
+        int64_t ld = HEADS * dim + dim % 4 / 2, n = ROWS * ld;
+        float *x = normals(1, n, 1.0), *angles = normals(2, ROWS * dim, 1.0),
+              *angles_up = up_floats(&p, angles, ROWS * dim);
+        void *x_up = up_acts(&p, x, n);
+        p.other.k->rope(&p.other, ROWS, HEADS, dim, 0, x_up, ld, NULL, false);
+        agree_acts(&p, "without angles", x_up, x, n, 0);
+        for (int inverse = 0; inverse < 2; inverse++) {
+            p.cpu.k->rope(&p.cpu, ROWS, HEADS, dim, 0, x, ld, angles, inverse);
+            p.other.k->rope(&p.other, ROWS, HEADS, dim, 0, x_up, ld, angles_up, inverse);
+            agree_acts(&p, inverse ? "rope back" : "rope", x_up, x, n, 1e-6);
+        }
+        ares_free(x), ares_free(angles);
     }
-    ares_free(x), ares_free(angles);
     pair_close(&p);
 }
 ON_ALL(rope_agrees_with_the_cpu, rope_cases)
@@ -805,8 +808,10 @@ static void gate_mul_cases(table which)
 {
     pair p;
     if (!pair_open(&p, which)) return;
-    enum { ROWS = 37, WIDTH = 100, LD = WIDTH + 3, N = ROWS * LD };
-    for (int f = ARES_SILU; f <= ARES_QUICK_GELU; f++) {
+    enum { ROWS = 37, WIDTH = 100, MOST = WIDTH + 4, N = ROWS * MOST };
+    for (int i = 0; i <= 2 * ARES_QUICK_GELU + 1; i++) {
+        int f = i / 2;
+        int64_t ld = MOST - i % 2; /* rows of whole 16 bytes, and others */
         float *gate = normals(3, N, 3.0), *up_ = normals(4, N, 1.0), *dy = normals(5, N, 1.0),
               *y = filled(N, 0);
         void *gate_up = up_acts(&p, gate, N), *up_up = up_acts(&p, up_, N),
@@ -816,14 +821,14 @@ static void gate_mul_cases(table which)
                                  .k = WIDTH,
                                  .gate = gate,
                                  .up = up_,
-                                 .ldgu = LD,
+                                 .ldgu = ld,
                                  .y = y,
-                                 .ldy = LD,
+                                 .ldy = ld,
                                  .dy = dy,
-                                 .lddy = LD,
+                                 .lddy = ld,
                                  .d_gate = gate, /* in place */
                                  .d_up = up_,
-                                 .lddgu = LD },
+                                 .lddgu = ld },
                            b = a;
         b.gate = b.d_gate = gate_up, b.up = b.d_up = up_up, b.y = y_up, b.dy = dy_up;
         p.cpu.k->gate_mul(&p.cpu, &a);
@@ -837,7 +842,7 @@ static void gate_mul_cases(table which)
         agree_acts(&p, "d_up", up_up, up_, N, 1e-6);
         agree_acts(&p, "y again", y_up, y, N, 1e-6);
         float *all[] = { gate, up_, dy, y };
-        for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+        for (int j = 0; j < ARES_COUNT(all); j++) ares_free(all[j]);
     }
     pair_close(&p);
 }

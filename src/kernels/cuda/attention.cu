@@ -213,8 +213,9 @@ static void check(const ares_attention_args *a)
     ARES_ASSERT(a->n_heads % a->n_kv_heads == 0 && a->head_dim <= 256 && ARES_KV_BLOCK == TILE);
 }
 
-static void attention(ares_device *d, const ares_attention_args *a)
+static void attention(ares_device *d, const ares_attention_args *args)
 {
+    const ares_attention_args on_card = cuda_without_host(*args), *a = &on_card;
     cuda_context *c = cuda_enter(d);
     check(a);
     if (a->seg.rows == 0) return;
@@ -357,8 +358,9 @@ static void backward(cuda_context *c, const ares_attention_args *a, float *delta
            *a, delta);
 }
 
-static void attention_backward(ares_device *d, const ares_attention_args *a)
+static void attention_backward(ares_device *d, const ares_attention_args *args)
 {
+    const ares_attention_args on_card = cuda_without_host(*args), *a = &on_card;
     cuda_context *c = cuda_enter(d);
     check(a);
     ARES_ASSERT(!a->cache && a->lse);
@@ -406,7 +408,7 @@ static void sum_keys(ares_device *d, const ares_sum_keys_args *a)
 {
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "attention_backward: sum keys", CUDA_BY_TYPE(c, add_keys), (unsigned)a->seg.rows,
-                a->width <= 64 ? 64 : 128, 0, *a);
+                a->width <= 64 ? 64 : 128, 0, cuda_without_host(*a));
 }
 
 /*
@@ -480,11 +482,11 @@ static void gather_kv(ares_device *d, const ares_gather_args *a)
     /* keys may begin and end within a block */
     dim3 grid((unsigned)a->n, (unsigned)(a->most_keys / ARES_KV_BLOCK + 2));
     if (bytes % sizeof(uint4) == 0)
-        cuda_launch(c, "gather_kv", gather_rows<uint4>, grid, GATHER_THREADS, 0, *a,
-                    (int)(bytes / sizeof(uint4)));
+        cuda_launch(c, "gather_kv", gather_rows<uint4>, grid, GATHER_THREADS, 0,
+                    cuda_without_host(*a), (int)(bytes / sizeof(uint4)));
     else
-        cuda_launch(c, "gather_kv", gather_rows<uint16_t>, grid, GATHER_THREADS, 0, *a,
-                    (int)(bytes / sizeof(uint16_t)));
+        cuda_launch(c, "gather_kv", gather_rows<uint16_t>, grid, GATHER_THREADS, 0,
+                    cuda_without_host(*a), (int)(bytes / sizeof(uint16_t)));
 }
 
 void cuda_fill_attention(ares_kernels *k)

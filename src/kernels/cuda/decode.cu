@@ -2,36 +2,39 @@
  * Decoding over the paged cache: attention of segments with one row, and the cache itself. In a
  * block of the cache, each KV head has its 32 rows of keys, then its 32 rows of values.
  *
- * Keys are divided into chunks of SPLIT from position 0, and the chunks that a row sees into at
- * most PARTS runs of equal length, whatever the batch. A thread block computes one run of one
- * segment, chunk after chunk, for up to 16 query heads of a KV head, so that keys and values are
- * read once for all of them; the last block of a segment to end merges the runs in their order
- * (FlashDecoding, docs/design.md#decoding-on-a-card). So a row gives the same bits in any batch and
- * in every repeat, and what the blocks leave for the merge does not grow beyond PARTS with the
- * longest row. With bf16 and a head_dim of whole 16s, scores and outputs are products on tensor
- * cores.
+ * Keys are divided into parts of PART from position 0, and the parts that a row sees into at most
+ * RUNS runs of equal length. A run's parts are added one after the other, then the runs are merged
+ * in their order (FlashDecoding, docs/cards.md#decoding-on-a-card). Both divisions follow from the
+ * row's own keys, so a row gives the same bits in any batch and in every repeat. A thread block
+ * computes one run of one segment for up to 16 query heads of a KV head, so that keys and values
+ * are read once for all of them; where that would be few blocks, it computes one part, and the last
+ * block of the run to end adds the run's parts as one block would have. The last block of a segment
+ * merges.
+ *
+ * With bf16 and a head_dim of whole 16s, keys and values come to shared memory by copies of 16
+ * bytes that run beside the threads, STAGES - 1 parts ahead, and scores and outputs are products on
+ * tensor cores.
  */
 #include "device.cuh"
 
-#include <cuda_bf16.h>
-#include <mma.h>
-
-using namespace nvcuda;
-
-enum { SPLIT = 256, HEADS = 16, THREADS = 128, WARPS = THREADS / 32, PER_LANE = SPLIT / 32 };
-enum { SCORES = SPLIT + 8 }; /* distance of rows in shared memory */
-enum { PARTS = 32 };         /* with 4 KV heads, a row alone keeps the processors of an H200 busy */
+enum { PART = 64, HEADS = 16, THREADS = 128, WARPS = THREADS / 32 };
+enum { SCORES = PART + 8 };  /* distance of rows in shared memory */
+enum { RUN = 4, RUNS = 32 }; /* parts of a run at least; runs of a row at most */
+enum {
+    FEW_BLOCKS = 2 * 132
+}; /* two for each processor of an H200: with fewer, a block has a part */
 
 /* ------------------------------------------------------------------ what a thread block computes
  */
 
-typedef struct part {
+typedef struct run {
     int s, h, head, heads; /* segment, KV head, first query head and how many */
     int from, to;          /* the row sees keys [from, to) */
-    int chunk, end;        /* chunks of the run: those from chunk to end are to come */
-    int first, n;          /* keys of the chunk at hand: [first, first + n) */
-    int parts;             /* runs of the segment; this one is blockIdx.z */
-} part;
+    int part, end;         /* parts of this block: those from part to end are to come */
+    int runs, each;        /* runs of the segment, and parts of each but the last */
+    int place, own;        /* where this block leaves its result, and its run's number */
+    int first, blocks;     /* the place of the run's first block, and how many blocks it has */
+} run;
 
 /* Query heads of a KV head are divided into tiles of 16. */
 static __host__ __device__ int head_tiles(const ares_attention_args &a)
@@ -39,8 +42,8 @@ static __host__ __device__ int head_tiles(const ares_attention_args &a)
     return (a.n_heads / a.n_kv_heads + HEADS - 1) / HEADS;
 }
 
-/* False for a block without work: a segment of several rows, or a run without keys. */
-static __device__ bool find_part(const ares_attention_args &a, part *p)
+/* By parts: a block has one part. False for a block without work, or a segment of several rows. */
+static __device__ bool find_run(const ares_attention_args &a, bool by_parts, run *p)
 {
     int group = a.n_heads / a.n_kv_heads, tiles = head_tiles(a), tile = (int)blockIdx.y % tiles;
     int s = p->s = (int)blockIdx.x;
@@ -50,135 +53,93 @@ static __device__ bool find_part(const ares_attention_args &a, part *p)
     p->heads = ARES_MIN(group - tile * HEADS, (int)HEADS);
     if (a.seg.start[s + 1] - a.seg.start[s] != 1) return false;
     p->from = a.window > 0 && p->to > a.window ? p->to - a.window : 0;
-    int first = p->from / SPLIT, end = (p->to - 1) / SPLIT + 1, chunks = end - first,
-        each = (chunks + PARTS - 1) / PARTS;
-    p->parts = (chunks + each - 1) / each;
-    p->chunk = first + (int)blockIdx.z * each;
-    p->end = ARES_MIN(p->chunk + each, end);
-    return (int)blockIdx.z < p->parts;
+    int first = p->from / PART, parts = (p->to - 1) / PART + 1 - first, z = (int)blockIdx.z;
+    p->each = ARES_MAX((parts + RUNS - 1) / RUNS, (int)RUN);
+    p->runs = (parts + p->each - 1) / p->each;
+    p->own = by_parts ? z / p->each : z;
+    p->place = z;
+    p->first = by_parts ? p->own * p->each : z;
+    p->blocks = by_parts ? ARES_MIN(parts - p->first, p->each) : 1;
+    p->part = first + (by_parts ? z : z * p->each);
+    p->end = by_parts ? p->part + 1 : ARES_MIN(p->part + p->each, first + parts);
+    return z < (by_parts ? parts : p->runs);
 }
 
-static __device__ void begin_chunk(part *p)
+/* Keys of a part that the row sees, or that lie before those. */
+static __device__ int keys_in(const run &p, int part)
 {
-    p->first = p->chunk * SPLIT;
-    p->n = ARES_MIN(p->to - p->first, (int)SPLIT);
+    return ARES_MIN(p.to - part * PART, (int)PART);
 }
 
-/* Row `key` of the chunk, among the keys of the cache; the values lie 32 rows later. */
-template <typename T>
-static __device__ const T *key_row(const ares_attention_args &a, const part &p, int key)
-{
-    int at = (p.first + key) / ARES_KV_BLOCK, row = (p.first + key) % ARES_KV_BLOCK;
-    int64_t block = a.seg.block_table[(int64_t)p.s * a.seg.table_stride + at];
-    return (const T *)a.cache +
-           ((block * a.n_kv_heads + p.h) * 2 * ARES_KV_BLOCK + row) * (int64_t)a.head_dim;
-}
-
-/* ------------------------------------------------------------------ products on CUDA cores */
+/* ------------------------------------------------------------------ shared memory */
 
 typedef struct room {
-    float *score;             /* [HEADS][SCORES] */
-    float *out;               /* [HEADS][dim] */
-    float *max, *sum;         /* [HEADS] */
-    float *run_max, *run_sum; /* [HEADS]: of the chunks before */
-    float *q;                 /* [HEADS][dim], without tensor cores */
-    __nv_bfloat16 *q16, *v16; /* [HEADS][dim + 8], [16][dim], with them */
+    float *score;             /* [HEADS][SCORES]; of tensor cores: bf16 beside it */
+    uint16_t *share;          /* [HEADS][SCORES]: exp(score - max) for tensor cores */
+    float *max, *sum;         /* [HEADS] of the part */
+    float *run_max, *run_sum; /* [HEADS] of the parts before */
+    float *out, *q;  /* [HEADS][dim], without tensor cores; out: in the end with them, too */
+    uint16_t *q16;   /* [HEADS][dim + 8], with them */
+    uint16_t *stage; /* [stages][keys, values][PART][dim + 8] */
+    int32_t *table;  /* blocks of the cache that hold this block's keys */
 } room;
 
-/* A thread computes whole keys, for all heads at once. */
+/* Bytes of a room, whose arrays begin at `at`: with tensor cores where stages > 0. */
+static __host__ __device__ size_t divide(char *at, int dim, int stages, int blocks, room *m)
+{
+    char *p = at;
+    size_t rows = (size_t)HEADS * SCORES, numbers = (size_t)HEADS * (size_t)dim,
+           padded = (size_t)(dim + 8);
+    m->stage = (uint16_t *)p, p += (size_t)stages * 2 * PART * padded * sizeof(uint16_t);
+    m->q16 = (uint16_t *)p, p += stages ? HEADS * padded * sizeof(uint16_t) : 0;
+    m->share = (uint16_t *)p, p += stages ? rows * sizeof(uint16_t) : 0;
+    m->score = (float *)p, p += rows * sizeof(float);
+    m->max = (float *)p, p += HEADS * sizeof(float);
+    m->sum = (float *)p, p += HEADS * sizeof(float);
+    m->run_max = (float *)p, p += HEADS * sizeof(float);
+    m->run_sum = (float *)p, p += HEADS * sizeof(float);
+    m->q = (float *)p, p += stages ? 0 : numbers * sizeof(float);
+    /* the stages hold nothing any more when the outputs come */
+    m->out = stages ? (float *)m->stage : (float *)p, p += stages ? 0 : numbers * sizeof(float);
+    m->table = (int32_t *)p, p += (size_t)blocks * sizeof(int32_t);
+    return (size_t)(p - at);
+}
+
+/* Of this block's parts; those beyond the row's last key are not read, and name a block that is. */
+static __device__ void load_table(const ares_attention_args &a, const run &p, const room &m)
+{
+    enum { EACH = PART / ARES_KV_BLOCK };
+    const int32_t *table = a.seg.block_table + (int64_t)p.s * a.seg.table_stride;
+    int there = (p.to + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK;
+    for (int i = (int)threadIdx.x; i < (p.end - p.part) * EACH; i += THREADS) {
+        int at = p.part * EACH + i;
+        m.table[i] = table[at < there ? at : p.part * EACH];
+    }
+}
+/* Key `key` of part `part`; `first` is the block's first part. The values lie 32 rows later. */
 template <typename T>
-static __device__ void scores(const ares_attention_args &a, const part &p, const room &m)
+static __device__ const T *key_row(const ares_attention_args &a, const run &p, const room &m,
+                                   int part, int first, int key)
 {
-    int dim = a.head_dim;
-    for (int key = (int)threadIdx.x; key < p.n; key += THREADS) {
-        const T *k = key_row<T>(a, p, key);
-        float sum[HEADS];
-        for (int j = 0; j < HEADS; j++) sum[j] = 0.0f;
-        for (int d = 0; d < dim; d++) {
-            float x = cuda_get(k + d);
-#pragma unroll
-            for (int j = 0; j < HEADS; j++) sum[j] = fmaf(m.q[j * dim + d], x, sum[j]);
-        }
-        for (int j = 0; j < HEADS; j++) m.score[j * SCORES + key] = sum[j];
-    }
+    int64_t block = m.table[((part - first) * PART + key) / ARES_KV_BLOCK];
+    return (const T *)a.cache +
+           ((block * a.n_kv_heads + p.h) * 2 * ARES_KV_BLOCK + key % ARES_KV_BLOCK) *
+               (int64_t)a.head_dim;
 }
 
-/* A thread computes whole columns, for all heads at once; keys in order. */
-template <typename T>
-static __device__ void outputs(const ares_attention_args &a, const part &p, const room &m)
-{
-    int dim = a.head_dim;
-    for (int d = (int)threadIdx.x; d < dim; d += THREADS) {
-        float sum[HEADS];
-        for (int j = 0; j < HEADS; j++) sum[j] = 0.0f;
-        for (int key = 0; key < p.n; key++) {
-            float x = cuda_get(key_row<T>(a, p, key) + ARES_KV_BLOCK * dim + d);
-#pragma unroll
-            for (int j = 0; j < HEADS; j++) sum[j] = fmaf(m.score[j * SCORES + key], x, sum[j]);
-        }
-        for (int j = 0; j < HEADS; j++) m.out[j * dim + d] = sum[j];
-    }
-}
+/* ------------------------------------------------------------------ softmax, parts */
 
-/* ------------------------------------------------------------------ products on tensor cores */
-
-/* 16 keys per product, which lie in one block of the cache; a warp takes every fourth. */
-static __device__ void scores_16(const ares_attention_args &a, const part &p, const room &m)
-{
-    int dim = a.head_dim;
-    for (int key = (int)threadIdx.x / 32 * 16; key < p.n; key += WARPS * 16) {
-        const __nv_bfloat16 *k = key_row<__nv_bfloat16>(a, p, key);
-        wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
-        wmma::fill_fragment(sum, 0.0f);
-        for (int d = 0; d < dim; d += 16) {
-            wmma::fragment<wmma::matrix_a, 16, 16, 16, __nv_bfloat16, wmma::row_major> q;
-            wmma::fragment<wmma::matrix_b, 16, 16, 16, __nv_bfloat16, wmma::col_major> keys;
-            wmma::load_matrix_sync(q, m.q16 + d, (unsigned)(dim + 8));
-            wmma::load_matrix_sync(keys, k + d, (unsigned)dim);
-            wmma::mma_sync(sum, q, keys, sum);
-        }
-        wmma::store_matrix_sync(m.score + key, sum, (unsigned)SCORES, wmma::mem_row_major);
-    }
-}
-
-/*
- * A warp computes every fourth 16 columns, over the keys in order. Rows of values beyond the last
- * key may hold anything, NaN included, so the last 16 are read from a copy with zeros there.
- */
-static __device__ void outputs_16(const ares_attention_args &a, const part &p, const room &m)
-{
-    int dim = a.head_dim, whole = p.n / 16 * 16;
-    const __nv_bfloat16 *probabilities = (const __nv_bfloat16 *)m.score;
-    for (int d = (int)threadIdx.x / 32 * 16; d < dim; d += WARPS * 16) {
-        wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
-        wmma::fill_fragment(sum, 0.0f);
-        for (int key = 0; key < p.n; key += 16) {
-            wmma::fragment<wmma::matrix_a, 16, 16, 16, __nv_bfloat16, wmma::row_major> share;
-            wmma::fragment<wmma::matrix_b, 16, 16, 16, __nv_bfloat16, wmma::row_major> values;
-            wmma::load_matrix_sync(share, probabilities + key, (unsigned)(2 * SCORES));
-            wmma::load_matrix_sync(values,
-                                   key < whole
-                                       ? key_row<__nv_bfloat16>(a, p, key) + ARES_KV_BLOCK * dim + d
-                                       : m.v16 + d,
-                                   (unsigned)dim);
-            wmma::mma_sync(sum, share, values, sum);
-        }
-        wmma::store_matrix_sync(m.out + d, sum, (unsigned)dim, wmma::mem_row_major);
-    }
-}
-
-/* ------------------------------------------------------------------ softmax, chunks */
-
-/* Scores to exp(score - max), a warp per head. MMA: as bf16, in the memory of the row's scores. */
+/* Scores of a part to exp(score - max), a warp per head. MMA: as bf16, beside them. */
 template <bool MMA>
-static __device__ void softmax(const ares_attention_args &a, const part &p, const room &m)
+static __device__ void softmax(const ares_attention_args &a, const run &p, const room &m, int part)
 {
-    int lane = (int)threadIdx.x % 32;
-    for (int j = (int)threadIdx.x / 32; j < HEADS; j += WARPS) {
+    enum { PER_LANE = PART / 32 };
+    int lane = (int)threadIdx.x % 32, n = keys_in(p, part);
+    for (int j = (int)threadIdx.x / 32; j < p.heads; j += WARPS) {
         float e[PER_LANE], max = -INFINITY, sum = 0.0f, *row = m.score + j * SCORES;
         for (int i = 0; i < PER_LANE; i++) {
             int key = i * 32 + lane;
-            bool seen = key < p.n && p.first + key >= p.from;
+            bool seen = key < n && part * PART + key >= p.from;
             e[i] = seen ? row[key] * a.scale : -INFINITY;
             max = fmaxf(max, e[i]);
         }
@@ -187,12 +148,10 @@ static __device__ void softmax(const ares_attention_args &a, const part &p, cons
         for (int i = 0; i < PER_LANE; i++) {
             e[i] = expf(e[i] - base);
             sum += e[i];
+            if (MMA) cuda_put(m.share + j * SCORES + i * 32 + lane, e[i]);
+            else row[i * 32 + lane] = e[i];
         }
         sum = cuda_warp_sum(sum);
-        __syncwarp(); /* every lane has read its scores */
-        for (int i = 0; i < PER_LANE; i++)
-            if (MMA) cuda_put((uint16_t *)row + i * 32 + lane, e[i]);
-            else row[i * 32 + lane] = e[i];
         if (lane == 0) {
             m.max[j] = max;
             m.sum[j] = sum;
@@ -200,40 +159,42 @@ static __device__ void softmax(const ares_attention_args &a, const part &p, cons
     }
 }
 
-/* What a run leaves for the merge, per head: [dim] outputs, max, sum. */
-static __device__ float *left_by(const ares_attention_args &a, const part &p, float *partial,
-                                 int run, int j)
+/* Two results of one head with respect to the larger of their maxima. */
+typedef struct weights {
+    float max, before, now;
+} weights;
+static __device__ weights weights_of(float before, float now)
 {
-    int64_t head = (int64_t)p.s * a.n_heads + p.head + j;
-    return partial + (head * gridDim.z + run) * (a.head_dim + 2);
+    float max = fmaxf(before, now);
+    return { max, expf(before - max), expf(now - max) };
+}
+static __device__ float added(const weights &w, float before, float now)
+{
+    return fmaf(now, w.now, before * w.before);
 }
 
-/* Adds the chunk at hand to those of the run before it; a thread's outputs are always the same. */
-static __device__ void add_chunk(const ares_attention_args &a, const part &p, const room &m,
-                                 float *partial, bool first)
+/* The maxima and sums of a run with those of the part at hand. */
+static __device__ void add_sums(const room &m, bool first)
 {
-    int dim = a.head_dim;
-    for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
-        int j = i / dim;
-        float *out = left_by(a, p, partial, (int)blockIdx.z, j) + i % dim, before, max;
-        if (first) {
-            *out = m.out[i];
-            continue;
-        }
-        before = m.run_max[j], max = fmaxf(before, m.max[j]);
-        *out = fmaf(m.out[i], expf(m.max[j] - max), *out * expf(before - max));
-    }
-    __syncthreads(); /* all have read what was before */
     int j = (int)threadIdx.x;
     if (j >= HEADS) return;
-    float before = first ? -INFINITY : m.run_max[j], max = fmaxf(before, m.max[j]);
-    m.run_sum[j] =
-        first ? m.sum[j] : fmaf(m.sum[j], expf(m.max[j] - max), m.run_sum[j] * expf(before - max));
-    m.run_max[j] = max;
+    weights w = weights_of(m.run_max[j], m.max[j]);
+    m.run_sum[j] = first ? m.sum[j] : added(w, m.run_sum[j], m.sum[j]);
+    m.run_max[j] = first ? m.max[j] : w.max;
+}
+
+/* ------------------------------------------------------------------ what blocks leave */
+
+/* What a block leaves for the merge, per head: [dim] outputs, max, sum. */
+static __device__ float *left_at(const ares_attention_args &a, const run &p, float *partial,
+                                 int place, int j)
+{
+    int64_t head = (int64_t)p.s * a.n_heads + p.head + j;
+    return partial + (head * gridDim.z + place) * (a.head_dim + 2);
 }
 
 template <typename T>
-static __device__ void finish(const ares_attention_args &a, const part &p, int j, int d, float out,
+static __device__ void finish(const ares_attention_args &a, const run &p, int j, int d, float out,
                               float max, float sum)
 {
     int64_t row = a.seg.start[p.s], head = p.head + j;
@@ -241,16 +202,45 @@ static __device__ void finish(const ares_attention_args &a, const part &p, int j
     if (a.lse && d == 0) a.lse[row * a.n_heads + head] = max + logf(sum);
 }
 
+/* Adds what the blocks of a run have left, one part after the other, at the place of the first. */
+static __device__ void add_parts(const ares_attention_args &a, const run &p, float *partial)
+{
+    int dim = a.head_dim;
+    for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
+        int j = i / dim, d = i % dim;
+        float *first = left_at(a, p, partial, p.first, j), out = first[d], max = first[dim];
+        for (int b = 1; b < p.blocks; b++) {
+            const float *next = left_at(a, p, partial, p.first + b, j);
+            weights w = weights_of(max, next[dim]);
+            out = added(w, out, next[d]);
+            max = w.max;
+        }
+        first[d] = out;
+    }
+    __syncthreads(); /* all have read the first part's max */
+    int j = (int)threadIdx.x;
+    if (j >= p.heads) return;
+    float *first = left_at(a, p, partial, p.first, j), max = first[dim], sum = first[dim + 1];
+    for (int b = 1; b < p.blocks; b++) {
+        const float *next = left_at(a, p, partial, p.first + b, j);
+        weights w = weights_of(max, next[dim]);
+        sum = added(w, sum, next[dim + 1]);
+        max = w.max;
+    }
+    first[dim] = max;
+    first[dim + 1] = sum;
+}
+
 template <typename T>
-static __device__ void merge(const ares_attention_args &a, const part &p, float *partial)
+static __device__ void merge(const ares_attention_args &a, const run &p, float *partial, int each)
 {
     int dim = a.head_dim;
     for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
         int j = i / dim, d = i % dim;
         float max = -INFINITY, sum = 0.0f, out = 0.0f;
-        for (int r = 0; r < p.parts; r++) max = fmaxf(max, left_by(a, p, partial, r, j)[dim]);
-        for (int r = 0; r < p.parts; r++) {
-            const float *left = left_by(a, p, partial, r, j);
+        for (int r = 0; r < p.runs; r++) max = fmaxf(max, left_at(a, p, partial, r * each, j)[dim]);
+        for (int r = 0; r < p.runs; r++) {
+            const float *left = left_at(a, p, partial, r * each, j);
             float weight = expf(left[dim] - max);
             sum = fmaf(left[dim + 1], weight, sum);
             out = fmaf(left[d], weight, out);
@@ -259,100 +249,197 @@ static __device__ void merge(const ares_attention_args &a, const part &p, float 
     }
 }
 
-/* ------------------------------------------------------------------ the kernel */
-
-static __host__ __device__ size_t shared_bytes(int dim)
-{
-    /* score, out, q, and max and sum of the chunk and of the run */
-    size_t floats = (size_t)HEADS * (SCORES + dim + dim + 8 + 4);
-    return floats * sizeof(float) + (size_t)(16 * dim) * sizeof(__nv_bfloat16);
-}
-
-static __device__ room divided(float *shared, int dim)
-{
-    room m;
-    m.score = shared;
-    m.out = m.score + HEADS * SCORES;
-    m.q = m.out + HEADS * dim;
-    m.q16 = (__nv_bfloat16 *)m.q;
-    m.max = m.q + HEADS * (dim + 8);
-    m.sum = m.max + HEADS;
-    m.run_max = m.sum + HEADS;
-    m.run_sum = m.run_max + HEADS;
-    m.v16 = (__nv_bfloat16 *)(m.run_sum + HEADS);
-    return m;
-}
-
-/* The queries, and zeros for heads that do not exist. */
-template <typename T, bool MMA>
-static __device__ void load(const ares_attention_args &a, const part &p, const room &m)
-{
-    int dim = a.head_dim;
-    const T *q = (const T *)a.q + a.seg.start[p.s] * a.ldq + (int64_t)p.head * dim;
-    for (int i = (int)threadIdx.x; i < HEADS * dim; i += THREADS) {
-        int j = i / dim, d = i % dim;
-        float x = j < p.heads ? cuda_get(q + i) : 0.0f;
-        if (MMA) cuda_put((uint16_t *)m.q16 + j * (dim + 8) + d, x);
-        else m.q[i] = x;
-    }
-}
-
-/* The last rows of values of a chunk that ends inside 16. */
+/* The block's outputs, maxima and sums lie in m: to the row, or to whoever ends last. */
 template <typename T>
-static __device__ void load_last(const ares_attention_args &a, const part &p, const room &m)
+static __device__ void leave(const ares_attention_args &a, const run &p, const room &m,
+                             bool by_parts, float *partial, unsigned *ticket)
 {
-    int dim = a.head_dim, whole = p.n / 16 * 16;
-    if (whole == p.n) return;
-    for (int i = (int)threadIdx.x; i < 16 * dim; i += THREADS) {
-        int row = whole + i / dim;
-        float x =
-            row < p.n ? cuda_get(key_row<T>(a, p, row) + ARES_KV_BLOCK * dim + i % dim) : 0.0f;
-        cuda_put((uint16_t *)m.v16 + i, x);
-    }
-}
-
-/* The outputs of the chunk at hand, with its max and sum. */
-template <typename T, bool MMA>
-static __device__ void attend(const ares_attention_args &a, const part &p, const room &m)
-{
-    if constexpr (MMA) load_last<T>(a, p, m);
-    __syncthreads();
-    if constexpr (MMA) scores_16(a, p, m);
-    else scores<T>(a, p, m);
-    __syncthreads();
-    softmax<MMA>(a, p, m);
-    __syncthreads();
-    if constexpr (MMA) outputs_16(a, p, m);
-    else outputs<T>(a, p, m);
-    __syncthreads();
-}
-
-template <typename T, bool MMA>
-static __global__ void __launch_bounds__(THREADS, 4) /* 128 registers: with fewer some spill */
-    decode(ares_attention_args a, float *partial, unsigned *ticket)
-{
-    CUDA_SHARED(float, shared);
-    part p;
-    if (!find_part(a, &p)) return;
-    int dim = a.head_dim;
-    room m = divided(shared, dim);
-    load<T, MMA>(a, p, m);
-    for (bool first = true; p.chunk < p.end; p.chunk++, first = false) {
-        begin_chunk(&p);
-        attend<T, MMA>(a, p, m);
-        if (p.parts > 1) add_chunk(a, p, m, partial, first);
-    }
-    for (int i = (int)threadIdx.x; p.parts == 1 && i < p.heads * dim; i += THREADS)
-        finish<T>(a, p, i / dim, i % dim, m.out[i], m.max[i / dim], m.sum[i / dim]);
-    if (p.parts == 1) return;
-    int j = (int)threadIdx.x; /* who has added to the run's max and sum */
+    int dim = a.head_dim, j = (int)threadIdx.x;
+    bool alone = p.runs == 1 && p.blocks == 1;
+    for (int i = j; i < p.heads * dim; i += THREADS)
+        if (alone)
+            finish<T>(a, p, i / dim, i % dim, m.out[i], m.run_max[i / dim], m.run_sum[i / dim]);
+        else left_at(a, p, partial, p.place, i / dim)[i % dim] = m.out[i];
+    if (alone) return;
     if (j < p.heads) {
-        float *left = left_by(a, p, partial, (int)blockIdx.z, j);
+        float *left = left_at(a, p, partial, p.place, j);
         left[dim] = m.run_max[j];
         left[dim + 1] = m.run_sum[j];
     }
-    if (cuda_is_last(&ticket[blockIdx.x * gridDim.y + blockIdx.y], (unsigned)p.parts))
-        merge<T>(a, p, partial);
+    /* a ticket for the segment, and by parts one for each run */
+    ticket += (blockIdx.x * gridDim.y + blockIdx.y) * (by_parts ? 1 + RUNS : 1);
+    if (p.blocks > 1) {
+        if (!cuda_is_last(ticket + 1 + p.own, (unsigned)p.blocks)) return;
+        add_parts(a, p, partial);
+    }
+    if (p.runs > 1 && !cuda_is_last(ticket, (unsigned)p.runs)) return;
+    if (p.runs == 1) __syncthreads(); /* the parts are added */
+    merge<T>(a, p, partial, by_parts ? p.each : 1);
+}
+
+/* ------------------------------------------------------------------ on CUDA cores */
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, 4)
+    decode(ares_attention_args a, bool by_parts, int blocks, float *partial, unsigned *ticket)
+{
+    CUDA_SHARED(char, shared);
+    run p;
+    room m;
+    if (!find_run(a, by_parts, &p)) return;
+    int dim = a.head_dim, first = p.part;
+    divide(shared, dim, 0, blocks, &m);
+    load_table(a, p, m);
+    const T *q = (const T *)a.q + a.seg.start[p.s] * a.ldq + (int64_t)p.head * dim;
+    for (int i = (int)threadIdx.x; i < HEADS * dim; i += THREADS)
+        m.q[i] = i / dim < p.heads ? cuda_get(q + i) : 0.0f;
+    for (int part = first; part < p.end; part++) {
+        int n = keys_in(p, part);
+        __syncthreads();
+        /* a thread computes whole keys, for all heads at once */
+        for (int key = (int)threadIdx.x; key < n; key += THREADS) {
+            const T *k = key_row<T>(a, p, m, part, first, key);
+            float sum[HEADS];
+            for (int j = 0; j < HEADS; j++) sum[j] = 0.0f;
+            for (int d = 0; d < dim; d++) {
+                float x = cuda_get(k + d);
+#pragma unroll
+                for (int j = 0; j < HEADS; j++) sum[j] = fmaf(m.q[j * dim + d], x, sum[j]);
+            }
+            for (int j = 0; j < HEADS; j++) m.score[j * SCORES + key] = sum[j];
+        }
+        __syncthreads();
+        softmax<false>(a, p, m, part);
+        __syncthreads();
+        /* then whole columns, keys in order */
+        for (int d = (int)threadIdx.x; d < dim; d += THREADS) {
+            float sum[HEADS];
+            for (int j = 0; j < HEADS; j++) sum[j] = 0.0f;
+            for (int key = 0; key < n; key++) {
+                float x = cuda_get(key_row<T>(a, p, m, part, first, key) + ARES_KV_BLOCK * dim + d);
+#pragma unroll
+                for (int j = 0; j < HEADS; j++) sum[j] = fmaf(m.score[j * SCORES + key], x, sum[j]);
+            }
+            for (int j = 0; j < p.heads; j++) {
+                float *out = m.out + j * dim + d;
+                *out = part == first ? sum[j]
+                                     : added(weights_of(m.run_max[j], m.max[j]), *out, sum[j]);
+            }
+        }
+        __syncthreads(); /* all have read what was before */
+        add_sums(m, part == first);
+    }
+    __syncthreads();
+    leave<T>(a, p, m, by_parts, partial, ticket);
+}
+
+/* ------------------------------------------------------------------ on tensor cores */
+
+/* Begins the copies of a part, if it is one of the block's, and ends a group in any case. */
+static __device__ void bring_part(const ares_attention_args &a, const run &p, const room &m,
+                                  int part, int first, int stages)
+{
+    int dim = a.head_dim, padded = dim + 8, n = keys_in(p, part),
+        column = (int)threadIdx.x % 8 * 8; /* 8 threads to a row */
+    uint16_t *keys = m.stage + (int64_t)((part - first) % stages) * 2 * PART * padded,
+             *values = keys + PART * padded;
+    for (int key = (int)threadIdx.x / 8; part < p.end && key < PART; key += THREADS / 8) {
+        const uint16_t *from = key_row<uint16_t>(a, p, m, part, first, key);
+        for (int d = column; d < dim; d += 64) {
+            cuda_copy_begin(keys + key * padded + d, from + d, key < n);
+            cuda_copy_begin(values + key * padded + d, from + ARES_KV_BLOCK * dim + d, key < n);
+        }
+    }
+    cuda_copy_group();
+}
+
+/* Products of the queries with 16 keys of the part, per warp. */
+static __device__ void score_16(const uint16_t *keys, int dim, const room &m)
+{
+    int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16, padded = dim + 8,
+        row = lane / 4, column = first + lane % 4 * 2;
+    const uint16_t *q = m.q16 + lane % 16 * padded + lane / 16 * 8,
+                   *k = keys + (first + lane / 16 * 8 + lane % 8) * padded + lane / 8 % 2 * 8;
+    float low[4] = { 0.0f, 0.0f, 0.0f, 0.0f }, high[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    for (int d = 0; d < dim; d += 16) {
+        uint32_t of_q[4], of_k[4];
+        cuda_load_tiles<false>(of_q, q + d);
+        cuda_load_tiles<false>(of_k, k + d);
+        cuda_mma(low, of_q, of_k[0], of_k[1]);
+        cuda_mma(high, of_q, of_k[2], of_k[3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        float *to = m.score + (row + i / 2 * 8) * SCORES + column + i % 2;
+        to[0] = low[i];
+        to[8] = high[i];
+    }
+}
+
+/*
+ * TILES of 8 columns of the outputs per warp: tile i of warp w begins at column 8 (w + 4 i). A lane
+ * holds those of heads lane / 4 and lane / 4 + 8.
+ */
+template <int TILES>
+static __global__ void __launch_bounds__(THREADS, 4)
+    decode_16(ares_attention_args a, bool by_parts, int blocks, float *partial, unsigned *ticket)
+{
+    enum { STAGES = TILES <= 2 ? 3 : 2 };
+    CUDA_SHARED(char, shared);
+    run p;
+    room m;
+    if (!find_run(a, by_parts, &p)) return;
+    int dim = a.head_dim, padded = dim + 8, first = p.part, lane = (int)threadIdx.x % 32,
+        warp = (int)threadIdx.x / 32, head = lane / 4;
+    divide(shared, dim, STAGES, blocks, &m);
+    load_table(a, p, m);
+    const uint16_t *q = (const uint16_t *)a.q + a.seg.start[p.s] * a.ldq + (int64_t)p.head * dim;
+    for (int j = warp; j < HEADS; j += WARPS)
+        for (int d = lane; d < dim; d += 32)
+            m.q16[j * padded + d] = j < p.heads ? q[j * dim + d] : (uint16_t)0;
+    __syncthreads();
+    for (int i = 0; i < STAGES - 1; i++) bring_part(a, p, m, first + i, first, STAGES);
+    float out[TILES][4];
+    for (int part = first; part < p.end; part++) {
+        cuda_copy_wait<STAGES - 2>();
+        __syncthreads(); /* the part is there for all, and the one before is not read any more */
+        if (part > first) add_sums(m, part == first + 1);
+        bring_part(a, p, m, part + STAGES - 1, first, STAGES);
+        const uint16_t *keys = m.stage + (int64_t)((part - first) % STAGES) * 2 * PART * padded,
+                       *values = keys + PART * padded;
+        score_16(keys, dim, m);
+        __syncthreads();
+        softmax<true>(a, p, m, part);
+        __syncthreads();
+        uint32_t share[PART / 16][4];
+        for (int i = 0; i < PART / 16; i++)
+            cuda_load_tiles<false>(share[i], m.share + lane % 16 * SCORES + 16 * i + lane / 16 * 8);
+        weights of[2];
+        for (int i = 0; i < 2; i++)
+            of[i] = weights_of(part > first ? m.run_max[head + 8 * i] : 0.0f, m.max[head + 8 * i]);
+        for (int i = 0; i < TILES; i++) {
+            int column = 8 * (warp + WARPS * i);
+            if (column >= dim) break;
+            float now[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+            for (int k = 0; k < PART; k += 32) {
+                uint32_t v[4];
+                cuda_load_tiles<true>(v, values + (k + lane) * padded + column);
+                cuda_mma(now, share[k / 16], v[0], v[1]);
+                cuda_mma(now, share[k / 16 + 1], v[2], v[3]);
+            }
+            for (int j = 0; j < 4; j++)
+                out[i][j] = part > first ? added(of[j / 2], out[i][j], now[j]) : now[j];
+        }
+    }
+    cuda_copy_wait<0>();
+    __syncthreads();
+    add_sums(m, p.end == first + 1);
+    for (int i = 0; i < TILES; i++)
+        for (int j = 0; j < 4; j++) {
+            int column = 8 * (warp + WARPS * i) + lane % 4 * 2 + j % 2;
+            if (column < dim) m.out[(head + j / 2 * 8) * dim + column] = out[i][j];
+        }
+    __syncthreads();
+    leave<uint16_t>(a, p, m, by_parts, partial, ticket);
 }
 
 bool cuda_decodes(const ares_attention_args *a)
@@ -364,28 +451,32 @@ void cuda_decode(ares_device *d, const ares_attention_args *a)
 {
     cuda_context *c = cuda_enter(d);
     int dim = a->head_dim, most = a->seg.max_keys, seen = a->window > 0 ? a->window : most,
-        /* runs of a row that sees so many keys, the first of which may lie inside a chunk */
-        parts = ARES_MIN(ARES_MIN((seen + SPLIT - 2) / SPLIT + 1, (int)PARTS),
-                         (most + SPLIT - 1) / SPLIT);
-    dim3 grid((unsigned)a->seg.n, (unsigned)(a->n_kv_heads * head_tiles(*a)), (unsigned)parts);
+        /* of a row that sees so many keys, the first of which may lie inside a part */
+        parts = ARES_MIN((seen + PART - 2) / PART + 1, (most + PART - 1) / PART),
+        runs = ARES_MIN((parts + RUN - 1) / RUN, (int)RUNS), heads = a->n_kv_heads * head_tiles(*a),
+        each = ARES_MAX((parts + RUNS - 1) / RUNS, (int)RUN);
+    bool by_parts = (int64_t)a->seg.n * heads * runs <= FEW_BLOCKS;
+    int blocks =
+        (by_parts ? 1 : each) * PART / ARES_KV_BLOCK; /* of the cache, for a thread block */
+    dim3 grid((unsigned)a->seg.n, (unsigned)heads, (unsigned)(by_parts ? parts : runs));
     float *partial = NULL;
     unsigned *ticket = NULL;
-    if (parts > 1) {
-        size_t left = (size_t)a->seg.n * (size_t)a->n_heads * (size_t)parts;
-        ticket = cuda_tickets(c, (size_t)grid.x * grid.y);
+    if (grid.z > 1) {
+        size_t left = (size_t)a->seg.n * (size_t)a->n_heads * grid.z;
+        ticket = cuda_tickets(c, (size_t)grid.x * grid.y * (by_parts ? 1 + RUNS : 1));
         partial = (float *)cuda_scratch(c, CUDA_PARTS, left * (size_t)(dim + 2) * sizeof(float));
         if (!ticket || !partial) return;
     }
-    size_t shared = shared_bytes(dim);
-    if (d->k->act == ARES_F32)
-        cuda_launch(c, "attention: decode", decode<float, false>, grid, THREADS, shared, *a,
-                    partial, ticket);
-    else if (dim % 16)
-        cuda_launch(c, "attention: decode", decode<uint16_t, false>, grid, THREADS, shared, *a,
-                    partial, ticket);
-    else
-        cuda_launch(c, "attention: decode", decode<uint16_t, true>, grid, THREADS, shared, *a,
-                    partial, ticket);
+    bool tensor = d->k->act == ARES_BF16 && dim % 16 == 0 && cuda_in_16s<uint16_t>(a->cache, dim);
+    room m;
+    size_t shared = divide(NULL, dim, !tensor ? 0 : dim <= 64 ? 3 : 2, blocks, &m);
+    cuda_launch(c, "attention: decode",
+                !tensor      ? CUDA_BY_TYPE(c, decode)
+                : dim <= 32  ? decode_16<1>
+                : dim <= 64  ? decode_16<2>
+                : dim <= 128 ? decode_16<4>
+                             : decode_16<8>,
+                grid, THREADS, shared, *a, by_parts, blocks, partial, ticket);
 }
 
 /* ------------------------------------------------------------------ the cache */

@@ -187,7 +187,7 @@ static void copy_blocks(ares_device *d, const ares_copy_blocks_args *a)
     ARES_ASSERT(a->block_bytes % sizeof(uint4) == 0);
     for (int32_t first = 0; first < a->n; first += PAIRS) {
         int32_t n = ARES_MIN(a->n - first, (int32_t)PAIRS);
-        block_pairs p;
+        block_pairs p = {}; /* what n leaves of it goes to the card, too */
         memcpy(p.block, a->block + 2 * first, 2 * (size_t)n * sizeof *p.block);
         cuda_launch(c, "copy_blocks", copy_pairs, cuda_blocks(n * a->layers * vectors),
                     CUDA_THREADS, 0, a->cache, a->layers, a->layer_bytes, vectors, n, p);

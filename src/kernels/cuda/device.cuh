@@ -6,8 +6,10 @@
 #define ARES_KERNELS_CUDA_DEVICE_CUH
 
 #include <cublas_v2.h>
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <launch.cuh>
+#include <string.h>
 
 #include "ares/kernels.h"
 
@@ -125,12 +127,24 @@ void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), d
 /* The instance of a kernel for the type of activations: float, or uint16_t that holds a bf16. */
 #define CUDA_BY_TYPE(c, kernel) ((c)->act == ARES_BF16 ? kernel<uint16_t> : kernel<float>)
 
+/* Arguments with segments as a kernel is handed them: without addresses of host memory. */
+template <typename A> static inline A cuda_without_host(A a)
+{
+    a.seg.host_start = a.seg.host_prefix_len = a.seg.host_prefix_row = NULL;
+    return a;
+}
+
 enum { CUDA_THREADS = 256 };
 /* Blocks for n elements, which CUDA_EACH divides among their threads. */
 static inline dim3 cuda_blocks(int64_t n)
 {
     int64_t blocks = (n + CUDA_THREADS - 1) / CUDA_THREADS;
     return dim3((unsigned)(blocks < 8192 ? blocks : 8192));
+}
+/* Blocks for one thread per element. */
+static inline dim3 cuda_blocks_of(int64_t n)
+{
+    return dim3((unsigned)((n + CUDA_THREADS - 1) / CUDA_THREADS));
 }
 #define CUDA_EACH(i, n)                                                       \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
@@ -296,6 +310,66 @@ template <> __device__ inline float cuda_rounded<float>(float x)
 template <> __device__ inline float cuda_rounded<uint16_t>(float x)
 {
     return cuda_from_bf16(cuda_to_bf16(x));
+}
+
+/*
+ * N neighbouring numbers in one or more loads of 16 bytes, where p is a multiple of that; one by
+ * one where they are fewer (N = 1).
+ */
+template <int N> static __device__ inline void cuda_get_all(const float *p, float (&x)[N])
+{
+    if constexpr (N % 4 != 0)
+        for (int i = 0; i < N; i++) x[i] = p[i];
+    else
+        for (int i = 0; i < N; i += 4) {
+            float4 v = *(const float4 *)(p + i);
+            x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
+        }
+}
+template <int N> static __device__ inline void cuda_get_all(const uint16_t *p, float (&x)[N])
+{
+    if constexpr (N % 8 != 0)
+        for (int i = 0; i < N; i++) x[i] = cuda_from_bf16(p[i]);
+    else
+        for (int i = 0; i < N; i += 8) {
+            uint4 v = *(const uint4 *)(p + i);
+            const uint32_t pair[4] = { v.x, v.y, v.z, v.w };
+            for (int j = 0; j < 4; j++) {
+                x[i + 2 * j] = __uint_as_float(pair[j] << 16);
+                x[i + 2 * j + 1] = __uint_as_float(pair[j] & 0xffff0000u);
+            }
+        }
+}
+/* Two numbers rounded to bf16, in one instruction of a card. */
+static __device__ inline uint32_t cuda_two_bf16(float low, float high)
+{
+    __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    uint32_t u;
+    memcpy(&u, &both, sizeof u);
+    return u;
+}
+template <int N> static __device__ inline void cuda_put_all(float *p, const float (&x)[N])
+{
+    if constexpr (N % 4 != 0)
+        for (int i = 0; i < N; i++) p[i] = x[i];
+    else
+        for (int i = 0; i < N; i += 4)
+            *(float4 *)(p + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+}
+template <int N> static __device__ inline void cuda_put_all(uint16_t *p, const float (&x)[N])
+{
+    if constexpr (N % 8 != 0)
+        for (int i = 0; i < N; i++) p[i] = cuda_to_bf16(x[i]);
+    else
+        for (int i = 0; i < N; i += 8)
+            *(uint4 *)(p + i) =
+                make_uint4(cuda_two_bf16(x[i], x[i + 1]), cuda_two_bf16(x[i + 2], x[i + 3]),
+                           cuda_two_bf16(x[i + 4], x[i + 5]), cuda_two_bf16(x[i + 6], x[i + 7]));
+}
+/* Whether rows of type T that begin at p, ld apart, begin at multiples of 16 bytes. NULL does. */
+template <typename T> static inline bool cuda_in_16s(const void *p, int64_t ld)
+{
+    return (uintptr_t)p % 16 == 0 && ld * (int64_t)sizeof(T) % 16 == 0;
 }
 
 /* Number i of a product's result, with the bias it lacks, rounded as where the product adds it. */

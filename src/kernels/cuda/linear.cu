@@ -5,6 +5,8 @@
  * over k is cuBLAS's: the same for the same shapes, not the CPU's chain.
  *
  * Bias and residual are what the product adds to: they are written to the result before it.
+ *
+ * Up to 64 rows of bf16 are a kernel of ours, which adds both by itself.
  */
 #include "device.cuh"
 
@@ -71,6 +73,143 @@ static void gemm(cuda_context *c, const gemm_args &g)
                     c->last);
 }
 
+/* ------------------------------------------------------------------ few rows */
+
+/*
+ * Up to 64 rows of bf16, as in decoding: the time is that of reading the weights. Each is read
+ * once, in loads of 16 bytes of which a warp has several under way, and multiplied by tensor cores
+ * with all rows. Nothing is staged: a lane's 16 bytes of a weight are 8 neighbouring steps of k,
+ * and the tile takes them, and the same of x, in any order that both share.
+ *
+ * A block computes 32 outputs, a warp 8 of them over one half of the block's steps; where outputs
+ * are few, up to 4 blocks divide the steps. Who sums which steps follows from the weight's shape,
+ * and the parts are added in their order: a row gives the same bits beside any others.
+ */
+enum { THIN_ROWS = 64, THIN_COLUMNS = 32, THIN_THREADS = 256, THIN_LANES = THIN_THREADS / 2 };
+
+typedef struct thin_args {
+    const uint16_t *w, *x; /* w: [n][k] */
+    int64_t ldx;
+    int32_t m, n, k;
+    float alpha;
+    const uint16_t *bias; /* [n]; NULL: none */
+    const void *add;      /* [m][n] of y's type, added, perhaps y itself; NULL: none */
+    int64_t ld_add;
+    void *y;
+    int64_t ldy;
+    float *partial; /* [column blocks][step blocks][numbers of a thread][THIN_LANES] */
+    unsigned *ticket;
+} thin_args;
+
+static __device__ inline uint4 sixteen_bytes(const uint16_t *p, bool there)
+{
+    return there ? *(const uint4 *)p : make_uint4(0, 0, 0, 0);
+}
+
+/* TILES of 16 rows; Y: float, or uint16_t that holds a bf16. */
+template <int TILES, typename Y>
+static __global__ void __launch_bounds__(THIN_THREADS, 2) thin(thin_args a)
+{
+    /* steps of 32 whose loads are under way at once */
+    enum { AHEAD = TILES == 1 ? 8 : TILES == 2 ? 4 : 2, EACH = 4 * TILES };
+    __shared__ float of_half[EACH * THIN_LANES];
+    int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32, g = lane / 4,
+            t = lane % 4, half = warp / 4, slot = (int32_t)threadIdx.x % THIN_LANES,
+            first_column = (int32_t)blockIdx.x * THIN_COLUMNS + warp % 4 * 8,
+            steps = (a.k + 31) / 32, parts = (int32_t)gridDim.y * 2,
+            part = (int32_t)blockIdx.y * 2 + half, from = steps * part / parts * 32,
+            to = steps * (part + 1) / parts * 32;
+    const uint16_t *w = a.w + (int64_t)(first_column + g) * a.k + 8 * t, *x = a.x + 8 * t;
+    bool column_there = first_column + g < a.n;
+    float sum[TILES][4];
+    for (int i = 0; i < TILES; i++)
+        for (int j = 0; j < 4; j++) sum[i][j] = 0.0f;
+    for (int32_t k = from; k < to; k += 32 * AHEAD) {
+        uint4 weights[AHEAD], low[AHEAD][TILES], high[AHEAD][TILES];
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            int32_t at = k + 32 * s;
+            bool there = at < to && at + 8 * t < a.k;
+            weights[s] =
+                column_there && there ? __ldcs((const uint4 *)(w + at)) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                int32_t row = 16 * i + g;
+                low[s][i] = sixteen_bytes(x + row * a.ldx + at, there && row < a.m);
+                high[s][i] = sixteen_bytes(x + (row + 8) * a.ldx + at, there && row + 8 < a.m);
+            }
+        }
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            if (k + 32 * s >= to) break;
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                uint4 l = low[s][i], h = high[s][i], v = weights[s];
+                cuda_mma(sum[i], { l.x, h.x, l.y, h.y }, v.x, v.y);
+                cuda_mma(sum[i], { l.z, h.z, l.w, h.w }, v.z, v.w);
+            }
+        }
+    }
+    float *own = &sum[0][0];
+    if (half)
+        for (int j = 0; j < EACH; j++) of_half[j * THIN_LANES + slot] = own[j];
+    __syncthreads();
+    if (!half)
+        for (int j = 0; j < EACH; j++) own[j] += of_half[j * THIN_LANES + slot];
+    if (gridDim.y > 1) {
+        float *all = a.partial + (int64_t)blockIdx.x * gridDim.y * EACH * THIN_LANES + slot;
+        if (!half)
+            for (int j = 0; j < EACH; j++)
+                all[((int64_t)blockIdx.y * EACH + j) * THIN_LANES] = own[j];
+        if (!cuda_is_last(&a.ticket[blockIdx.x], gridDim.y)) return;
+        if (!half)
+            for (int j = 0; j < EACH; j++) {
+                own[j] = all[j * THIN_LANES];
+#pragma unroll 1
+                for (unsigned b = 1; b < gridDim.y; b++)
+                    own[j] += all[((int64_t)b * EACH + j) * THIN_LANES];
+            }
+    }
+    if (half) return;
+    for (int i = 0; i < TILES; i++)
+        for (int j = 0; j < 4; j++) {
+            int32_t row = 16 * i + g + j / 2 * 8, column = first_column + 2 * t + j % 2;
+            if (row >= a.m || column >= a.n) continue;
+            float v = a.alpha * sum[i][j];
+            if (a.bias) v += cuda_get(a.bias + column);
+            if (a.add) v += cuda_get((const Y *)a.add + row * a.ld_add + column);
+            cuda_put((Y *)a.y + row * a.ldy + column, v);
+        }
+}
+
+/* Whether rows and weight are such that a thread's loads are of 16 bytes. */
+static bool is_thin(const cuda_context *c, const ares_matrix *w, int32_t m, const void *x,
+                    int64_t ldx)
+{
+    return c->act == ARES_BF16 && w->dtype == ARES_BF16 && m <= THIN_ROWS &&
+           cuda_in_16s<uint16_t>(w->data, w->k) && cuda_in_16s<uint16_t>(x, ldx);
+}
+template <typename Y> static void launch_thin(cuda_context *c, thin_args a)
+{
+    enum { BLOCKS = 2 * 132, MOST = 4 }; /* two for each processor of an H200 */
+    unsigned columns = (unsigned)(a.n + THIN_COLUMNS - 1) / THIN_COLUMNS,
+             parts = ARES_MAX(ARES_MIN(BLOCKS / columns, (unsigned)MOST), 1u);
+    int tiles = a.m <= 16 ? 1 : a.m <= 32 ? 2 : 4;
+    if (parts > 1) {
+        size_t numbers = (size_t)columns * parts * (size_t)(4 * tiles) * THIN_LANES;
+        a.partial = (float *)cuda_scratch(c, CUDA_PARTS, numbers * sizeof *a.partial);
+        a.ticket = cuda_tickets(c, columns);
+        if (!a.partial || !a.ticket) return;
+    }
+    cuda_launch(c, "linear: few rows",
+                tiles == 1   ? thin<1, Y>
+                : tiles == 2 ? thin<2, Y>
+                             : thin<4, Y>,
+                dim3(columns, parts), THIN_THREADS, 0, a);
+}
+
+/* ------------------------------------------------------------------ products */
+
 /* Number n of x, whose numbers are of type t. */
 static void *at(const void *x, ares_dtype t, int64_t n)
 {
@@ -108,7 +247,20 @@ static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matr
 void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
                   float *y, int64_t ldy, bool accumulate)
 {
-    product(c, x, ldx, w, m, 1.0f, y, ARES_F32, ldy, accumulate);
+    if (m == 0) return;
+    if (is_thin(c, w, m, x, ldx))
+        launch_thin<float>(c, { .w = (const uint16_t *)w->data,
+                                .x = (const uint16_t *)x,
+                                .ldx = ldx,
+                                .m = m,
+                                .n = w->n,
+                                .k = w->k,
+                                .alpha = 1.0f,
+                                .add = accumulate ? y : NULL,
+                                .ld_add = ldy,
+                                .y = y,
+                                .ldy = ldy });
+    else product(c, x, ldx, w, m, 1.0f, y, ARES_F32, ldy, accumulate);
 }
 
 /* y = bias + residual, either of which may be NULL; the product adds to it. */
@@ -152,6 +304,21 @@ static void linear(ares_device *d, const ares_linear_args *args, int count)
         for (next = i + 1; next < count && goes_on(c, &args[next - 1], &args[next]); next++)
             w.n += args[next].w->n;
         if (a->m == 0) continue;
+        if (is_thin(c, &w, a->m, a->x, a->ldx)) {
+            launch_thin<uint16_t>(c, { .w = (const uint16_t *)w.data,
+                                       .x = (const uint16_t *)a->x,
+                                       .ldx = a->ldx,
+                                       .m = a->m,
+                                       .n = w.n,
+                                       .k = w.k,
+                                       .alpha = factor(a->scale),
+                                       .bias = (const uint16_t *)a->bias,
+                                       .add = a->residual,
+                                       .ld_add = a->ldr,
+                                       .y = a->y,
+                                       .ldy = a->ldy });
+            continue;
+        }
         bool in_place = a->residual && a->residual == a->y, begun = a->bias || a->residual;
         ARES_ASSERT(!in_place || a->ldr == a->ldy);
         if (a->bias || (a->residual && !in_place))

@@ -526,6 +526,9 @@ static void sample(ares_device *d, const ares_sample_args *a)
     ARES_ASSERT((a->logits || a->vocab <= a->w->n) && !a->log_prob_1 == !a->entropy_1 &&
                 a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
     if (a->rows == 0 || !work_of(c, a, most, cut, &w, &own)) return;
+    ares_sample_args of_rows = *a; /* what the kernels read: no addresses of host memory */
+    of_rows.w = NULL;
+    of_rows.adapter = NULL;
     for (int32_t row = 0; row < a->rows; row += most) {
         int32_t n = ARES_MIN(most, a->rows - row);
         const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : own;
@@ -542,10 +545,10 @@ static void sample(ares_device *d, const ares_sample_args *a)
             }
         }
         unsigned blocks = (unsigned)(n * w.chunks);
-        cuda_launch(c, "sample", sample_chunks, blocks, VOCAB_THREADS, 0, *a, logits, row, w);
+        cuda_launch(c, "sample", sample_chunks, blocks, VOCAB_THREADS, 0, of_rows, logits, row, w);
         if (cut)
-            cuda_launch(c, "sample: cuts", sample_cuts, blocks, VOCAB_THREADS, 0, *a, logits, row,
-                        w);
+            cuda_launch(c, "sample: cuts", sample_cuts, blocks, VOCAB_THREADS, 0, of_rows, logits,
+                        row, w);
     }
 }
 

@@ -1,5 +1,6 @@
 /*
- * cublasGemmEx as loops: inputs in f32 or bf16, products summed in f32 in the order of k. What
+ * cublasGemmEx as loops: inputs in f32 or bf16, products summed in f32 in the order of k; with
+ * foreign rounding in 4 parts along k, by multiply-adds, merged from the last to the first. What
  * cuBLAS refuses is refused. Two things it would do in silence are refused as well: sums in bf16 of
  * a product that it splits, which the math mode must forbid, and memory that it takes for a graph
  * where the handle has no workspace since its stream was set.
@@ -87,12 +88,22 @@ typedef struct product {
 static void multiply(const product &p)
 {
     std::vector<float> a = packed(p.a, p.m, p.k, 1, p.m), b = packed(p.b, p.k, p.n, 1, p.k),
-                       sum((size_t)p.m);
+                       sum((size_t)p.m), part((size_t)p.m);
+    int64_t each = (p.k + 3) / 4;
     for (int64_t j = 0; j < p.n; j++) {
         std::fill(sum.begin(), sum.end(), 0.0f);
-        for (int64_t t = 0; t < p.k; t++) {
+        for (int64_t t = 0; t < p.k && !emulate_foreign; t++) {
             const float *column = &a[(size_t)(t * p.m)], by = b[(size_t)(j * p.k + t)];
             for (int64_t i = 0; i < p.m; i++) sum[(size_t)i] += column[i] * by;
+        }
+        for (int64_t q = 3; q >= 0 && emulate_foreign; q--) {
+            std::fill(part.begin(), part.end(), 0.0f);
+            for (int64_t t = q * each; t < std::min<int64_t>(p.k, (q + 1) * each); t++) {
+                const float *column = &a[(size_t)(t * p.m)], by = b[(size_t)(j * p.k + t)];
+                for (int64_t i = 0; i < p.m; i++)
+                    part[(size_t)i] = fmaf(column[i], by, part[(size_t)i]);
+            }
+            for (int64_t i = 0; i < p.m; i++) sum[(size_t)i] += part[(size_t)i];
         }
         for (int64_t i = 0; i < p.m; i++) {
             int64_t at = j * p.ld + i;

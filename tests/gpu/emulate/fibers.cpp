@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <vector>
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -254,6 +255,57 @@ const uint64_t *emulate_words(unsigned mask, emulate_kind kind, uint64_t own)
     return copy[thread];
 }
 
+const uint32_t (*emulate_show(const uint32_t own[EMULATE_SHOWN]))[EMULATE_SHOWN]
+{
+    static uint32_t shown[2][THREADS][EMULATE_SHOWN];
+    static uint8_t now[THREADS]; /* as the turns of emulate_words */
+    unsigned thread = self->thread;
+    uint32_t(*place)[EMULATE_SHOWN] = shown[now[thread] ^= 1];
+    memcpy(place[thread], own, sizeof place[thread]);
+    emulate_warp(0xffffffffu, EMULATE_MMA);
+    return place + thread / 32 * 32;
+}
+
+/* ------------------------------------------------------------------ copies beside a thread */
+
+typedef struct copy {
+    void *to;
+    const void *from; /* NULL: zeros */
+    unsigned group;
+} copy;
+static std::vector<copy> copies[THREADS];
+static unsigned groups[THREADS]; /* that the thread has ended */
+
+void emulate_shared_16(const void *p, const char *what)
+{
+    const char *at = (const char *)p;
+    if ((uintptr_t)p % 16 || !dynamic || at < dynamic || at + 16 > dynamic + dynamic_bytes)
+        emulate_end("%s: %s at %p: not 16 aligned bytes of dynamic shared memory",
+                    emulate_running(), what, p);
+}
+void emulate_copy_begin(void *to, const void *from, bool there)
+{
+    emulate_shared_16(to, "a copy");
+    if ((uintptr_t)from % 16 || (there && !emulate_on_device(from, 16)))
+        emulate_end("%s: a copy from %p: not 16 aligned bytes of device memory", emulate_running(),
+                    from);
+    memset(to, 0xff, 16);
+    copies[self->thread].push_back({ to, there ? from : NULL, groups[self->thread] });
+}
+void emulate_copy_group(void)
+{
+    groups[self->thread]++;
+}
+void emulate_copy_wait(unsigned left)
+{
+    std::vector<copy> &own = copies[self->thread];
+    size_t done = 0;
+    for (; done < own.size() && own[done].group + left < groups[self->thread]; done++)
+        if (own[done].from) memcpy(own[done].to, own[done].from, 16);
+        else memset(own[done].to, 0, 16);
+    own.erase(own.begin(), own.begin() + (ptrdiff_t)done);
+}
+
 /* ------------------------------------------------------------------ blocks */
 
 /* Dynamic shared memory ends at a page that nobody may touch. */
@@ -287,6 +339,10 @@ static void run_block(void)
     }
     at_warp = upwards ? 0 : (threads - 1) / 32;
     if (__builtin_setjmp(home) == 0) switch_to(next_thread());
+    for (unsigned i = 0; i < threads; i++)
+        if (!copies[i].empty())
+            emulate_end("%s: block %u,%u,%u ends while copies of thread %u are under way",
+                        the_operation, blockIdx.x, blockIdx.y, blockIdx.z, i);
 }
 
 void emulate_grid(const char *operation, dim3 grid, dim3 block, size_t shared,

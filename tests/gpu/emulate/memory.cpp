@@ -1,12 +1,15 @@
 /*
  * Device memory: pieces of one range of addresses, each between two pages that nobody may touch,
  * never used twice, filled with 0xff (NaN) when new. The host may touch none of it; kernels and
- * copies open it while they run. Who touches what he must not is told where and by whom.
+ * copies open it while they run. Who touches what he must not is told where and by whom, and so is
+ * who hands an address of host memory to a kernel.
  */
 #include "emulate.h"
 
+#include <errno.h>
 #include <map>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -98,6 +101,32 @@ static void on_fault(int number, siginfo_t *info, void *context)
     }
     sigaction(number, &before, NULL);
     (void)context;
+}
+
+/*
+ * A kernel of a card cannot read the host's memory, the emulator's can: so its arguments must hold
+ * no such address. A word that is no address of mapped memory is a number. A test whose libtorch
+ * computes in host memory allows it.
+ */
+extern "C" {
+void ares_emulate_allow_host(bool allowed);
+}
+static bool host_allowed;
+void ares_emulate_allow_host(bool allowed)
+{
+    host_allowed = allowed;
+}
+void emulate_argument(const char *operation, int number, const void *argument, size_t bytes)
+{
+    for (size_t at = 0; !host_allowed && at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+        uintptr_t word;
+        memcpy(&word, (const char *)argument + at, sizeof word);
+        if (word < 65536 || word >> 47 || emulate_near_device((void *)word, 1)) continue;
+        void *page = (void *)(word / page_bytes() * page_bytes());
+        if (msync(page, 1, MS_ASYNC) != 0 && errno == ENOMEM) continue; /* nothing lies there */
+        emulate_end("%s: argument %d (of %zu bytes, at byte %zu) is %p, an address of the host",
+                    operation, number, bytes, at, (void *)word);
+    }
 }
 
 /* ---------------- allocation */

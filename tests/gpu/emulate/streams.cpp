@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <string.h>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -67,6 +68,21 @@ static void rest(void)
     for (int i = 0; i < held; i++) mutex.lock();
     locked = held;
 }
+
+/*
+ * ARES_EMULATE_ROUNDING=foreign: sums of products in another order and with other steps
+ * (cublas.cpp, mma.h), exp and log with an error in the last bit (cuda_kernel.h). What holds in
+ * this mode, too, does not depend on the emulator computing as the CPU does.
+ */
+static bool asks_foreign(void)
+{
+    const char *said = getenv("ARES_EMULATE_ROUNDING");
+    if (!said || !*said) return false;
+    if (strcmp(said, "foreign"))
+        emulate_end("ARES_EMULATE_ROUNDING = '%s': unknown (choices: foreign, or unset)", said);
+    return true;
+}
+bool emulate_foreign = asks_foreign();
 
 uint64_t emulate_seed(void)
 {

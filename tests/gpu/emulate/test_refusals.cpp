@@ -5,6 +5,7 @@
  */
 #include "emulate.h"
 
+#include <cublas_v2.h>
 #include <launch.cuh>
 
 #include <signal.h>
@@ -141,6 +142,142 @@ TEST(new_memory_holds_no_number)
     CHECK_EQ(cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost), cudaSuccess);
     for (int i = 0; i < 64; i++) CHECK(x[i] != x[i]);
     cudaFree(p);
+}
+
+/* ------------------------------------------------------------------ arguments of kernels */
+
+typedef struct list_of_rows {
+    int n;
+    const float *rows;
+} list_of_rows;
+static void put_first(const list_of_rows list, float *to)
+{
+    *to = list.rows[0];
+}
+static float host_number = 1;
+/* A card would fault or read nonsense; the emulator's kernel would read the number. */
+static void hands_over_host_memory(void)
+{
+    run_put(&host_number, 0, 1, NULL);
+}
+static void hands_over_host_memory_in_a_struct(void)
+{
+    cuda_start("first", put_first, dim3(1), dim3(1), 0, (cudaStream_t) nullptr,
+               list_of_rows{ 1, &host_number }, device_floats(1));
+}
+static void hands_over_pinned_memory(void)
+{
+    float *pinned = NULL;
+    cudaMallocHost(&pinned, 256);
+    run_put(pinned, 0, 1, NULL);
+}
+TEST(an_address_of_the_host_in_a_kernels_arguments_is_refused)
+{
+    refuses(hands_over_host_memory, "put: argument 0 (of 8 bytes, at byte 0) is 0x",
+            "an address of the host");
+    refuses(hands_over_host_memory_in_a_struct, "first: argument 0 (of 16 bytes, at byte 8) is 0x",
+            "an address of the host");
+    refuses(hands_over_pinned_memory, "put: argument 0 (of 8 bytes, at byte 0) is 0x",
+            "an address of the host");
+}
+TEST(numbers_that_are_no_addresses_pass_as_arguments)
+{
+    float *p = device_floats(64), x[2] = {};
+    /* beyond its end, as a row that is not read may begin; and large numbers side by side */
+    run_put(p + 4096, -4096, 2, NULL);
+    const list_of_rows none = { 0x7fffffff, NULL };
+    cuda_start(
+        "count",
+        +[](list_of_rows list, uint64_t a, double b, float *to) {
+            *to = (float)list.n + (float)a + (float)b;
+        },
+        dim3(1), dim3(1), 0, (cudaStream_t)NULL, none, (uint64_t)1 << 46, 1e300, p + 1);
+    CHECK_EQ(cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost), cudaSuccess);
+    CHECK_NEAR(x[0], 2, 0);
+    cudaFree(p);
+}
+
+/* ------------------------------------------------------------------ foreign rounding */
+
+static void exponentials(const float *x, float *e, float *l)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    e[i] = expf(x[i]);
+    l[i] = logf(x[i]);
+}
+static int32_t bits_of(float x)
+{
+    int32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+/* How many of 512 results differ from the C library's; -1 where one does by more than an ulp. */
+static int moved_results(bool foreign)
+{
+    enum { N = 256 };
+    float x[N], e[N], l[N], *p = device_floats(3 * N);
+    int moved = 0;
+    emulate_foreign = foreign;
+    for (int i = 0; i < N; i++) x[i] = (float)i * 0.0625f;
+    cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice);
+    cuda_start("exponentials", exponentials, dim3(1), dim3(N), 0, (cudaStream_t)NULL,
+               (const float *)p, p + N, p + 2 * N);
+    cudaMemcpyAsync(e, p + N, sizeof e, cudaMemcpyDeviceToHost);
+    cudaMemcpyAsync(l, p + 2 * N, sizeof l, cudaMemcpyDeviceToHost);
+    cudaFree(p);
+    emulate_foreign = false;
+#undef expf
+#undef logf
+    for (int i = 0; i < N; i++) {
+        int32_t of_e = bits_of(e[i]) - bits_of(expf(x[i])),
+                of_l = bits_of(l[i]) - bits_of(logf(x[i]));
+        if (abs(of_e) > 1 || abs(of_l) > 1) return -1;
+        moved += (of_e != 0) + (of_l != 0);
+    }
+    CHECK_NEAR(e[0], 1, 0);
+    CHECK_NEAR(l[16], 0, 0); /* log(1) */
+    CHECK(l[0] < -1e30f);    /* log(0) */
+    return moved;
+}
+TEST(foreign_rounding_moves_exp_and_log_by_an_ulp)
+{
+    CHECK_EQ(moved_results(false), 0);
+    int moved = moved_results(true);
+    CHECK_MSG(moved > 100 && moved < 412, "%d of 512 moved", moved);
+}
+
+/* y [2][3] = x [2][K] Wt, in bits of f32 */
+static void products(bool foreign, float y[6])
+{
+    enum { K = 1000 };
+    float x[2 * K], w[3 * K], one = 1, none = 0, *p = device_floats(5 * K + 6);
+    for (int i = 0; i < 2 * K; i++) x[i] = (float)(i * 7919 % 1009) / 1009.0f - 0.4f;
+    for (int i = 0; i < 3 * K; i++) w[i] = (float)(i * 104729 % 997) / 997.0f - 0.6f;
+    cublasHandle_t blas;
+    emulate_foreign = foreign;
+    cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice);
+    cudaMemcpyAsync(p + 2 * K, w, sizeof w, cudaMemcpyHostToDevice);
+    CHECK_EQ(cublasCreate(&blas), CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(cublasGemmEx(blas, CUBLAS_OP_T, CUBLAS_OP_N, 3, 2, K, &one, p + 2 * K, CUDA_R_32F, K,
+                          p, CUDA_R_32F, K, &none, p + 5 * K, CUDA_R_32F, 3, CUBLAS_COMPUTE_32F,
+                          CUBLAS_GEMM_DEFAULT),
+             CUBLAS_STATUS_SUCCESS);
+    cudaMemcpyAsync(y, p + 5 * K, 6 * sizeof *y, cudaMemcpyDeviceToHost);
+    cublasDestroy(blas);
+    cudaFree(p);
+    emulate_foreign = false;
+}
+TEST(foreign_rounding_adds_products_in_another_order)
+{
+    float y[6], z[6];
+    int moved = 0;
+    products(false, y);
+    products(true, z);
+    for (int i = 0; i < 6; i++) {
+        CHECK_NEAR(z[i], y[i], 1e-3);
+        moved += y[i] != z[i];
+    }
+    CHECK_MSG(moved >= 3, "%d of 6 sums moved", moved);
 }
 
 /* ------------------------------------------------------------------ capture */
@@ -319,6 +456,105 @@ TEST(a_missing_barrier_shows)
 {
     CHECK(wrong_of_reverse(false) > 0);
     CHECK_EQ(wrong_of_reverse(true), 0);
+}
+
+/* out = in turned around, through copies that run beside the threads; `left` groups unwaited. */
+template <int LEFT> static void copy_through(const float *in, float *out)
+{
+    CUDA_SHARED(float, held);
+    unsigned at = threadIdx.x * 4, n = blockDim.x * 4;
+    cuda_copy_begin(held + at, in + at, true);
+    cuda_copy_group();
+    cuda_copy_begin(held + n + at, in + at, false);
+    cuda_copy_group();
+    cuda_copy_wait<LEFT>();
+    __syncthreads();
+    for (unsigned i = 0; i < 4; i++) out[at + i] = held[n - 1 - at - i] + held[n + at + i];
+    cuda_copy_wait<0>();
+}
+static void never_waits(const float *in)
+{
+    CUDA_SHARED(float, held);
+    cuda_copy_begin(held, in, true);
+    cuda_copy_group();
+}
+static void copies_askew(const float *in)
+{
+    CUDA_SHARED(float, held);
+    cuda_copy_begin(held + 1, in, true);
+}
+template <int LEFT> static int wrong_of_copies(void)
+{
+    float *p = device_floats(64), *q = device_floats(64), x[64];
+    int wrong = 0;
+    for (int i = 0; i < 64; i++) x[i] = (float)i;
+    cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice);
+    cuda_start("through", copy_through<LEFT>, dim3(1), dim3(16), 512, (cudaStream_t)NULL,
+               (const float *)p, q);
+    cudaMemcpyAsync(x, q, sizeof x, cudaMemcpyDeviceToHost);
+    for (int i = 0; i < 64; i++) wrong += x[i] != (float)(63 - i);
+    cudaFree(p);
+    cudaFree(q);
+    return wrong;
+}
+static void start_never_waits(void)
+{
+    cuda_start("unwaited", never_waits, dim3(1), dim3(1), 64, (cudaStream_t)NULL,
+               (const float *)device_floats(64));
+    wait_all();
+}
+static void start_copies_askew(void)
+{
+    cuda_start("askew", copies_askew, dim3(1), dim3(1), 64, (cudaStream_t)NULL,
+               (const float *)device_floats(64));
+    wait_all();
+}
+TEST(a_copy_beside_a_thread_that_is_read_before_its_wait_shows)
+{
+    CHECK_EQ(wrong_of_copies<0>(), 0);
+    CHECK_EQ(wrong_of_copies<1>(), 64); /* the zeros of the second group are not there */
+    CHECK_EQ(wrong_of_copies<2>(), 64);
+}
+TEST(a_copy_beside_a_thread_that_is_askew_or_never_waited_for_is_refused)
+{
+    refuses(start_never_waits, "unwaited: block 0,0,0", "copies of thread 0 are under way");
+    refuses(start_copies_askew, "askew: block 0,0,0", "not 16 aligned bytes");
+}
+
+/* d of a warp: row i, column j of a [16][16] b [16][8], whose numbers are small integers. */
+static void multiply_tiles(float *out)
+{
+    CUDA_SHARED(uint16_t, held); /* a, then b */
+    unsigned lane = threadIdx.x;
+    for (unsigned i = lane; i < 256; i += 32)
+        held[i] = (uint16_t)(__float_as_uint((float)(i / 16) - (float)(i % 16) / 2) >> 16);
+    for (unsigned i = lane; i < 128; i += 32)
+        held[256 + i] = (uint16_t)(__float_as_uint((float)(i / 8 % 5) + (float)(i % 8)) >> 16);
+    __syncwarp();
+    uint32_t a[4], b[4];
+    float d[4] = { 1, 1, 1, 1 };
+    cuda_load_tiles<false>(a, held + lane % 16 * 16 + lane / 16 * 8);
+    cuda_load_tiles<true>(b, held + 256 + lane % 16 * 8);
+    cuda_mma(d, a, b[0], b[1]);
+    for (unsigned i = 0; i < 4; i++) out[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = d[i];
+}
+TEST(tiles_are_multiplied_as_the_ptx_isa_lays_them_out)
+{
+    float *p = device_floats(128), x[128];
+    for (int foreign = 0; foreign < 2; foreign++) {
+        emulate_foreign = foreign;
+        cuda_start("tiles", multiply_tiles, dim3(1), dim3(32), 768, (cudaStream_t)NULL, p);
+        cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost);
+        for (int i = 0; i < 16; i++)
+            for (int j = 0; j < 8; j++) {
+                float sum = 1;
+                for (int k = 0; k < 16; k++)
+                    sum += ((float)i - (float)k / 2) * ((float)(k % 5) + (float)j);
+                CHECK_NEAR(x[i * 8 + j], sum, 0);
+            }
+    }
+    emulate_foreign = false;
+    cudaFree(p);
 }
 
 TEST(a_launch_that_no_card_takes_is_refused)

@@ -66,6 +66,18 @@ EMULATE_OWN void emulate_warp(unsigned mask, emulate_kind kind);
  * valid until the second call after this one.
  */
 EMULATE_OWN const uint64_t *emulate_words(unsigned mask, emulate_kind kind, uint64_t own);
+/* The same for six words of each lane of a whole warp. */
+enum { EMULATE_SHOWN = 6 };
+EMULATE_OWN const uint32_t (*emulate_show(const uint32_t own[EMULATE_SHOWN]))[EMULATE_SHOWN];
+/*
+ * Copies of 16 bytes to shared memory beside the thread: done when it waits for their group, NaN
+ * bytes until then. A block that ends before one of its threads has waited is refused.
+ */
+EMULATE_OWN void emulate_copy_begin(void *to, const void *from, bool there);
+EMULATE_OWN void emulate_copy_group(void);
+EMULATE_OWN void emulate_copy_wait(unsigned left);
+/* Ends the program where p is no multiple of 16 bytes in dynamic shared memory. */
+EMULATE_OWN void emulate_shared_16(const void *p, const char *what);
 EMULATE_OWN unsigned emulate_lane(void);
 EMULATE_OWN void *emulate_shared(void);
 
@@ -291,7 +303,30 @@ static inline float __fmaf_rn(float a, float b, float c)
 {
     return fmaf(a, b, c);
 }
+/*
+ * Foreign rounding (streams.cpp): exp and log of a card differ from the C library's in the last bit
+ * of some numbers. Half of the results move, one unit up or down; which ones follows from their
+ * bits. What is exact on a card stays: 0, 1 = exp(0), 0 = log(1), infinity.
+ */
+extern EMULATE_OWN bool emulate_foreign;
+static inline float emulate_ulp(float x)
+{
+    uint32_t u = __float_as_uint(x), draw = u * 2654435761u >> 30;
+    if (!emulate_foreign || (u & 0x7f800000u) == 0x7f800000u || (u & 0x7f800000u) == 0) return x;
+    return __uint_as_float(draw == 0 ? u + 1 : draw == 1 ? u - 1 : u);
+}
+static inline float emulate_expf(float x)
+{
+    float e = expf(x);
+    return x == 0.0f ? e : emulate_ulp(e);
+}
+static inline float emulate_logf(float x)
+{
+    return emulate_ulp(logf(x));
+}
 /* macros: the C library has functions of these names */
+#define expf(x) emulate_expf(x)
+#define logf(x) emulate_logf(x)
 #define __expf(x) expf(x)
 #define __logf(x) logf(x)
 static inline float __fdividef(float a, float b)

@@ -137,6 +137,8 @@ static inline cudaError_t cudaFuncSetAttribute(K kernel, cudaFuncAttribute, int 
     return emulate_allow_shared((const void *)kernel, value);
 }
 
+/* Ends the program where one of an argument's words is an address of host memory. (memory.cpp) */
+void emulate_argument(const char *operation, int number, const void *argument, size_t bytes);
 /* Queues a kernel: launch.cuh. */
 void emulate_launch(const char *operation, const void *kernel, dim3 grid, dim3 block, size_t shared,
                     cudaStream_t stream, std::function<void()> thread);

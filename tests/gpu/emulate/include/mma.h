@@ -1,6 +1,7 @@
 /*
  * nvcuda::wmma for bf16 tiles of 16 x 16 x 16 with f32 sums. Each thread holds all of a factor and
- * its own eighth of two rows of a sum. On a card the order of a sum is the hardware's.
+ * its own eighth of two rows of a sum. On a card the order of a sum is the hardware's: with foreign
+ * rounding, here, the 16 products are added backwards, then to what was there.
  */
 #ifndef ARES_EMULATE_MMA_H
 #define ARES_EMULATE_MMA_H
@@ -53,9 +54,12 @@ static inline void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
 {
     int lane = (int)threadIdx.x % 32;
     for (int i = 0; i < 8; i++) {
-        float sum = c.own[i];
-        for (int k = 0; k < 16; k++) sum = fmaf(a.x[lane / 2][k], b.x[k][lane % 2 * 8 + i], sum);
-        d.own[i] = sum;
+        float sum = emulate_foreign ? 0.0f : c.own[i];
+        for (int k = 0; k < 16; k++) {
+            int at = emulate_foreign ? 15 - k : k;
+            sum = fmaf(a.x[lane / 2][at], b.x[at][lane % 2 * 8 + i], sum);
+        }
+        d.own[i] = emulate_foreign ? c.own[i] + sum : sum;
     }
 }
 static inline void store_matrix_sync(float *p, const fragment<accumulator, 16, 16, 16, float> &f,

@@ -391,7 +391,11 @@ int ares_device_open_table(const char *name, const char *table, ares_dtype act, 
     *out = (ares_device){ .index = -1 };
     ARES_TRY(
         ares_lookup(ARES_ECONFIG, "kernels: kernels", table, names, ARES_COUNT(names), &which));
-    if (which == 0) return open_native(name, act, threads, out);
+    if (which == 0) {
+        ARES_TRY(open_native(name, act, threads, out));
+        times_open(out);
+        return ARES_OK;
+    }
     if (strcmp(name, "cpu") != 0)
         return ares_fail(ARES_EUNSUPPORTED,
                          "kernels: kernels = 'aten': it computes on the CPU, not on '%s'; use "
@@ -407,12 +411,14 @@ int ares_device_open_table(const char *name, const char *table, ares_dtype act, 
                          message);
     }
     open(out, act);
+    times_open(out);
     return ARES_OK;
 }
 
 void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
+    times_close(d);
     if (d->aten) close_aten(d);
     if (d->counting) ares_free(d->scratch);
     else if (d->index < 0) kernels_scratch_free(d);

@@ -4,6 +4,7 @@
 
 #include "ares/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* One of the three: a number of at least `least`, a real number or a text. */
@@ -13,6 +14,18 @@ typedef struct bench_option {
     double *real;
     const char **text;
 } bench_option;
+
+/* Of n measurements, which it sorts; what lies in the middle is no luck of a single run. */
+static inline int bench_ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static inline double bench_median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, bench_ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
 
 static inline bool bench_take(const bench_option *o, const char *value)
 {

@@ -137,32 +137,45 @@ static void emit(const options *o, const ares_device *d, const char *measure, co
            measure, o->model, o->dtype, d->k->name, ares_pool_threads(d->pool), all->v[all->best],
            unit);
     for (int i = 0; i < all->n; i++) printf("%s%.6g", i ? "," : "", all->v[i]);
-    printf("],\"peak_gib\":%.3f%s}\n", (double)ares_peak_memory_bytes() / 1073741824.0, more);
+    values sorted = *all;
+    printf("],\"median\":%.6g,\"peak_gib\":%.3f%s}\n", bench_median(sorted.v, sorted.n),
+           (double)ares_peak_memory_bytes() / 1073741824.0, more);
     fflush(stdout);
 }
 
+/*
+ * All samples of the batch decode together while time is taken: those whose prompts came first have
+ * tokens to spare, so that none ends before `new` more of each are decoded.
+ */
 static int decode(const options *o)
 {
+    enum { STEP = 4096 }; /* tokens */
     ares_device d;
     ares_model *m;
     ares_rollout *r;
     ARES_TRY(open_model(o, &d, false, &m));
+    int64_t longest = o->new + o->batch * o->prompt / STEP + 16;
     ares_rollout_options ro = { .max_num_seqs = (int32_t)o->batch,
-                                .max_num_batched_tokens = 4096,
-                                .max_model_len = (int32_t)(o->prompt + o->new),
-                                .cache_tokens = (o->batch + 1) * (o->prompt + o->new + 64) };
+                                .max_num_batched_tokens = STEP,
+                                .max_model_len = (int32_t)(o->prompt + longest),
+                                .cache_tokens = (o->batch + 1) * (o->prompt + longest + 64) };
     ares_sampling s = { .temperature = 1,
                         .top_p = 1,
                         .top_k = -1,
-                        .max_new_tokens = (int32_t)o->new,
+                        .max_new_tokens = (int32_t)longest,
                         .ignore_eos = true };
     ARES_TRY(ares_rollout_new(m, NULL, &ro, &r));
     int32_t *prompt = ares_malloc((size_t)o->prompt * sizeof *prompt);
     values all = { .n = 0 };
+    double rows = 0,
+           seen = 0; /* of the last run: rows of a step, and tokens before a decoded one */
     for (int64_t k = 0; k <= o->repeat; k++) {
         int64_t active = 1;
         ares_rollout_stats stats;
+        ares_work_begin("prompts");
         ares_rollout_clear(r);
+        ares_rollout_get_stats(r, &stats);
+        int64_t none = stats.decoded_tokens, prompts = stats.prefill_tokens;
         for (int64_t b = 0; b < o->batch; b++) {
             random_ids(m->cfg.vocab, (uint64_t)b, o->prompt, prompt);
             ARES_TRY(ares_rollout_add(
@@ -177,23 +190,31 @@ static int decode(const options *o)
         do { /* the prompts' own pass is not counted */
             ARES_TRY(ares_rollout_step(r, &active));
             ares_rollout_get_stats(r, &stats);
-        } while (stats.prefill_tokens < o->batch * o->prompt);
-        int64_t before = stats.decoded_tokens;
+        } while (stats.prefill_tokens - prompts < o->batch * o->prompt);
+        int64_t before = stats.decoded_tokens, steps = stats.steps;
+        ares_work_begin("decode");
         double t = ares_now_s();
-        while (active) ARES_TRY(ares_rollout_step(r, &active));
+        while (active && stats.decoded_tokens - before < o->batch * (o->new - 1)) {
+            ARES_TRY(ares_rollout_step(r, &active));
+            ares_rollout_get_stats(r, &stats);
+        }
         t = ares_now_s() - t;
-        ares_rollout_get_stats(r, &stats);
         if (k) keep(&all, (double)(stats.decoded_tokens - before) / t, true);
+        rows = (double)(stats.decoded_tokens - before) / (double)(stats.steps - steps);
+        seen = (double)o->prompt + (double)(before - none) / (double)o->batch;
     }
     double counted = (double)(o->new - 1),
            flop = counted * (block_flop(&m->cfg) + head_flop(&m->cfg)) +
-                  attention_flop(&m->cfg, (double)o->prompt, counted);
-    double bytes = (double)m->params.weights_bytes / (double)o->batch +
-                   cache_bytes(m, (double)o->prompt, counted);
-    char more[128];
-    snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g,\"bytes_per_token\":%.6g",
-             (long long)o->batch, flop / counted * 1e-9, bytes);
+                  attention_flop(&m->cfg, seen, counted);
+    double bytes =
+        (double)m->params.weights_bytes / (double)o->batch + cache_bytes(m, seen, counted);
+    char more[192];
+    snprintf(more, sizeof more,
+             ",\"batch\":%lld,\"rows\":%.1f,\"seen\":%.1f,\"gflop_per_token\":%.6g,"
+             "\"bytes_per_token\":%.6g",
+             (long long)o->batch, rows, seen, flop / counted * 1e-9, bytes);
     emit(o, &d, "decode", &all, "tokens/s", more);
+    ares_device_close(&d); /* says times, where they are taken; the rest goes with the program */
     return ARES_OK;
 }
 
@@ -406,11 +427,6 @@ static int one_update(const options *o, actor *a, ares_batch *b, double dead, bo
     return rc;
 }
 
-static int ascending(const void *x, const void *y)
-{
-    return ARES_CMP(*(const double *)x, *(const double *)y);
-}
-
 /*
  * Updates of which a share of the groups is dead, in turn with others, by the clock and by the
  * processors' seconds (cpu_): a line each of the best and of the medians. ratio: computing all over
@@ -438,8 +454,8 @@ static int bench_dead(const options *o, actor *a, ares_batch *b)
         bool cpu = t % 2, median = t / 2;
         for (int i = 0; i < SIDES; i++) {
             values v = all[cpu][i];
-            if (median) qsort(v.v, (size_t)v.n, sizeof *v.v, ascending);
-            s[i] = v.v[median ? v.n / 2 : v.best];
+            s[i] = v.v[v.best];
+            if (median) s[i] = bench_median(v.v, v.n);
         }
         snprintf(more, sizeof more,
                  ",\"of\":\"%s\",\"dead\":%g,\"active_frac\":%.4f,\"skipped_s\":%.5g,"
@@ -519,6 +535,7 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, reference
                                                                   (uint64_t)step, (uint64_t)p) },
                              NULL));
     }
+    ares_work_begin("gen");
     while (active) {
         ARES_TRY(ares_rollout_step(r, &active));
         while (ares_rollout_next(r, &c)) all[c.request * o->samples + c.index] = c;
@@ -547,9 +564,11 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, reference
         b->token_level_rewards[b->row_start[i + 1] - 1] =
             (float)ares_rng_uniform(ares_rng_root(2, ARES_RNG_TEST), (uint64_t)i);
     }
+    ares_work_begin("old and ref");
     ARES_TRY(actor_log_probs(a, b));
     if (ref) ARES_TRY(reference_log_probs(ref, a->cfg->rollout.temperature, b));
     ARES_TRY(ares_adv_find("grpo")->compute(&a->cfg->algorithm, NULL, b));
+    ares_work_begin("update_actor");
     int rc = actor_update(a, b, NULL, metrics);
     double exact = -1;
     ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact);
@@ -631,6 +650,7 @@ static int grpo(const options *o)
              o->beta, (long long)o->lora, (long long)o->prompts, (long long)o->samples, gen_of_best,
              all.v[all.best] - gen_of_best, base + of_adapter, bytes, update);
     emit(o, &d, "grpo_step", &all, "s", more);
+    ares_device_close(&d);
     return ARES_OK;
 }
 

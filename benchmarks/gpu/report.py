@@ -26,14 +26,15 @@ def cost(row):
     if "kernel_s" in row:  # bench_algo_cuda
         return row["kernel_s"] or row["call_s"], [(row.get("bytes", 0), 0)]
     measure = row.get("measure")
+    value = row.get("median") or row.get("value")
     if measure in ("decode", "update"):
         flop = row.get("gflop_per_token", 0) * 1e9
-        return 1 / row["value"], [(row.get("bytes_per_token", 0), flop)]
+        return 1 / value, [(row.get("bytes_per_token", 0), flop)]
     if "gflop_per_patch" in row:  # bench_vision
-        return 1 / row["value"], [(0, row["gflop_per_patch"] * 1e9)]
+        return 1 / value, [(0, row["gflop_per_patch"] * 1e9)]
     if measure == "grpo_step":
         generate = row.get("generate_bytes", 0), row["generate_gflop"] * 1e9
-        return row["value"], [generate, (0, row["update_gflop"] * 1e9)]
+        return value, [generate, (0, row["update_gflop"] * 1e9)]
     return None
 
 

@@ -483,6 +483,7 @@ void ares_say(const char *format, ...) ARES_PRINTF(1, 2);
 typedef enum { ARES_WORK_LIST(ARES_WORK) ARES_WORK_COUNT } ares_work;
 #undef ARES_WORK
 void ares_work_begin(const char *stage);          /* a literal */
+const char *ares_work_stage(void);                /* what began last; "start" before the first */
 void ares_work_expect(ares_work what, int64_t n); /* so many more are to come */
 void ares_work_done(ares_work what, int64_t n);
 /*

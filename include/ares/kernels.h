@@ -947,6 +947,13 @@ void ares_device_close(ares_device *d);
  * then says whether it has a card.
  */
 bool ares_cuda_expected(void);
+/*
+ * With ARES_KERNEL_TIMES=1 a device takes the time of each call of its table, and closing it logs
+ * them (docs/cards.md#where-time-goes). begin and end stand around what is no entry of the table;
+ * they do nothing where no times are taken. what: a literal
+ */
+void ares_times_begin(ares_device *d, const char *what);
+void ares_times_end(ares_device *d);
 const char *ares_device_card(const ares_device *d); /* the product's name; NULL on the CPU */
 /* Bytes of the card's memory in use now, by all processes; 0 on the CPU. */
 double ares_device_memory_bytes(const ares_device *d);

@@ -193,6 +193,14 @@ void ares_work_begin(const char *name)
     pthread_mutex_unlock(&work);
 }
 
+const char *ares_work_stage(void)
+{
+    pthread_mutex_lock(&work);
+    const char *name = *stage ? stage : "start";
+    pthread_mutex_unlock(&work);
+    return name;
+}
+
 void ares_work_expect(ares_work what, int64_t n)
 {
     atomic_fetch_add_explicit(&mine->expected[what], n, memory_order_relaxed);

@@ -161,26 +161,38 @@ static void *of_torch(const char *name, char *message, size_t size)
 }
 
 /*
- * Products and attention of an open CUDA device from libtorch, where it can; otherwise those of the
- * device's own library stay, and a warning says why. A library that ARES_CUDA_LIB names is taken as
- * it is.
+ * What an open CUDA device takes from libtorch. In f32 the device's own library has all that is
+ * needed, and a warning says what libtorch lacks; in bf16 attention without tensor cores would make
+ * a run many times slower, so that it has to be asked for: ARES_TORCH_LIB=none. libtorch knows no
+ * emulated card (tests/gpu/emulate), unless a test names it.
  */
-static void take_from_torch(ares_device *d)
+static int take_from_torch(ares_device *d)
 {
     int (*take)(ares_device *, void (**trim)(void));
     void (*trim)(void), (*trim_by)(ares_device *, void (*)(void));
     char message[4400];
-    const char *named = getenv("ARES_CUDA_LIB");
-    if (named && *named) return;
+    const char *named = getenv("ARES_TORCH_LIB");
+    bool is_named = named && *named;
+    if (is_named ? strcmp(named, "none") == 0 : ares_device_symbol(d, "ares_cuda_emulated") != NULL)
+        return ARES_OK;
     *(void **)&take = of_torch("ares_aten_take", message, sizeof message);
     if (take && take(d, &trim) == ARES_OK) {
         *(void **)&trim_by = ares_device_symbol(d, "ares_cuda_trim_by");
         if (trim_by) trim_by(d, trim);
-        return;
+        return ARES_OK;
     }
-    ares_warn("kernels: cuda:%d: our own products and attention instead of libtorch's: %s",
-              d->index, take ? ares_error_message() : message);
+    if (take) snprintf(message, sizeof message, "%s", ares_error_message());
     ares_error_clear();
+    if (d->k->act == ARES_BF16)
+        return ares_fail(ARES_EDEVICE,
+                         "kernels: device = 'cuda:%d': no libtorch for a run in bf16: %s; "
+                         "scripts/setup.sh fetches one for cards and a build finds it, or "
+                         "ARES_TORCH_LIB=none computes with our own kernels, whose attention is "
+                         "many times slower",
+                         d->index, message);
+    ares_warn("kernels: cuda:%d: our own products and attention instead of libtorch's: %s",
+              d->index, message);
+    return ARES_OK;
 }
 
 /* ------------------------------------------------------------------ CUDA */
@@ -238,8 +250,9 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
     if (open(out, index, message, sizeof message) == ARES_OK) {
         /* at least 2: the caller mostly waits for the card, and the host's work needs a thread */
         out->pool = ares_pool_new(ARES_MAX(threads > 0 ? threads : ares_cpu_count(), 2));
-        take_from_torch(out);
-        return ARES_OK;
+        int rc = take_from_torch(out);
+        if (rc != ARES_OK) ares_device_close(out);
+        return rc;
     }
     *out = (ares_device){ .index = -1 };
     return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, message);
@@ -367,7 +380,7 @@ static int open_native(const char *name, ares_dtype act, int threads, ares_devic
 
 int ares_device_open(const char *name, int threads, ares_device *out)
 {
-    return open_native(name, ARES_F32, threads, out);
+    return ares_device_open_table(name, "native", ARES_F32, threads, out);
 }
 
 int ares_device_open_table(const char *name, const char *table, ares_dtype act, int threads,
@@ -378,13 +391,17 @@ int ares_device_open_table(const char *name, const char *table, ares_dtype act, 
     *out = (ares_device){ .index = -1 };
     ARES_TRY(
         ares_lookup(ARES_ECONFIG, "kernels: kernels", table, names, ARES_COUNT(names), &which));
-    if (which == 0) return open_native(name, act, threads, out);
+    if (which == 0) {
+        ARES_TRY(open_native(name, act, threads, out));
+        times_open(out);
+        return ARES_OK;
+    }
     if (strcmp(name, "cpu") != 0)
         return ares_fail(ARES_EUNSUPPORTED,
                          "kernels: kernels = 'aten': it computes on the CPU, not on '%s'; use "
                          "device=cpu or kernels=native",
                          name);
-    ARES_TRY(ares_device_open(name, threads, out));
+    ARES_TRY(open_native(name, ARES_F32, threads, out));
     void (*open)(ares_device *, ares_dtype);
     char message[4400];
     *(void **)&open = of_torch("ares_aten_open", message, sizeof message);
@@ -394,12 +411,14 @@ int ares_device_open_table(const char *name, const char *table, ares_dtype act, 
                          message);
     }
     open(out, act);
+    times_open(out);
     return ARES_OK;
 }
 
 void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
+    times_close(d);
     if (d->aten) close_aten(d);
     if (d->counting) ares_free(d->scratch);
     else if (d->index < 0) kernels_scratch_free(d);

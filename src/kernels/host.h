@@ -61,6 +61,11 @@ static inline void kernels_sort_rows(const ares_route_args *a, int32_t *next)
     }
 }
 
+/* Puts a table that takes times on an open device where ARES_KERNEL_TIMES asks for it. (times.c) */
+void times_open(ares_device *d);
+/* Logs the times and takes that table off; nothing where there is none. */
+void times_close(ares_device *d);
+
 /* Half-precision numbers, rounded to nearest even (host.c). */
 
 float kernels_bf16_to_f32(uint16_t x);

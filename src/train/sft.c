@@ -5,6 +5,7 @@
 #include "sft.h"
 #include "learner.h"
 #include "options/options.h"
+#include "plan/plan.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -568,10 +569,12 @@ static int open_encoder(sft_trainer *t)
 }
 
 /* optim: of the configuration itself, not of its copy, since a schedule changes it. */
-static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char *weights)
+static int open_parts(sft_trainer *t, ares_config *cfg, const ares_optim_config *optim,
+                      const char *weights)
 {
     ares_train_config *c = &t->cfg;
     ARES_TRY(training_open_device(&t->run));
+    ARES_TRY(plan_fit_card(&t->run, cfg, false, c));
     ARES_TRY(training_open_model(&t->run, weights));
     ARES_TRY(open_encoder(t));
     if (!c->trainer.val_only) {
@@ -617,10 +620,9 @@ static sft_trainer *sft_new(const ares_train_config *c, ares_world *world)
 static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *world,
                     const char *weights, training **out)
 {
-    (void)cfg;
     sft_trainer *t = sft_new(c, world);
     *out = &t->run;
-    return ares_world_share_error(world, open_parts(t, &c->optim, weights));
+    return ares_world_share_error(world, open_parts(t, cfg, &c->optim, weights));
 }
 
 static sft_trainer *trainer_of(training *t)

@@ -887,6 +887,9 @@ void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world
 static int open_on_device(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     int64_t tp = t->run.cfg->rollout.tensor_parallel_size;
+    /* the options are the run's own, and schedules change them, too */
+    ares_train_config *c = (ares_train_config *)(uintptr_t)t->run.cfg;
+    ARES_TRY(ares_world_share_error(t->run.world, plan_fit_card(&t->run, cfg, true, c)));
     if (tp > 1) ARES_TRY(ares_group_open(t->run.world, &t->run.device, (int)tp, 1, &t->tp));
     t->run.groups.tp = t->tp;
     return ares_world_share_error(t->run.world, open_parts(t, cfg, weights));

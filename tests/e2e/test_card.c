@@ -26,7 +26,9 @@ static bool runs(const char *device, const char *words)
 {
     ares_str out = { 0 };
     if (!have_card()) return false;
-    int rc = e2e_program(&out, "%s trainer.device=%s trainer.run_dir='%s' trainer.logger=[file]",
+    int rc = e2e_program(&out,
+                         "%s trainer.device=%s trainer.run_dir='%s' trainer.logger=[file] "
+                         "worker.actor.fsdp.torch_dtype=fp32",
                          words, strcmp(device, "card") == 0 ? "cuda" : "cpu", test_file(device));
     bool well = CHECK_MSG(rc == 0, "%s: %s", words, out.data ? out.data : "");
     ares_str_fini(&out);
@@ -300,7 +302,8 @@ static bool train_ranks(int ranks, const char *run, const char *device, const ch
     ares_str out = { 0 };
     int rc = e2e_program(&out,
                          "--ranks %d --config '%s' trainer.max_steps=2 data.max_response_length=8 "
-                         "trainer.run_dir='%s' trainer.device=%s trainer.threads=1 %s",
+                         "trainer.run_dir='%s' trainer.device=%s trainer.threads=1 "
+                         "worker.actor.fsdp.torch_dtype=fp32 %s",
                          ranks, e2e_train_words("run"), test_file(run), device, more);
     bool well = CHECK_MSG(rc == 0, "%s: %s", run, out.data ? out.data : "");
     ares_str_fini(&out);

@@ -10,24 +10,30 @@
 #
 #   CARD=trainer.kernels=aten tests/gpu/runs.sh
 #
-# A run takes at most SECONDS_PER_RUN seconds (300). JOBS names are tried side by side (1). WITHOUT is
-# a name that is left out. Last line: `runs: N passed, N failed`.
+# A run takes at most SECONDS_PER_RUN seconds (300). JOBS names are tried side by side (1), with CORES
+# threads each (all). WITHOUT is a name that is left out. LIST=1 only lists the names. Last line:
+# `runs: N passed, N failed`.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=${1:-build}
 (($#)) && shift
 card=${CARD:-trainer.device=cuda}
+fp32=worker.actor.fsdp.torch_dtype=fp32 # a card's own choice is bf16; what else a run has follows
+cores=(${CORES:+"trainer.threads=$CORES"})
 limit=${SECONDS_PER_RUN:-300} side_by_side=${JOBS:-1}
 program=$build/ares-train
 work=$(mktemp -d)
 trap 'wait; rm -rf "$work"' EXIT
 trap 'exit 143' INT TERM
 
-"$program" init --arch qwen2 --layers 2 --seed 1 --out "$work/model" >/dev/null || exit 2
-"$program" init --arch qwen2_5_vl --vision-patch 6 --initializer-range 0.09 --seed 1 \
-    --out "$work/vision_model" >/dev/null || exit 2
+if [[ -z ${LIST:-} ]]; then
+    "$program" init --arch qwen2 --layers 2 --seed 1 --out "$work/model" >/dev/null || exit 2
+    "$program" init --arch qwen2_5_vl --vision-patch 6 --initializer-range 0.09 --seed 1 \
+        --out "$work/vision_model" >/dev/null || exit 2
+fi
 names=("$@") tried=0
 wanted() { # name
+    [[ -z ${LIST:-} ]] || return
     [[ $1 != "${WITHOUT:-}" && (-z ${names[*]} || " ${names[*]} " == *" $1 "*) ]]
 }
 # VAPOR judges what stands between tags: a model that has learnt to write them, often with a 1
@@ -51,7 +57,7 @@ common=(data.train_files=examples/data/sums/train.jsonl data.max_prompt_length=4
 train() { # run, words...
     local run=$1
     shift
-    timeout --foreground -k 10 "$limit" "$program" "$@" "trainer.run_dir=$work/$run" \
+    timeout --foreground -k 10 "$limit" "$program" "$@" "${cores[@]}" "trainer.run_dir=$work/$run" \
         >"$work/$run.out" 2>&1 && return
     echo "   exit $?: $(tail -n 1 "$work/$run.out")"
     return 1
@@ -59,7 +65,7 @@ train() { # run, words...
 near() { # name, tolerance, words...: the card's metrics are the CPU's
     local name=$1 tolerance=$2
     shift 2
-    train "$name-cpu" "$@" && train "$name-card" "$@" "$card" &&
+    train "$name-cpu" "$@" && train "$name-card" "$@" "$card" "$fp32" &&
         python3 tests/gpu/near.py "$work/$name-cpu" "$work/$name-card" "$tolerance"
 }
 whole() { # name, words...: the card's run comes to its end
@@ -71,6 +77,7 @@ whole() { # name, words...: the card's run comes to its end
 
 try() { # near or whole, name, ...: where the name is wanted, beside others
     local name=$2
+    [[ -z ${LIST:-} ]] || echo "$name"
     wanted "$name" || return
     while (($(jobs -rp | wc -l) >= side_by_side)); do wait -n; done
     tried=$((tried + 1))
@@ -146,6 +153,7 @@ ends lora-bf16 "${common[@]}" "${lora[@]}" "${kl[@]}" worker.actor.fsdp.torch_dt
 ends dapo-adamw-bf16 "${common[@]}" worker.actor.loss_type=dapo \
     worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16
 wait
+[[ -z ${LIST:-} ]] || exit 0
 passed=$(find "$work" -maxdepth 1 -name '*.ok' | wc -l)
 ((passed == tried)) || echo "with ARES_EMULATE_SEED=${ARES_EMULATE_SEED:-0}, where the card is emulated"
 echo "runs: $passed passed, $((tried - passed)) failed"

@@ -493,9 +493,11 @@ ARES_OPTION_TABLE(ares_vapor_options, ares_vapor_config, ARES_VAPOR_OPTIONS);
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k)
 {
-    if (d->losses) return d->losses->loss(d, loss, a, k);
-    ARES_TRY(loss->compute(a));
-    return loss_terms(a, k);
+    ares_times_begin(d, "loss");
+    int rc = d->losses ? d->losses->loss(d, loss, a, k) : loss->compute(a);
+    if (!d->losses && rc == ARES_OK) rc = loss_terms(a, k);
+    ares_times_end(d);
+    return rc;
 }
 
 int ares_loss_terms(ares_device *d, const ares_loss_args *a, const ares_kl_args *k)

@@ -120,15 +120,16 @@ int group_find(int *version)
     /* asked once per process: the answer does not change */
     static int found; /* its version; -1: nothing to use */
     if (found == 0) {
-        /* what ARES_NCCL_LIB names, the system's, or the one beside libtorch */
+        /* what ARES_NCCL_LIB names, the one beside libtorch, made for its CUDA, or the system's */
         const char *named = getenv("ARES_NCCL_LIB");
         char path[PATH_MAX];
         bool is_named = named && *named;
-        void *library = dlopen(is_named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+        void *library = NULL; /* never closed: it has threads */
+        if (!is_named && dl_iterate_phdr(beside_torch, path))
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!library) library = dlopen(is_named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
         if (!library)
             snprintf(why, sizeof why, "%s%s", is_named ? "ARES_NCCL_LIB: " : "", dlerror());
-        if (!library && !is_named && dl_iterate_phdr(beside_torch, path))
-            library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: it has threads */
         found = -1;
         if (library && find_functions(library, why, sizeof why)) {
             int is = 0;

@@ -558,6 +558,8 @@ static void close_context(cuda_context *c)
         if (c->fetched[i].done) (void)cudaEventDestroy(c->fetched[i].done);
         (void)cudaFreeHost(c->fetched[i].pinned);
     }
+    for (int i = 0; i < c->n_stamps; i++) (void)cudaEventDestroy(c->stamps[i]);
+    ares_free(c->stamps);
     if (c->copies_begin) (void)cudaEventDestroy(c->copies_begin);
     if (c->copies_end) (void)cudaEventDestroy(c->copies_end);
     if (c->copies) (void)cudaStreamDestroy(c->copies);
@@ -571,6 +573,8 @@ extern "C" {
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size);
 void ares_cuda_close(ares_device *d);
 void ares_cuda_trim_by(ares_device *d, void (*trim)(void));
+void ares_cuda_stamp(ares_device *d, int i);
+void ares_cuda_stamps(ares_device *d, int pairs, float *ms);
 const char *ares_cuda_card(int index);
 double ares_cuda_memory_bytes(int index);
 double ares_cuda_total_bytes(int index);
@@ -654,6 +658,29 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
 void ares_cuda_trim_by(ares_device *d, void (*trim)(void))
 {
     ((cuda_context *)d->scratch)->trim = trim;
+}
+
+/* For times of operations (times.c): event i is recorded behind what was launched so far. */
+void ares_cuda_stamp(ares_device *d, int i)
+{
+    cuda_context *c = cuda_enter(d);
+    if (i >= c->n_stamps && !c->failed) {
+        int n = 2 * i + 64;
+        c->stamps = (cudaEvent_t *)ares_realloc(c->stamps, (size_t)n * sizeof *c->stamps);
+        for (; c->n_stamps < n && cuda_check(c, cudaEventCreate(c->stamps + c->n_stamps), "event");
+             c->n_stamps++) {}
+    }
+    if (!c->failed) cuda_check(c, cudaEventRecord(c->stamps[i], c->stream), "event");
+}
+
+/* ms[p]: between the events 2 p and 2 p + 1, for which it waits; as it was after a failure. */
+void ares_cuda_stamps(ares_device *d, int pairs, float *ms)
+{
+    cuda_context *c = cuda_enter(d);
+    if (c->failed || !wait_event(c, c->stamps[2 * pairs - 1])) return;
+    for (int p = 0; p < pairs && !c->failed; p++)
+        cuda_check(c, cudaEventElapsedTime(ms + p, c->stamps[2 * p], c->stamps[2 * p + 1]),
+                   "time between events");
 }
 
 void ares_cuda_close(ares_device *d)

@@ -82,6 +82,8 @@ typedef struct cuda_context {
     int n_released, released_capacity;
     int64_t releases; /* number so far: graphs made before the last one hold stale addresses */
     cuda_fetched_bytes fetched[CUDA_FETCHES];
+    cudaEvent_t *stamps; /* [n_stamps] of ares_cuda_stamp */
+    int n_stamps;
     cuda_beside *beside;
     void (*trim)(void); /* frees memory that another library keeps of the card; NULL: none does */
     const char *last;   /* the operation launched last; a kernel's failure may show only after it */

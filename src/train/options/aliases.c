@@ -82,8 +82,9 @@
     "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
 #define ENGINE "a detail of another engine"
 /* of a section: the type in which mixed precision computes */
-#define COMPUTES(word, worker)                                  \
-    { word, worker "arithmetic=bf16", "=bf16|bfloat16", NULL }, \
+#define COMPUTES(word, worker)                                     \
+    { word, worker "arithmetic=bf16", "=bf16|bfloat16", NULL },    \
+        { word, worker "arithmetic=fp32", "=fp32|float32", NULL }, \
         { word, "", NULL, "products are in fp32, or bf16 where worker.*.arithmetic says so" }
 #define SHARDS \
     "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share"

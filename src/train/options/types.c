@@ -66,8 +66,12 @@ static void take_mixed_precision(ares_config *cfg, const char *name)
 void types_translate(ares_config *cfg)
 {
     static const char *const sides[] = { "actor", "ref", "critic" };
-    bool one = multiplies_as_stored(ares_config_given(cfg, "trainer.device"),
-                                    ares_config_given(cfg, "trainer.kernels"));
+    const char *device = ares_config_given(cfg, "trainer.device");
+    bool card = device && strncmp(device, "cuda", 4) == 0,
+         one = multiplies_as_stored(device, ares_config_given(cfg, "trainer.kernels"));
+    /* a card's tensor cores multiply bf16 some ten times as fast; the optimizer's copy is in fp32
+     */
+    const char *open = card ? "bf16" : "fp32";
     const char *arithmetic = "fp32", *storage = NULL; /* the actor's, once they are known */
     for (int i = 0; i < ARES_COUNT(sides); i++) {
         const char *name = sides[i], *own, *stored;
@@ -75,7 +79,7 @@ void types_translate(ares_config *cfg)
         if (one) {
             own = ares_config_given(cfg, ARITHMETIC(name));
             if (own) own = is_bf16(own) ? "bf16" : "fp32";
-            stored = settle(cfg, STORAGE(name), own ? own : storage ? storage : "fp32");
+            stored = settle(cfg, STORAGE(name), own ? own : storage ? storage : open);
             own = settle(cfg, ARITHMETIC(name), stored);
         } else {
             /* models that are the actor's base, with adapters of their own or none, are as it is */

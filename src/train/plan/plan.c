@@ -858,10 +858,47 @@ static int64_t longest_validated(ares_config *cfg, const ares_train_config *c)
     return validation_longest(c, &sampling, &evals);
 }
 
-int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_plan_options *o,
+/*
+ * Tokens of a micro-batch, and samples at once, beyond which a card gains little: its products are
+ * of full size by then, and larger steps of decoding have no graphs.
+ */
+enum { CARD_TOKENS = 16384, CARD_SEQS = 512 };
+
+/*
+ * On a card: sizes that no option gives become the largest that fit, of those and their halves; the
+ * options' own defaults where none of them does. A tenth of the memory is left to what no plan
+ * counts: libtorch's cache, and its kernels' scratch.
+ */
+static void fit_card(ares_config *cfg, plan_where where, ares_train_config *c)
+{
+    const ares_train_config given = *c;
+    bool actor = !ares_config_given(cfg, "worker.actor.max_token_len_per_device"),
+         critic = !ares_config_given(cfg, "worker.critic.max_token_len_per_device"),
+         seqs = !ares_config_given(cfg, "worker.rollout.max_num_seqs"), fits = false;
+    if (strncmp(c->trainer.device, "cuda", 4) != 0 || !(actor || critic || seqs)) return;
+    if (!isfinite(where.memory)) return; /* a card that does not tell */
+    where.memory *= 0.9;
+    for (int64_t n = CARD_TOKENS; n >= given.actor.max_token_len && !fits; n /= 2) {
+        plan p;
+        if (actor) c->actor.max_token_len = n;
+        if (critic) c->critic.max_token_len = n;
+        if (seqs)
+            c->rollout.max_num_seqs =
+                ARES_MAX(CARD_SEQS * n / CARD_TOKENS, given.rollout.max_num_seqs);
+        fits = plan_measure(c, &where, &p) == ARES_OK && plan_fits(&p, &where);
+        ares_error_clear();
+    }
+    if (fits) return;
+    c->actor.max_token_len = given.actor.max_token_len;
+    c->critic.max_token_len = given.critic.max_token_len;
+    c->rollout.max_num_seqs = given.rollout.max_num_seqs;
+}
+
+int ares_train_plan(ares_config *cfg, const ares_train_config *options, const ares_plan_options *o,
                     ares_str *out)
 {
     plan p;
+    ares_train_config own = *options, *c = &own; /* as the run will be */
     plan_where where = { .ranks = o->ranks,
                          .threads = threads_here(c, o->local_ranks),
                          .texts = plan_texts(c),
@@ -870,6 +907,7 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
                          .val_longest = o->supervised ? 0 : longest_validated(cfg, c) };
     if (!isfinite(where.memory))
         return ares_fail(ARES_EUSE, "plan: no card tells its memory here; say it with --memory");
+    fit_card(cfg, where, c);
     ARES_TRY(plan_measure(c, &where, &p));
     (o->json ? plan_write_json : plan_print)(&p, &where, out);
     if (plan_fits(&p, &where)) return ARES_OK;
@@ -880,16 +918,18 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
     return rc;
 }
 
-int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
-                          bool reinforcement, bool starts, ares_str *words)
+int ares_train_plan_check(ares_config *cfg, const ares_train_config *options, int ranks,
+                          int local_ranks, bool reinforcement, bool starts, ares_str *words)
 {
     plan p;
+    ares_train_config own = *options, *c = &own; /* as the run will be */
     plan_where where = { .ranks = ranks,
                          .threads = threads_here(c, local_ranks),
                          .texts = plan_texts(c),
                          .memory = memory_here(c, local_ranks),
                          .reinforcement = reinforcement,
                          .val_longest = reinforcement ? longest_validated(cfg, c) : 0 };
+    fit_card(cfg, where, c);
     if (plan_measure(c, &where, &p) != ARES_OK) { /* no model is there; opening it says why */
         ares_error_clear();
         return ARES_OK;
@@ -901,5 +941,44 @@ int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int rank
     plan_refusal(c, &where, &p, words);
     if (!starts || p.card) return ares_fail(ARES_ELIMIT, "config: %s", words->data);
     ares_log(ARES_LOG_WARN, "config: %s", words->data);
+    return ARES_OK;
+}
+
+int plan_fit_card(const training *t, ares_config *cfg, bool reinforcement, ares_train_config *c)
+{
+    const ares_device *d = &t->device;
+    if (d->index < 0 || d->counting) return ARES_OK;
+    const plan_where where = { .ranks = ares_world_size(t->world),
+                               .threads = 1,
+                               .memory =
+                                   ares_device_total_bytes(d) / ares_group_on_card(t->groups.all),
+                               .reinforcement = reinforcement,
+                               .val_longest = reinforcement ? longest_validated(cfg, c) : 0 };
+    fit_card(cfg, where, c);
+    int64_t *sizes[] = { &c->actor.max_token_len, &c->critic.max_token_len,
+                         &c->rollout.max_num_seqs },
+            found[ARES_COUNT(sizes)];
+    for (int i = 0; i < ARES_COUNT(sizes); i++) found[i] = -*sizes[i];
+    ARES_TRY(ares_world_max_i64(t->world, found, ARES_COUNT(found))); /* of the smallest card */
+    for (int i = 0; i < ARES_COUNT(sizes); i++) *sizes[i] = -found[i];
+    bool bf16 = training_storage(c) == ARES_BF16;
+    char samples[64] = "";
+    if (reinforcement)
+        snprintf(samples, sizeof samples, ", up to %lld samples at once",
+                 (long long)c->rollout.max_num_seqs);
+    ares_info("train: %s: %s, %lld tokens per micro-batch%s%s%s%s%s",
+              ares_device_card(d) ? ares_device_card(d) : "card",
+              bf16 ? "bf16, the optimizer's copy in fp32" : "fp32",
+              (long long)c->actor.max_token_len, samples,
+              bf16 ? "" : "; faster: worker.actor.fsdp.torch_dtype=bf16, for tensor cores",
+              c->actor.max_token_len < CARD_TOKENS / 4
+                  ? "; faster: more of worker.actor.max_token_len_per_device"
+                  : "",
+              c->actor.gradient_checkpointing
+                  ? "; faster: worker.actor.model.enable_gradient_checkpointing=false, if it fits"
+                  : "",
+              c->actor.offload_params || c->actor.offload_optimizer
+                  ? "; faster: worker.actor.offload.* false, if it fits"
+                  : "");
     return ARES_OK;
 }

@@ -152,6 +152,12 @@ double plan_needs(const plan *p);
 bool plan_fits(const plan *p, const plan_where *where);
 
 /*
+ * On a card: gives micro-batches and samples at once the sizes that fit, where no option does, and
+ * says what the run computes with. After the device is open; a collective. (plan.c)
+ */
+int plan_fit_card(const training *t, ares_config *cfg, bool reinforcement, ares_train_config *c);
+
+/*
  * Numbers that follow from the options (measure.c;
  * docs/update.md#sizes-that-follow-from-the-options).
  */

@@ -60,3 +60,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int)
                                                           : 227 * 1024;
     return cudaSuccess;
 }
+
+/* What the program asks for: libtorch cannot launch on this card. */
+extern "C" {
+extern const int ares_cuda_emulated;
+const int ares_cuda_emulated = 1;
+}

@@ -7,6 +7,7 @@
  */
 #include "emulate.h"
 
+#include <chrono>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -16,9 +17,10 @@
 #include <vector>
 
 struct CUevent_st {
-    uint64_t recorded, done; /* how often; done <= recorded */
-    cudaStream_t stream;     /* of the last record */
-    bool in_graph;           /* the last record was captured */
+    uint64_t recorded, done;                  /* how often; done <= recorded */
+    cudaStream_t stream;                      /* of the last record */
+    bool in_graph;                            /* the last record was captured */
+    std::chrono::steady_clock::time_point at; /* when it was last done */
 };
 /* Runs a function, or notes a record of an event, or waits for one, or needs other processes. */
 typedef struct operation {
@@ -186,7 +188,10 @@ static bool run_head(CUstream_st *s)
     if (s->queue.front().attempt && !s->queue.front().attempt()) return false;
     operation o = std::move(s->queue.front());
     s->queue.pop_front();
-    if (o.record && o.version > o.record->done) o.record->done = o.version;
+    if (o.record && o.version > o.record->done) {
+        o.record->done = o.version;
+        o.record->at = std::chrono::steady_clock::now();
+    }
     if (!o.run) return true;
     emulate_memory_open();
     o.run();
@@ -545,6 +550,6 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     emulate_lock lock;
     if (!from->recorded || !to->recorded) return emulate_error(cudaErrorInvalidResourceHandle);
     if (from->done < from->recorded || to->done < to->recorded) return cudaErrorNotReady;
-    *ms = 0; /* the emulator has no clock */
+    *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count(); /* of this machine */
     return cudaSuccess;
 }

@@ -63,6 +63,8 @@ def make_prompts(tokenizer, tiny, count, tokens, seed):
     )
     while len(out) < count:
         text = " ".join(rng.choice(words) for _ in range(tokens))
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        text = tokenizer.decode(ids[:tokens])  # a word may be several tokens
         if len(tokenizer(text, add_special_tokens=False)["input_ids"]) == tokens:
             out.append(text)
     return out

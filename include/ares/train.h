@@ -546,14 +546,17 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
       "fp32=float32|bf16=bfloat16|fp16=float16",                                                  \
       "in what gradients leave a rank; always fp32, added in double: others are refused")         \
     X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)",                               \
-      "ranks that share a sequence; no sequence is shared here, above 1 is refused: "             \
-      "docs/ranks.md#long-rows says what holds a long one")                                       \
+      "ranks that share a sequence; has no effect here, because each rank computes whole ones: "  \
+      "docs/ranks.md#long-rows says what holds a long one",                                       \
+      ARES_NO_RESULT)                                                                             \
     X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)",                             \
-      "ranks that share a sequence; no sequence is shared here, above 1 is refused: "             \
-      "docs/ranks.md#long-rows says what holds a long one")                                       \
+      "ranks that share a sequence; has no effect here, because each rank computes whole ones: "  \
+      "docs/ranks.md#long-rows says what holds a long one",                                       \
+      ARES_NO_RESULT)                                                                             \
     X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)",                                   \
-      "ranks that share a sequence; no sequence is shared here, above 1 is refused: "             \
-      "docs/ranks.md#long-rows says what holds a long one")                                       \
+      "ranks that share a sequence; has no effect here, because each rank computes whole ones: "  \
+      "docs/ranks.md#long-rows says what holds a long one",                                       \
+      ARES_NO_RESULT)                                                                             \
     X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience",     \
       "null", "[1,)",                                                                             \
       "must divide the samples of a batch; otherwise has no effect because micro-batches are "    \

@@ -37,7 +37,7 @@
     "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True "                                \
     "actor_rollout_ref.actor.entropy_coeff=0 actor_rollout_ref.actor.grad_clip=1.0 "             \
     "actor_rollout_ref.actor.loss_agg_mode=token-mean "                                          \
-    "actor_rollout_ref.actor.ulysses_sequence_parallel_size=1 "                                  \
+    "actor_rollout_ref.actor.ulysses_sequence_parallel_size=8 "                                  \
     "actor_rollout_ref.rollout.gpu_memory_utilization=0.80 "                                     \
     "actor_rollout_ref.rollout.tensor_model_parallel_size=1 "                                    \
     "actor_rollout_ref.rollout.enable_chunked_prefill=True "                                     \
@@ -50,7 +50,7 @@
     "actor_rollout_ref.rollout.val_kwargs.do_sample=True "                                       \
     "actor_rollout_ref.rollout.val_kwargs.n=1 "                                                  \
     "actor_rollout_ref.rollout.name=vllm actor_rollout_ref.ref.fsdp_config.param_offload=True "  \
-    "actor_rollout_ref.ref.ulysses_sequence_parallel_size=1 "                                    \
+    "actor_rollout_ref.ref.ulysses_sequence_parallel_size=8 "                                    \
     "actor_rollout_ref.actor.fsdp_config.fsdp_size=-1 reward_model.reward_manager=dapo "         \
     "'trainer.logger=[\"console\",\"wandb\"]' trainer.project_name=DAPO trainer.save_freq=25 "   \
     "trainer.total_epochs=1 trainer.resume_mode=auto "
@@ -168,6 +168,12 @@ TEST(the_recipe_of_32_billion_weights_runs_as_published)
     follow(words, "run", lines, ARES_COUNT(lines));
     /* no answer of this model is right */
     CHECK_EQ(e2e_metric("run", 1, "dapo/num_gen_rounds"), 10);
+    /* each rank computes whole sequences, which changes memory alone, and is told */
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "--check %s", words), 0);
+    CHECK_CONTAINS(out.data, "worker.actor.ulysses_size = 8: has no effect: each rank computes");
+    CHECK_CONTAINS(out.data, "worker.ref.ulysses_size = 8: has no effect");
+    ares_str_fini(&out);
 }
 
 TEST(the_recipe_of_7_billion_weights_runs_as_published)

@@ -291,8 +291,6 @@ TEST(what_cannot_be_honoured_is_refused)
         const char *option;
     } wrong[] = {
         { { "worker.hybrid_engine=false" }, 1, 1, "worker.hybrid_engine" },
-        { { "worker.actor.ulysses_size=2" }, 1, 2, "worker.actor.ulysses_size" },
-        { { "worker.critic.ulysses_size=2" }, 1, 2, "worker.critic.ulysses_size" },
         { { "worker.actor.model.lora.rank=16", "worker.actor.model.lora.use_dora=true" },
           2,
           1,

@@ -485,11 +485,16 @@ static void check_override(ares_config *cfg, const ares_json *map)
     }
 }
 
-/* Remedy where ulysses_size asks ranks to share a sequence. */
-static const char long_rows[] =
-    "a sequence is never shared by ranks; set 1, and for long rows "
-    "worker.actor.model.enable_gradient_checkpointing=true and worker.actor.share_prompts=false: "
-    "ares-train plan prints the longest row that fits";
+/* No result depends on which ranks compute a sequence; the memory of one does. */
+static void warn_of_long_rows(const char *option, int64_t ranks)
+{
+    if (ranks > 1)
+        ares_warn("config: %s = %lld: has no effect: each rank computes whole sequences, with the "
+                  "same result and %lld times as many tokens of a long one in its memory; where it "
+                  "does not fit, set worker.actor.model.enable_gradient_checkpointing=true and "
+                  "worker.actor.share_prompts=false (docs/ranks.md#long-rows)",
+                  option, (long long)ranks, (long long)ranks);
+}
 
 static void check_side(ares_config *cfg, const ares_train_config *c, const side *s, int world)
 {
@@ -502,8 +507,8 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
         ares_config_fault(cfg, PATH(s, "fsdp.mp_reduce_dtype"),
                           "gradients are added in double and rounded once to fp32, so that no "
                           "result depends on how ranks share them; set fp32, or leave it out");
-    if (s->ulysses > 1) ares_config_fault(cfg, PATH(s, "ulysses_size"), "%s", long_rows);
     if (!s->used) return;
+    warn_of_long_rows(PATH(s, "ulysses_size"), s->ulysses);
     if (s->micro_experience != ARES_NULL_I64 && batch * n % s->micro_experience)
         ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_experience"),
                           "the %lld samples of a batch (data.rollout_batch_size x "
@@ -511,8 +516,8 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                           (long long)(batch * n));
     if (s->micro_update != ARES_NULL_I64) {
         int64_t samples = s->mini_batch.rows ? 1 : n; /* of what a mini-batch counts */
-        train_sizes z = train_sizes_of(batch * n / samples, s->mini_batch.count, samples, world, 1,
-                                       s->micro_update);
+        train_sizes z = train_sizes_of(batch * n / samples, s->mini_batch.count, samples, world,
+                                       s->ulysses, s->micro_update);
         if (z.per_device == 0 || z.per_device % s->micro_update)
             ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_update"),
                               "the %lld samples a rank has of an optimizer step (global_batch_size"
@@ -572,7 +577,7 @@ static void check_published(ares_config *cfg, const ares_train_config *c, int wo
     check_side(cfg, c, &actor, world);
     check_side(cfg, c, &critic, world);
     check_override(cfg, p->actor_override);
-    if (p->ref_ulysses > 1) ares_config_fault(cfg, "worker.ref.ulysses_size", "%s", long_rows);
+    warn_of_long_rows("worker.ref.ulysses_size", p->ref_ulysses);
     /* without chunked prefill one pass feeds a whole row */
     int64_t row = c->data.max_prompt_length + c->data.max_response_length,
             forward = c->rollout.max_num_batched_tokens;

@@ -49,12 +49,16 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
                                 .widest = ARES_MAX(ARES_MAX(model->vocab, model->intermediate),
                                                    model->expert_width),
                                 .threads = where->threads,
+                                .k_dim = model->net.k_dim,
+                                .v_dim = model->net.v_dim,
+                                .v_per_key = model->net.v_heads / ARES_MAX(1, model->net.k_heads),
                                 .trained = !c->trainer.val_only };
         if (t->run.model->arithmetic == ARES_BF16) { /* operands of the largest pass, packed */
             int64_t fed = c->rollout.max_num_batched_tokens,
                     inner = ARES_MAX(
                         ARES_MAX(ARES_MAX(model->intermediate, model->expert_width), model->hidden),
-                        model->heads * model->head_dim);
+                        ARES_MAX(model->heads * model->head_dim,
+                                 model->net.v_heads * model->net.v_dim));
             a.packed_rows = ARES_MAX(m->tokens, m->groups * m->group);
             if (where->reinforcement)
                 a.packed_rows = ARES_MAX(a.packed_rows, fed == ARES_NULL_I64 ? MOST_PACKED : fed);

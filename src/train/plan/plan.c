@@ -128,6 +128,14 @@ static bool short_passes(ares_train_config *c, const plan *p, char *word)
     say(word, "worker.rollout.max_num_batched_tokens=%lld", (long long)least);
     return true;
 }
+/* Of a model with delta nets; conversations are then computed from their start in each turn. */
+static bool no_snapshots(ares_train_config *c, const plan *p, char *word)
+{
+    if (p->bytes[PLAN_NETS][PLAN_ROLLOUT] == 0 || c->rollout.state_snapshots == 0) return false;
+    c->rollout.state_snapshots = 0;
+    say(word, "worker.rollout.state_snapshots=0");
+    return true;
+}
 static bool single_rows(ares_train_config *c, const plan *p, char *word)
 {
     if (!p->answered || !c->actor.share_prompts || c->rollout.n == 1) return false;
@@ -389,6 +397,7 @@ static remedy_fn *const remedies[] = {
     critic_inputs,
     small_cache,
     short_passes,
+    no_snapshots,
     single_rows,
     critic_single_rows,
     share_reference,

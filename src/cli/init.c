@@ -30,6 +30,7 @@ static const char *const token_keys[VISION_TOKENS] = { "vision_start_token_id",
 /* The options of the command, and what was found out for config.json. */
 typedef struct job {
     const char *arch, *out, *dtype, *tokenizer;
+    const char *layer_types; /* NULL: as the architecture has them */
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
     int64_t window; /* -1: the architecture's own */
     int64_t experts, experts_used, expert_width;
@@ -384,6 +385,15 @@ static int put_config(const job *j)
         add_number(&s, "linear_num_value_heads", j->heads);
         add_number(&s, "linear_key_head_dim", head_dim_of(j));
         add_number(&s, "linear_value_head_dim", head_dim_of(j));
+        if (j->layer_types) {
+            ares_json_key(&s, "layer_types");
+            ares_json_begin(&s, '[');
+            for (const char *p = j->layer_types, *end; *p; p = *end ? end + 1 : end) {
+                end = p + strcspn(p, ",");
+                ares_json_write_string(&s, (ares_view){ p, (size_t)(end - p) });
+            }
+            ares_json_end(&s, ']');
+        }
     }
     if (j->window > 0) add_number(&s, "sliding_window", j->window);
     if (j->window == 0) add_null(&s, "sliding_window");
@@ -490,6 +500,35 @@ static int check(const job *j)
     return ARES_OK;
 }
 
+/* Kinds of layers, which also say how many there are. */
+static int check_layer_types(job *j)
+{
+    static const char *const kinds[] = { "linear_attention", "full_attention" };
+    const char *p = j->layer_types;
+    int64_t n = 0;
+    if (!p) return ARES_OK;
+    if (strcmp(j->arch, "qwen3_5_text") != 0)
+        return ares_fail(ARES_EUSE,
+                         "init: --layer-types: the layers of a %s are of the kinds that its "
+                         "architecture has; leave it out, or take --arch qwen3_5_text",
+                         j->arch);
+    for (bool more = true; more; n++) {
+        char kind[40];
+        size_t length = strcspn(p, ",");
+        int which;
+        (void)snprintf(kind, sizeof kind, "%.*s", (int)length, p);
+        ARES_TRY(ares_lookup(ARES_EUSE, "init: --layer-types", kind, kinds, 2, &which));
+        more = p[length] == ',';
+        p += length + more;
+    }
+    if (j->layers && j->layers != n)
+        return ares_fail(ARES_EUSE,
+                         "init: --layers = %lld, and --layer-types names %lld; leave --layers out",
+                         (long long)j->layers, (long long)n);
+    j->layers = n;
+    return ARES_OK;
+}
+
 /* An existing directory must be empty; nothing is ever written over. */
 static int check_free(const char *out)
 {
@@ -547,7 +586,6 @@ int ares_cli_init(int argc, char **argv)
     job j = { .dtype = "fp32",
               .tokenizer = "chars",
               .hidden = 128,
-              .layers = 4,
               .heads = 4,
               .kv_heads = 2,
               .max_position = 2048,
@@ -571,7 +609,10 @@ int ares_cli_init(int argc, char **argv)
             .required = true, .offered = archs, .n_offered = ARES_COUNT(archs)),
         CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
         SIZE(hidden, "--hidden", 1, "width of the residual stream"),
-        SIZE(layers, "--layers", 1, "decoder layers"),
+        SIZE(layers, "--layers", 0, "decoder layers; 0: 4, or one for each of --layer-types"),
+        CLI_OPTION(TEXT, j.layer_types, "--layer-types", "A,B,...",
+                   "of qwen3_5_text: linear_attention (a gated delta net) or full_attention for "
+                   "each layer; left out: every fourth one is full_attention"),
         SIZE(heads, "--heads", 1, "attention heads"),
         SIZE(kv_heads, "--kv-heads", 1, "heads of keys and values"),
         SIZE(head_dim, "--head-dim", 0, "width of a head; 0: hidden / heads"),
@@ -620,6 +661,8 @@ int ares_cli_init(int argc, char **argv)
     /* what only --arch tells */
     j.vision.gated = strcmp(j.arch, "qwen2_5_vl") == 0;
     j.sees = j.vision.gated || strcmp(j.arch, "qwen2_vl") == 0;
+    ARES_TRY(check_layer_types(&j));
+    if (!j.layers) j.layers = 4;
     ARES_TRY(check(&j));
     ARES_TRY(check_free(j.out));
     return make(&j);

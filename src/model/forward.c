@@ -441,12 +441,6 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p, const micro *u)
         int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0,
                 length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
         if (prefix || p->cache) ARES_TRY(ares_model_check_length(w->model, length));
-        if (prefix && !p->cache && c->net.v_heads)
-            return ares_fail(ARES_EUNSUPPORTED,
-                             "model: answers share the pass of their prompt, which is not built "
-                             "for the delta nets of a %s; set worker.actor.share_prompts=false, or "
-                             "for a critic worker.critic.share_prompts=false",
-                             c->model_type);
         for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++) {
             int32_t t = p->positions[r];
             const int32_t axes[] = { t, p->positions_h ? p->positions_h[r] : t,
@@ -798,12 +792,12 @@ static void leave_out(ares_workspace *w, const ares_packed *p, micro *u, const f
     int32_t active = count_visits(w, p, d_hidden, segment_of, visits);
     w->counted.all += p->rows;
     w->counted.active += active;
-    if (w->model->cfg.net.v_heads) return; /* states of a net lie at places of their rows */
     if (!w->skip_zero || (p->rows - active) * (int64_t)WORTH_MOVING < p->rows) return;
     visited *run = ares_arena_alloc(arena, n * sizeof *run);
     int32_t *start = ares_arena_alloc(arena, n * sizeof *start),
             *prefix_len = ares_arena_alloc(arena, n * sizeof *prefix_len),
-            *prefix_row = ares_arena_alloc(arena, n * sizeof *prefix_row);
+            *prefix_row = ares_arena_alloc(arena, n * sizeof *prefix_row),
+            *kept_at = ares_arena_alloc(arena, n * sizeof *kept_at);
     ares_segments left = { .start = start };
     for (int32_t s = 0; s < seg->n; s++) {
         int32_t from = seg->start[s], prefix = seg->prefix_len ? seg->prefix_len[s] : 0;
@@ -811,6 +805,7 @@ static void leave_out(ares_workspace *w, const ares_packed *p, micro *u, const f
         if (!visits[s]) continue;
         prefix_len[left.n] = prefix;
         prefix_row[left.n] = prefix ? place[segment_of[seg->prefix_row[s]]] : 0;
+        kept_at[left.n] = from / ARES_DELTA_KEPT; /* states of nets stay where they are */
         start[left.n++] = to;
         if (runs && run[runs - 1].from + run[runs - 1].n == from) run[runs - 1].n += visits[s];
         else run[runs++] = (visited){ from, visits[s], to };
@@ -832,6 +827,7 @@ static void leave_out(ares_workspace *w, const ares_packed *p, micro *u, const f
             (ares_adapted){ pass->adapted[i].adapter, visited_before(u, pass->adapted[i].end) };
     pass->rows = active;
     pass->moved = true;
+    pass->kept_at = kept_at;
     pass->seg = left;
     pass->adapted = adapted;
 }

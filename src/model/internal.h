@@ -93,6 +93,7 @@ typedef struct block_pass {
     void *cache;                 /* this layer's; NULL: packed */
     float *states, *window;      /* of this layer's delta net; NULL: sequences begin */
     const int32_t *from, *to;    /* [seg.n], their slots */
+    const int32_t *kept_at;      /* [seg.n], of a net's states; NULL: rows lie where they were */
     const ares_adapted *adapted; /* [n_adapted] */
     int32_t n_adapted;
     bool moved; /* rows have moved since the forward, and slots of experts are to be found anew */

@@ -51,7 +51,7 @@ static ares_delta_args delta_args(const ares_model *m, const ares_net *net, cons
                               .norms = t->norms,
                               .states = p->states,
                               .from = p->from,
-                              .to = p->to,
+                              .to = p->states ? p->to : p->kept_at,
                               .kept = s->kept,
                               .o = s->net_o,
                               .ldo = n.values };

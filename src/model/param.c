@@ -468,11 +468,15 @@ static void free_params(ares_model *m)
 /* Where delta nets are not built yet. */
 static int check_nets(const ares_model_config *c, const ares_device *d, bool sliced)
 {
-    if (d->k->layout == ARES_ROWS) /* cards' and libtorch's tables; plan's own has no kernels */
+    if (d->index >= 0) /* plan's own table has no kernels to look at */
         return ares_fail(ARES_EUNSUPPORTED,
-                         "model: the delta nets of a %s are computed by the CPU's own kernels "
-                         "alone; set trainer.device=cpu and trainer.kernels=native (of commands: "
-                         "--device cpu)",
+                         "model: the delta nets of a %s are not computed on cards; set "
+                         "trainer.device=cpu (of commands: --device cpu)",
+                         c->model_type);
+    if (d->k->layout == ARES_ROWS && d->k->act != ARES_F32)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: libtorch computes the delta nets of a %s in fp32 alone; set "
+                         "worker.actor.fsdp.torch_dtype=fp32, or trainer.kernels=native",
                          c->model_type);
     if (sliced)
         return ares_fail(ARES_EUNSUPPORTED,

@@ -647,7 +647,6 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
                  "config: worker.rollout.val_override_config: max_new_tokens = %d: the longest "
                  "prompts leave less: prompt and answer have at most %lld tokens together",
                  t->val_sampling.max_new_tokens, (long long)most);
-    ARES_TRY(trainer_check_shared_prompts(c, &t->run.model->cfg));
     if (!t->slice && (t->tp || ares_params_by_region(&t->run.model->params)))
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     if (t->run.adapter && t->tp && !t->slice_adapter)
@@ -722,18 +721,6 @@ bool trainer_needs_critic(const ares_train_config *c)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     return adv && (adv->needs & ARES_NEEDS_VALUES) && !teacher_alone(c);
-}
-
-int trainer_check_shared_prompts(const ares_train_config *c, const ares_model_config *m)
-{
-    bool actor = c->actor.share_prompts,
-         critic = trainer_needs_critic(c) && !c->critic.model_path && c->critic.share_prompts;
-    if (!m->net.v_heads || c->trainer.val_only || (!actor && !critic)) return ARES_OK;
-    return ares_fail(ARES_EUNSUPPORTED,
-                     "config: worker.%s.share_prompts = true: answers that share the pass of their "
-                     "prompt are not built for the delta nets of a %s; set "
-                     "worker.%s.share_prompts=false",
-                     actor ? "actor" : "critic", m->model_type, actor ? "actor" : "critic");
 }
 
 bool trainer_needs_reference(const ares_train_config *c)

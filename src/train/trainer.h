@@ -195,8 +195,6 @@ int trainer_renew_rollout(ares_trainer *t);
  * scores (docs/distillation.md).
  */
 bool trainer_judges(const ares_train_config *c);
-/* Fails where answers would share the pass of their prompt, and m, the policy's model, cannot. */
-int trainer_check_shared_prompts(const ares_train_config *c, const ares_model_config *m);
 /* Whether the estimator reads values, and takes part in what is learnt. */
 bool trainer_needs_critic(const ares_train_config *c);
 /* Whether training compares with the model it began from. */

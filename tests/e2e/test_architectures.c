@@ -22,12 +22,6 @@ static const struct kind {
     { "qwen3_moe", "--layers 2 --experts 8 --experts-per-token 3 --expert-width 20" },
     { "olmoe", "--layers 2 --untied" },
 };
-/* What the kind needs of every run; NULL: nothing. */
-static const char *words_of(const struct kind *k)
-{
-    return strcmp(k->arch, "qwen3_5_text") == 0 ? "worker.actor.share_prompts=false" : "";
-}
-
 static const char *model_of(const struct kind *k)
 {
     const char *dir = test_file(k->arch);
@@ -78,8 +72,8 @@ static bool trained(const struct kind *k, const char *run, const char *words)
                          "--config '%s' worker.actor.model.model_path='%s' trainer.max_steps=2 "
                          "trainer.save_freq=1 worker.actor.optim.lr=1e-2 "
                          "\"worker.reward.rewards=[{name: format, pattern: '.*[0-5].*', "
-                         "finished: false}]\" %s %s",
-                         e2e_train_words(run), model_of(k), words_of(k), words);
+                         "finished: false}]\" %s",
+                         e2e_train_words(run), model_of(k), words);
     bool good = CHECK_MSG(rc == 0, "%s: %s", k->arch, out.data ? out.data : "");
     ares_str_fini(&out);
     for (int64_t step = 1; step <= 2 && good; step++) {
@@ -232,13 +226,10 @@ TEST(what_an_architecture_does_not_have_is_refused)
           "'worker.actor.model.lora.target_modules=.*experts.*down_proj'",
           "is of experts" },
         { "qwen3_5_text",
-          "worker.actor.share_prompts=false worker.actor.model.lora.rank=4 "
+          "worker.actor.model.lora.rank=4 "
           "worker.actor.model.lora.target_modules=[linear_attn.conv1d]",
           "adapters of conv1d are not offered" },
-        { "qwen3_5_text", "--check", "worker.actor.share_prompts=false" },
-        { "qwen3_5_text", "--check worker.actor.share_prompts=false algorithm.adv_estimator=gae",
-          "worker.critic.share_prompts=false" },
-        { "qwen3_5_text", "--check worker.actor.share_prompts=false trainer.kernels=aten",
+        { "qwen3_5_text", "trainer.kernels=aten worker.actor.fsdp.torch_dtype=bf16",
           "trainer.kernels=native" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -252,9 +243,7 @@ TEST(what_an_architecture_does_not_have_is_refused)
         ares_str_fini(&out);
     }
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out,
-                         "--check --config '%s' worker.actor.model.model_path='%s' "
-                         "worker.actor.share_prompts=false",
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' worker.actor.model.model_path='%s'",
                          e2e_train_words("none"), test_file("qwen3_5_text")),
              0);
     CHECK_CONTAINS(out.data, "the configuration is good");
@@ -268,9 +257,9 @@ TEST(what_an_architecture_does_not_have_is_refused)
 }
 
 /* Of models whose kind transformers has with a head for values. */
-TEST(critics_start_as_mistral_smollm3_and_qwen3_moe)
+TEST(critics_start_as_mistral_smollm3_qwen3_5_and_qwen3_moe)
 {
-    static const char *const archs[] = { "mistral", "smollm3", "qwen3_moe" };
+    static const char *const archs[] = { "mistral", "smollm3", "qwen3_5_text", "qwen3_moe" };
     for (int i = 0; i < ARES_COUNT(archs); i++) {
         const struct kind *k = kinds;
         while (strcmp(k->arch, archs[i]) != 0) k++;

@@ -43,3 +43,40 @@ TEST(a_fresh_vision_model_has_its_template_where_processors_look_for_it)
         ares_arena_fini(&arena);
     }
 }
+
+TEST(a_fresh_hybrid_has_the_kinds_of_layers_that_it_is_asked_for)
+{
+    static const struct {
+        const char *words, *part;
+    } cases[] = {
+        { "--arch qwen3_5_text --layer-types linear_attention,conv",
+          "--layer-types = 'conv': unknown" },
+        { "--arch qwen3_5_text --layer-types linear_attention,", "choices: linear_attention" },
+        { "--arch qwen3_5_text --layers 3 --layer-types full_attention,linear_attention",
+          "--layers = 3, and --layer-types names 2" },
+        { "--arch qwen3 --layer-types full_attention", "take --arch qwen3_5_text" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "init %s --out '%s'", cases[i].words, test_file("none")), 2);
+        CHECK_CONTAINS(out.data, cases[i].part);
+    }
+    CHECK(!ares_dir_exists(test_file("none")));
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen3_5_text --hidden 32 --heads 4 --kv-heads 2 "
+                         "--layer-types full_attention,linear_attention,linear_attention "
+                         "--out '%s'",
+                         test_file("hybrid")),
+             0);
+    ares_str_clear(&out);
+    CHECK_OK(ares_file_read(test_file("hybrid/config.json"), &out));
+    CHECK_EQ(test_shell(NULL,
+                        "tr -d ' \\n' < '%s' | grep -q "
+                        "'\"layer_types\":\\[\"full_attention\",\"linear_attention\","
+                        "\"linear_attention\"\\]'",
+                        test_file("hybrid/config.json")),
+             0);
+    CHECK_CONTAINS(out.data, "\"num_hidden_layers\": 3");
+    ares_str_fini(&out);
+}

@@ -76,6 +76,8 @@ static void outputs_free(outputs *u)
 typedef struct carried {
     float *states, *window;
     const int32_t *from, *to;
+    const int32_t *prefix_len, *prefix_row; /* of packed segments that go on from earlier ones */
+    const int32_t *kept_at;
 } carried;
 
 /* Rows [first, ...) of the inputs as segments of these lengths, into the same rows of u. */
@@ -133,6 +135,9 @@ static void run(ares_device *d, const inputs *in, int32_t first, const int32_t *
         conv.from = delta.from = c->from;
         conv.to = delta.to = c->to;
         delta.states = c->states;
+        conv.seg.prefix_len = delta.seg.prefix_len = c->prefix_len;
+        conv.seg.prefix_row = delta.seg.prefix_row = c->prefix_row;
+        if (!c->states) delta.to = c->kept_at;
     }
     d->k->conv(d, &conv);
     d->k->delta(d, &delta);
@@ -320,6 +325,84 @@ TEST(a_delta_nets_gradients_are_finite_differences)
     }
 }
 
+/* Two prompts, one shorter than the convolution, and answers to both in turns. */
+enum { FAMILY = 7, FAMILY_ROWS = 70 + 3 + 2 + 67 + 1 + 3 + 2, ALONE_ROWS = FAMILY_ROWS + 140 };
+static const int32_t family_length[FAMILY] = { 70, 3, 2, 67, 1, 3, 2 };
+static const int32_t family_prefix[FAMILY] = { 0, 70, 0, 70, 2, 70, 0 };
+static const int32_t family_row[FAMILY] = { 0, 0, 0, 0, 73, 0, 0 };
+
+/* ---------------- libtorch's, token by token, whose gradients are autograd's */
+
+TEST(aten_a_delta_net_and_its_gradients_agree_with_the_cpu)
+{
+    static const shape shapes[] = { { 2, 4, 12, 16, 4 }, { 2, 6, 10, 7, 1 } };
+    for (int i = 0; i < ARES_COUNT(shapes); i++) {
+        shape of = shapes[i];
+        inputs in = inputs_new(of, FAMILY_ROWS);
+        const carried c = { .prefix_len = family_prefix, .prefix_row = family_row };
+        ares_device d, other;
+        if (!CHECK_OK(ares_device_open("cpu", 2, &d)) ||
+            !CHECK_OK(ares_device_open_table("cpu", "aten", ARES_F32, 1, &other)))
+            return;
+        outputs u = outputs_new(of, in.rows), v = outputs_new(of, in.rows);
+        run(&d, &in, 0, family_length, FAMILY, &c, true, &u);
+        run(&other, &in, 0, family_length, FAMILY, &c, true, &v);
+        CHECK_OK(other.k->sync(&other));
+        struct {
+            const char *name;
+            const float *got, *want;
+            int64_t n;
+        } all[] = { { "o", u.o, v.o, (int64_t)in.rows * out_of(of) },
+                    { "dx", u.dx, v.dx, (int64_t)in.rows * width_of(of) },
+                    { "da", u.da, v.da, (int64_t)in.rows * of.v_heads },
+                    { "db", u.db, v.db, (int64_t)in.rows * of.v_heads },
+                    { "dw", u.dw, v.dw, (int64_t)width_of(of) * of.kernel },
+                    { "da_log", u.da_log, v.da_log, of.v_heads },
+                    { "d_dt_bias", u.d_dt_bias, v.d_dt_bias, of.v_heads } };
+        for (int k = 0; k < ARES_COUNT(all); k++) {
+            double *want = widened(all[k].want, all[k].n);
+            near(all[k].name, all[k].got, want, all[k].n, 2e-5);
+            ares_free(want);
+        }
+        outputs_free(&u), outputs_free(&v);
+        inputs_free(&in);
+        ares_device_close(&d), ares_device_close(&other);
+    }
+}
+
+TEST(aten_a_sequence_goes_on_from_the_state_that_it_left)
+{
+    enum { LONG = 9 };
+    shape of = { 2, 4, 6, 5, 3 };
+    inputs in = inputs_new(of, LONG);
+    int64_t state = (int64_t)out_of(of) * of.k_dim,
+            window = (int64_t)(of.kernel - 1) * width_of(of);
+    const int32_t none = -1, zero = 0, one = 1;
+    ares_device d;
+    if (!CHECK_OK(ares_device_open_table("cpu", "aten", ARES_F32, 1, &d))) return;
+    outputs whole = outputs_new(of, LONG), u = outputs_new(of, LONG);
+    carried c = { .states = filled(2 * state, NAN),
+                  .window = filled(2 * window, NAN),
+                  .from = &none,
+                  .to = &one };
+    run(&d, &in, 0, (const int32_t[]){ LONG }, 1, &c, false, &whole);
+    for (int32_t t = 0; t < LONG; t += 2) {
+        c.from = t ? &zero : &none;
+        c.to = &zero;
+        run(&d, &in, t, (const int32_t[]){ ARES_MIN(2, LONG - t) }, 1, &c, false, &u);
+    }
+    CHECK_OK(d.k->sync(&d));
+    double *want = widened(whole.o, (int64_t)LONG * out_of(of)),
+           *of_state = widened(c.states + state, state);
+    near("o", u.o, want, (int64_t)LONG * out_of(of), 1e-5);
+    near("state", c.states, of_state, state, 1e-5);
+    CHECK_MEM(c.window, c.window + window, (size_t)window * sizeof(float));
+    ares_free(want), ares_free(of_state), ares_free(c.states), ares_free(c.window);
+    outputs_free(&whole), outputs_free(&u);
+    inputs_free(&in);
+    ares_device_close(&d);
+}
+
 /* ---------------- bits */
 
 static const shape of_bits = { 2, 4, 20, 40, KERNEL };
@@ -376,7 +459,10 @@ TEST(a_sequence_cut_anywhere_goes_on_from_its_state_as_if_it_had_not_been)
     if (!CHECK_OK(ares_device_open("cpu", 2, &d))) return;
     outputs whole = outputs_new(n, LONG), u = outputs_new(n, LONG);
     const int32_t none = -1, two = 2, one = 1;
-    carried c = { filled(3 * state, NAN), filled(3 * window, NAN), &none, &two };
+    carried c = { .states = filled(3 * state, NAN),
+                  .window = filled(3 * window, NAN),
+                  .from = &none,
+                  .to = &two };
     run(&d, &in, 0, (const int32_t[]){ LONG }, 1, &c, false, &whole);
     for (int32_t cut = 1; cut < LONG; cut++) {
         c.from = &none;
@@ -413,6 +499,117 @@ TEST(a_sequence_cut_anywhere_goes_on_from_its_state_as_if_it_had_not_been)
     outputs_free(&whole);
     outputs_free(&u);
     ares_device_close(&d);
+    inputs_free(&in);
+}
+
+/* ---------------- segments that go on from an earlier one */
+
+/* The same as sequences of their own, each answer behind a copy of its prompt: lengths, rows. */
+static int32_t family_apart(int32_t *lengths, int32_t *rows)
+{
+    int32_t n = 0, start = 0, segments = 0;
+    bool prompt[FAMILY] = { true, false, true };
+    for (int s = 0; s < FAMILY; start += family_length[s++]) {
+        int32_t from = n;
+        if (prompt[s]) continue;
+        for (int32_t i = 0; i < family_prefix[s]; i++) rows[n++] = family_row[s] + i;
+        for (int32_t i = 0; i < family_length[s]; i++) rows[n++] = start + i;
+        lengths[segments++] = n - from;
+    }
+    return segments;
+}
+
+/* Rows of the inputs, with a derivative of o where it is a row's first copy. */
+static inputs inputs_of_rows(const inputs *in, const int32_t *rows, int32_t n)
+{
+    inputs out = inputs_new(in->n, n);
+    int64_t width = width_of(in->n), o = out_of(in->n), heads = in->n.v_heads;
+    bool met[FAMILY_ROWS] = { false };
+    for (int32_t r = 0; r < n; r++) {
+        memcpy(out.x + r * width, in->x + rows[r] * width, (size_t)width * sizeof *out.x);
+        memcpy(out.a + r * heads, in->a + rows[r] * heads, (size_t)heads * sizeof *out.a);
+        memcpy(out.b + r * heads, in->b + rows[r] * heads, (size_t)heads * sizeof *out.b);
+        for (int64_t i = 0; i < o; i++)
+            out.d_o[r * o + i] = met[rows[r]] ? 0 : in->d_o[rows[r] * o + i];
+        met[rows[r]] = true;
+    }
+    return out;
+}
+
+TEST(answers_go_on_from_their_prompt_as_if_each_had_a_copy_of_it)
+{
+    /* seen to fail: without the prefix in the window, and with dS of the last answer alone */
+    static const shape shapes[] = { { 2, 4, 20, 40, KERNEL }, { 1, 1, 12, 7, 1 } };
+    for (int k = 0; k < ARES_COUNT(shapes); k++) {
+        int32_t lengths[FAMILY], rows[ALONE_ROWS], segments = family_apart(lengths, rows),
+                                                   n = sum_of(lengths, segments);
+        shape of = shapes[k];
+        inputs in = inputs_new(of, FAMILY_ROWS), apart = inputs_of_rows(&in, rows, n);
+        ares_device d;
+        CHECK_EQ(n, ALONE_ROWS);
+        if (!CHECK_OK(ares_device_open("cpu", 2, &d))) return;
+        outputs u = outputs_new(of, FAMILY_ROWS), v = outputs_new(of, n);
+        const carried c = { .prefix_len = family_prefix, .prefix_row = family_row };
+        run(&d, &in, 0, family_length, FAMILY, &c, true, &u);
+        run(&d, &apart, 0, lengths, segments, NULL, true, &v);
+        struct {
+            const char *name;
+            const float *got, *each;
+            int64_t width;
+        } all[] = { { "dx", u.dx, v.dx, width_of(of) },
+                    { "da", u.da, v.da, of.v_heads },
+                    { "db", u.db, v.db, of.v_heads } };
+        for (int32_t r = 0; r < n; r++) /* the recurrence is the same, to the bit */
+            CHECK_MEM(u.o + rows[r] * out_of(of), v.o + r * out_of(of),
+                      (size_t)out_of(of) * sizeof(float));
+        for (int i = 0; i < ARES_COUNT(all); i++) { /* a prompt has the sum over its copies */
+            double *sum = ares_calloc((size_t)(FAMILY_ROWS * all[i].width), sizeof *sum);
+            for (int64_t at = 0; at < n * all[i].width; at++)
+                sum[rows[at / all[i].width] * all[i].width + at % all[i].width] += all[i].each[at];
+            near(all[i].name, all[i].got, sum, FAMILY_ROWS * all[i].width, 1e-5);
+            ares_free(sum);
+        }
+        struct {
+            const char *name;
+            const float *got, *want;
+            int64_t n;
+        } sums[] = { { "dw", u.dw, v.dw, (int64_t)width_of(of) * of.kernel },
+                     { "da_log", u.da_log, v.da_log, of.v_heads },
+                     { "d_dt_bias", u.d_dt_bias, v.d_dt_bias, of.v_heads } };
+        for (int i = 0; i < ARES_COUNT(sums); i++) {
+            double *want = widened(sums[i].want, sums[i].n);
+            near(sums[i].name, sums[i].got, want, sums[i].n, 1e-5);
+            ares_free(want);
+        }
+        outputs_free(&u), outputs_free(&v);
+        inputs_free(&in), inputs_free(&apart);
+        ares_device_close(&d);
+    }
+}
+
+TEST(gradients_of_a_shared_prompt_have_the_same_bits_for_every_thread_count_and_instruction_set)
+{
+    static const int threads[] = { 1, 5 };
+    /* places in another order: no bit depends on where states are kept */
+    static const int32_t kept_at[FAMILY] = { 1, 0, 0, 0, 0, 0, 0 };
+    inputs in = inputs_new(of_bits, FAMILY_ROWS);
+    outputs first = outputs_new(in.n, in.rows);
+    bool have = false;
+    for (int i = 0; i < ISAS; i++)
+        for (int t = 0; t < ARES_COUNT(threads); t++) {
+            ares_device d;
+            if (!device_of(isas[i], threads[t], &d)) continue;
+            outputs u = outputs_new(in.n, in.rows);
+            const carried c = { .prefix_len = family_prefix,
+                                .prefix_row = family_row,
+                                .kept_at = t ? kept_at : NULL };
+            run(&d, &in, 0, family_length, FAMILY, &c, true, have ? &u : &first);
+            if (have) same(&u, &first, in.n, in.rows);
+            have = true;
+            outputs_free(&u);
+            ares_device_close(&d);
+        }
+    outputs_free(&first);
     inputs_free(&in);
 }
 

@@ -22,7 +22,6 @@ static const char *const variants[] = {
     "olmo2_gqa",       "olmo3_yarn",       "gemma3_pattern", "gemma3_types",    "gemma3_default",
     "qwen3_moe_top2",  "qwen3_moe_step2",  "olmoe_top4",     "olmoe_gqa",
 };
-/* On the CPU's own kernels alone. */
 static const char *const hybrids[] = { "qwen3_5_interval", "qwen3_5_types", "qwen3_5_wrapped" };
 
 typedef struct golden {
@@ -219,4 +218,5 @@ TEST(models_with_delta_nets_give_them_too)
 TEST(every_variant_gives_them_on_libtorchs_kernels)
 {
     for (int i = 0; i < ARES_COUNT(variants); i++) check_variant(variants[i], "aten");
+    for (int i = 0; i < ARES_COUNT(hybrids); i++) check_variant(hybrids[i], "aten");
 }

@@ -106,14 +106,14 @@ static void change_prompts(run *r)
     r->batch.samples[2].prompt_len = 8;
 }
 
-TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
+static void compare_with_rows_apart(const char *variant, bool other_prompts, double within)
 {
     run apart, shared;
     run *runs[] = { &apart, &shared };
     float one_by_one[64], *log_probs[2] = { NULL };
     for (int i = 0; i < 2; i++) {
-        if (!run_open(runs[i], "qwen2_tied", "token-mean", i == 1)) return;
-        change_prompts(runs[i]);
+        if (!run_open(runs[i], variant, "token-mean", i == 1)) return;
+        if (other_prompts) change_prompts(runs[i]);
         ares_batch *b = &runs[i]->batch;
         ARES_ASSERT(b->tokens <= 64);
         log_probs[i] = ares_calloc((size_t)b->tokens, sizeof(float));
@@ -137,11 +137,25 @@ TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
             off = fmax(off, fabs((double)x[e] - (double)y[e]));
             largest = fmax(largest, fabs((double)x[e]));
         }
-        CHECK_MSG(off <= 2e-6 * largest, "%s is off by %.3g of %.3g",
+        CHECK_MSG(off <= within * largest, "%s: %s is off by %.3g of %.3g", variant,
                   apart.model->params.list[p].name, off, largest);
     }
     run_close(&apart);
     run_close(&shared);
+}
+
+TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
+{
+    compare_with_rows_apart("qwen2_tied", true, 2e-6);
+}
+
+/* Of delta nets: the state of a prompt, and the window of its convolution, go to each answer. */
+TEST(answers_in_the_pass_of_their_prompt_have_log_probs_and_gradients_of_rows_apart)
+{
+    static const char *const variants[] = { "qwen2_tied", "qwen3_5_interval", "qwen3_5_types" };
+    for (int i = 0; i < ARES_COUNT(variants); i++)
+        for (int other = 0; other < 2; other++)
+            compare_with_rows_apart(variants[i], other, i ? 2e-5 : 2e-6);
 }
 
 /* Both groups have one prompt: log-probs are computed with it fed once, or once per row. */

@@ -29,6 +29,8 @@
  */
 at_scope *aten_enter(ares_device *d, const char *entry);
 void aten_leave(ares_device *d, at_scope *s);
+/* The same, on a CPU, of operations that autograd goes back through. */
+at_scope *aten_enter_graph(ares_device *d, const char *entry);
 /* The device's own table, under this one: memory, the sampler, what libtorch does not serve. */
 const ares_kernels *aten_under(const ares_device *d);
 
@@ -93,6 +95,7 @@ void aten_fill_attention(ares_kernels *k);
 void aten_fill_products(ares_kernels *k);
 void aten_fill_rows(ares_kernels *k);
 void aten_fill_experts(ares_kernels *k);
+void aten_fill_nets(ares_kernels *k);
 /* Those that a card takes as well. */
 void aten_linear(ares_device *d, const ares_linear_args *args, int n);
 void aten_linear_backward(ares_device *d, const ares_linear_backward_args *args, int n);

@@ -64,6 +64,12 @@ at_scope *aten_enter(ares_device *d, const char *entry)
     return s;
 }
 
+at_scope *aten_enter_graph(ares_device *d, const char *entry)
+{
+    ARES_ASSERT(d->index < 0);
+    return ((aten_context *)d->aten)->code == ARES_OK ? at_scope_open(entry) : NULL;
+}
+
 void aten_leave(ares_device *d, at_scope *s)
 {
     (void)keep_failure(d, at_scope_close(s, NULL));
@@ -157,6 +163,8 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     aten_fill_rows(k);
     aten_fill_attention(k);
     aten_fill_experts(k);
+    aten_fill_nets(k);
+    if (act == ARES_F32) return;
     k->conv = k->conv_backward = NULL;
     k->delta = k->delta_backward = NULL;
 }

@@ -7,7 +7,10 @@
 
 /* What is computed row by row, in f32: norms, rotations, activations. */
 
-/* The rows of a norm as [rows / heads][heads][k], and one number for each. */
+/*
+ * The rows of a norm as [rows / heads][heads][k], and one number for each; the second in x and dx,
+ * where heads may lie apart.
+ */
 static at_tensor norm_rows(const ares_device *d, const ares_rms_norm_args *a, const void *x,
                            int64_t ld)
 {
@@ -15,6 +18,14 @@ static at_tensor norm_rows(const ares_device *d, const ares_rms_norm_args *a, co
     return at_view(x, aten_type(d->k->act), d->index,
                    (const int64_t[]){ a->rows / heads, heads, a->k },
                    (const int64_t[]){ ld, a->k, 1 }, 3);
+}
+static at_tensor norm_inputs(const ares_device *d, const ares_rms_norm_args *a, const void *x,
+                             int64_t ld)
+{
+    int64_t heads = ARES_MAX(a->heads, 1), apart = a->x_head ? a->x_head : a->k;
+    return at_view(x, aten_type(d->k->act), d->index,
+                   (const int64_t[]){ a->rows / heads, heads, a->k },
+                   (const int64_t[]){ ld, apart, 1 }, 3);
 }
 static at_tensor norm_factors(const ares_device *d, const ares_rms_norm_args *a)
 {
@@ -34,7 +45,7 @@ static void rms_norm(ares_device *d, const ares_rms_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm") : NULL;
     if (!s) return;
-    at_tensor x = at_to(norm_rows(d, a, a->x, a->ldx), AT_F32), w = norm_weight(d, a),
+    at_tensor x = at_to(norm_inputs(d, a, a->x, a->ldx), AT_F32), w = norm_weight(d, a),
               rstd = at_rsqrt(at_add_s(at_mean_dim(at_mul(x, x), 2, true), a->eps)),
               y = norm_rows(d, a, a->y, a->ldy);
     if (!a->residual) at_mul_out(y, at_mul(x, rstd), w);
@@ -50,7 +61,7 @@ static void rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm_backward") : NULL;
     if (!s) return;
-    at_tensor x = at_to(norm_rows(d, a, a->x, a->ldx), AT_F32),
+    at_tensor x = at_to(norm_inputs(d, a, a->x, a->ldx), AT_F32),
               dy = at_to(norm_rows(d, a, a->dy, a->lddy), AT_F32), w = norm_weight(d, a),
               rstd = norm_factors(d, a), hat = at_mul(x, rstd), product = at_mul(hat, dy);
     if (a->dw)
@@ -58,7 +69,7 @@ static void rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
                 at_sum_dim(at_reshape(product, AT_DIMS(a->rows, a->k)), 0, false));
     at_tensor mean = at_mean_dim(at_mul_(product, w), 2, true), g = at_mul(dy, w);
     at_mul_(at_sub_(g, at_mul_(hat, mean)), rstd);
-    at_add_(norm_rows(d, a, a->dx, a->lddx), g);
+    at_add_(norm_inputs(d, a, a->dx, a->lddx), g);
     aten_leave(d, s);
 }
 
@@ -134,6 +145,7 @@ static at_tensor inner(ares_activation f, at_tensor x, double cube)
 static at_tensor activated(ares_activation f, at_tensor x)
 {
     if (f == ARES_SILU) return at_silu(x);
+    if (f == ARES_SIGMOID) return at_sigmoid(x);
     if (f == ARES_GELU) return at_gelu(x);
     return at_mul(x, at_sigmoid(inner(f, x, (double)ARES_GELU_TANH_CUBE)));
 }
@@ -143,7 +155,10 @@ static void activated_back(at_tensor dx, ares_activation f, at_tensor x, at_tens
 {
     if (f == ARES_SILU) at_silu_backward_out(dx, dy, x);
     else if (f == ARES_GELU) at_gelu_backward_out(dx, dy, x);
-    else {
+    else if (f == ARES_SIGMOID) {
+        at_tensor sigma = at_sigmoid(x);
+        at_mul_out(dx, at_mul(sigma, at_add_s(at_neg(sigma), 1)), dy);
+    } else {
         double cube = (double)ARES_GELU_TANH_CUBE;
         at_tensor by = inner(f, x, 3 * cube), sigma = at_sigmoid(inner(f, x, cube)),
                   rest = at_mul_(by, at_add_s(at_neg(sigma), 1));
@@ -158,7 +173,7 @@ static void gate_mul(ares_device *d, const ares_gate_mul_args *a)
     /* the activation in f32, rounded once with the product */
     at_mul_out(aten_acts(d, a->y, a->rows, a->k, a->ldy),
                activated(a->f, aten_wide(d, a->gate, a->rows, a->k, a->ldgu)),
-               aten_acts(d, a->up, a->rows, a->k, a->ldgu));
+               aten_acts(d, a->up, a->rows, a->k, a->ld_up ? a->ld_up : a->ldgu));
     aten_leave(d, s);
 }
 
@@ -166,14 +181,15 @@ static void gate_mul_backward(ares_device *d, const ares_gate_mul_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "gate_mul_backward") : NULL;
     if (!s) return;
+    int64_t ld_up = a->ld_up ? a->ld_up : a->ldgu, ld_d_up = a->ld_up ? a->ld_up : a->lddgu;
     at_tensor gate = aten_wide(d, a->gate, a->rows, a->k, a->ldgu),
-              up = aten_wide(d, a->up, a->rows, a->k, a->ldgu),
+              up = aten_wide(d, a->up, a->rows, a->k, ld_up),
               dy = aten_wide(d, a->dy, a->rows, a->k, a->lddy), of_gate = activated(a->f, gate),
               d_of_gate = at_mul(dy, up);
     if (a->y) at_mul_out(aten_acts(d, a->y, a->rows, a->k, a->ldy), of_gate, up);
     /* gate and up have been read for all that follows: they may be overwritten */
     activated_back(aten_acts(d, a->d_gate, a->rows, a->k, a->lddgu), a->f, gate, d_of_gate);
-    at_mul_out(aten_acts(d, a->d_up, a->rows, a->k, a->lddgu), of_gate, dy);
+    at_mul_out(aten_acts(d, a->d_up, a->rows, a->k, ld_d_up), of_gate, dy);
     aten_leave(d, s);
 }
 

@@ -39,14 +39,24 @@ static void conv_weights(const ares_conv_args *a, int32_t c, int32_t n, float *w
         }
 }
 
+/* Rows of an earlier segment that segment s goes on from: all that it has, or 0. */
+static int32_t prefix_of(const ares_segments *seg, int32_t s)
+{
+    return seg->prefix_row ? seg->prefix_len[s] : 0;
+}
+
 /* before[i]: the column's part of row i - (kernel - 1) of segment s, in front of its first one. */
 static void conv_before(const ares_conv_args *a, int32_t s, int32_t c, int32_t n, float *before)
 {
-    int32_t rows = a->kernel - 1, slot = a->window ? a->from[s] : -1;
+    int32_t rows = a->kernel - 1, slot = a->window ? a->from[s] : -1,
+            prefix = prefix_of(&a->seg, s);
     memset(before, 0, (size_t)rows * CONV_COLUMNS * sizeof *before);
-    for (int32_t i = 0; i < rows && slot >= 0; i++)
-        memcpy(before + i * CONV_COLUMNS, a->window + ((int64_t)slot * rows + i) * a->width + c,
-               (size_t)n * sizeof *before);
+    for (int32_t i = slot >= 0 ? 0 : ARES_MAX(rows - prefix, 0); i < rows; i++) {
+        const float *from = NULL;
+        if (slot >= 0) from = a->window + ((int64_t)slot * rows + i) * a->width;
+        else from = (const float *)a->x + (a->seg.prefix_row[s] + prefix - rows + i) * a->ldx;
+        memcpy(before + i * CONV_COLUMNS, from + c, (size_t)n * sizeof *before);
+    }
 }
 
 /* Row r, which may lie before the segment's first row. */
@@ -94,7 +104,8 @@ static void conv_task(void *ctx, int64_t task, int worker)
 
 /*
  * With ds[t] = dy[t] silu'(sum[t]): dx[t] = sum over i of w[i] ds[t + kernel - 1 - i], and dw[i] +=
- * ds[t] x[t - kernel + 1 + i], row after row. A ring holds the last ds.
+ * ds[t] x[t - kernel + 1 + i], row after row. A ring holds the last ds. The last rows of a prefix
+ * get the sum over the rows of each segment that goes on from it, added in the segments' order.
  */
 static void conv_backward_task(void *ctx, int64_t task, int worker)
 {
@@ -106,14 +117,15 @@ static void conv_backward_task(void *ctx, int64_t task, int worker)
     const v16 one = v16_set1(1.0f);
     (void)worker;
     conv_weights(a, c, n, w);
-    memset(before, 0, sizeof before);
     memset(dw, 0, sizeof dw);
     for (int32_t i = 0; i < k && a->dw; i++)
         for (int32_t j = 0; j < n; j++)
             dw[i * CONV_COLUMNS + j] =
                 ((const float *)a->dw->data)[ares_matrix_at(a->dw->layout, k, c + j, i)];
     for (int32_t s = 0; s < a->seg.n; s++) {
-        int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
+        int64_t start = a->seg.start[s], end = a->seg.start[s + 1], prefix = prefix_of(&a->seg, s),
+                lowest = start - prefix;
+        conv_before(a, s, c, n, before);
         /* row r - (k - 1) gets its last part with row r; behind the end there are none */
         for (int64_t r = start; r < end + k - 1; r++) {
             for (int32_t j = 0; j < n && r < end; j += 16) {
@@ -127,14 +139,16 @@ static void conv_backward_task(void *ctx, int64_t task, int worker)
                                           v16_load(to)));
                 }
             }
-            int64_t t = r - k + 1;
-            for (int32_t j = 0; j < n && t >= start && t < end; j += 16) {
+            int64_t t = r - k + 1, row = t;
+            if (prefix && t < start) row = a->seg.prefix_row[s] + t - lowest;
+            for (int32_t j = 0; j < n && t >= lowest && t < end; j += 16) {
+                float *dx = (float *)a->dx + row * a->lddx + c + j;
                 v16 sum = v16_zero();
                 for (int32_t i = 0; i < k; i++)
-                    if (t + k - 1 - i < end)
+                    if (t + k - 1 - i >= start && t + k - 1 - i < end)
                         sum = v16_fma(v16_load(w + i * CONV_COLUMNS + j),
                                       v16_load(ds + (t + k - 1 - i) % k * CONV_COLUMNS + j), sum);
-                put((float *)a->dx + t * a->lddx + c + j, n - j, sum);
+                put(dx, n - j, t < start ? v16_add(some(dx, n - j), sum) : sum);
             }
         }
     }
@@ -350,6 +364,38 @@ V16_INLINE void advance(const delta_job *j, float *tile, int32_t h, int32_t colu
     }
 }
 
+/* The place of a segment's state after 64 tokens. */
+static int64_t first_kept(const ares_delta_args *a, int32_t s)
+{
+    return a->to && !a->states ? a->to[s] : a->seg.start[s] / ARES_DELTA_KEPT;
+}
+
+/*
+ * Whether segment `of` goes on from segment s, with whom it then shares a task: its state begins as
+ * s leaves it.
+ */
+static bool follows(const ares_segments *seg, int32_t of, int32_t s)
+{
+    bool own = prefix_of(seg, of) && seg->prefix_row[of] == seg->start[s] &&
+               seg->start[s] < seg->start[s + 1];
+    ARES_ASSERT(!own || prefix_of(seg, of) == seg->start[s + 1] - seg->start[s]);
+    return own;
+}
+
+/* A tile over all rows of a segment, whose states are kept where they are asked for. */
+static void run_segment(const delta_job *j, int32_t s, int32_t h, int32_t column, float *tile)
+{
+    const ares_delta_args *a = &j->a;
+    int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
+    for (int64_t r = start, stop; r < end; r = stop) {
+        stop = a->kept ? ARES_MIN(end, r + ARES_DELTA_KEPT) : end;
+        advance(j, tile, h, column, r, stop, true);
+        if (a->kept && stop - r == ARES_DELTA_KEPT)
+            store_tile(a, a->kept, first_kept(a, s) + (r - start) / ARES_DELTA_KEPT, h, column,
+                       tile);
+    }
+}
+
 static void delta_task(void *ctx, int64_t task, int worker)
 {
     const delta_job *j = ctx;
@@ -357,18 +403,16 @@ static void delta_task(void *ctx, int64_t task, int worker)
     int32_t s = (int32_t)(task / j->tiles / a->v_heads),
             h = (int32_t)(task / j->tiles % a->v_heads), column = (int32_t)(task % j->tiles) * TILE,
             from = a->states ? a->from[s] : -1;
-    int64_t start = a->seg.start[s], end = a->seg.start[s + 1];
-    float *tile = kernels_scratch(j->d, worker, (size_t)tile_floats(a) * sizeof *tile);
+    int64_t n = tile_floats(a);
+    size_t bytes = (size_t)n * sizeof(float);
+    float *tile = kernels_scratch(j->d, worker, 2 * bytes), *next = tile + n;
+    if (prefix_of(&a->seg, s)) return; /* with the segment that it goes on from */
     if (from >= 0) load_tile(a, a->states, from, h, column, tile);
-    else memset(tile, 0, (size_t)tile_floats(a) * sizeof *tile);
-    for (int64_t r = start, stop; r < end; r = stop) {
-        stop = a->kept ? ARES_MIN(end, r + ARES_DELTA_KEPT) : end;
-        advance(j, tile, h, column, r, stop, true);
-        if (a->kept && stop - r == ARES_DELTA_KEPT)
-            store_tile(a, a->kept, start / ARES_DELTA_KEPT + (stop - start) / ARES_DELTA_KEPT - 1,
-                       h, column, tile);
-    }
+    else memset(tile, 0, bytes);
+    run_segment(j, s, h, column, tile);
     if (a->states && a->to[s] >= 0) store_tile(a, a->states, a->to[s], h, column, tile);
+    for (int32_t i = s + 1; i < a->seg.n && a->seg.prefix_row; i++)
+        if (follows(&a->seg, i, s)) run_segment(j, i, h, column, memcpy(next, tile, bytes));
 }
 
 static delta_job delta_of(ares_device *d, const ares_delta_args *a)
@@ -403,26 +447,34 @@ void ARES_K(delta)(ares_device *d, const ares_delta_args *a)
  *   dS <- decay dS   (left for the token before)
  *
  * A task has the value heads of one key head in one segment, since they add to the same dq and dk,
- * in their order, tile by tile.
+ * in their order, tile by tile; and before it the segments that go on from that one, whose dS it
+ * begins with: their sum, in their order.
  */
 
 /*
- * Scratch of a task: 1.2 MB for a net of 128 x 128.
+ * Scratch of a task: 1.2 MB for a net of 128 x 128. A set of tiles is [value heads of a key
+ * head][tiles][k_dim][32].
  */
 typedef struct undo {
-    float *ds;    /* [value heads of a key head][tiles][k_dim][32] */
+    float *ds;    /* a set */
     float *s;     /* [ARES_DELTA_KEPT + 1][k_dim][32]: S before each token, and after the last */
     float *m, *u; /* [ARES_DELTA_KEPT][32] */
+    float *prefix, *to; /* sets: S and dS where other segments go on, if there are any */
 } undo;
+static int64_t set_floats(const delta_job *j)
+{
+    return (int64_t)j->per_key * j->tiles * tile_floats(&j->a);
+}
 static undo undo_of(const delta_job *j, int worker)
 {
-    int64_t tile = tile_floats(&j->a), all = (int64_t)j->per_key * j->tiles * tile,
-            floats = all + (ARES_DELTA_KEPT + 1) * tile + 2 * ARES_DELTA_KEPT * TILE;
-    undo w = { .ds = kernels_scratch(j->d, worker, (size_t)floats * sizeof(float)) };
-    w.s = w.ds + all;
+    int64_t tile = tile_floats(&j->a), set = set_floats(j), sets = j->a.seg.prefix_row ? 3 : 1,
+            floats = sets * set + (ARES_DELTA_KEPT + 1) * tile + 2 * ARES_DELTA_KEPT * TILE;
+    undo w = { .s = kernels_scratch(j->d, worker, (size_t)floats * sizeof(float)) };
     w.m = w.s + (ARES_DELTA_KEPT + 1) * tile;
     w.u = w.m + ARES_DELTA_KEPT * TILE;
-    memset(w.ds, 0, (size_t)all * sizeof *w.ds);
+    w.ds = w.u + ARES_DELTA_KEPT * TILE;
+    w.prefix = sets > 1 ? w.ds + set : NULL;
+    w.to = sets > 1 ? w.prefix + set : NULL;
     return w;
 }
 
@@ -601,23 +653,32 @@ static void unit_back(float *dy, const float *y, int32_t k, float norm, float fa
     }
 }
 
-static void delta_backward_task(void *ctx, int64_t task, int worker)
+/* The state of tile i of a key head before chunk c of segment s: S of the prefix, kept, or 0. */
+static void state_before(const delta_job *j, const undo *w, int32_t s, int64_t c, int32_t h,
+                         int32_t column, int32_t i)
 {
-    const delta_job *j = ctx;
     const ares_delta_args *a = &j->a;
-    int32_t s = (int32_t)(task / a->k_heads), key = (int32_t)(task % a->k_heads);
-    int64_t start = a->seg.start[s], end = a->seg.start[s + 1], tile = tile_floats(a),
+    int64_t n = tile_floats(a);
+    size_t bytes = (size_t)n * sizeof *w->s;
+    if (c) load_tile(a, a->kept, first_kept(a, s) + c - 1, h, column, w->s);
+    else if (prefix_of(&a->seg, s)) memcpy(w->s, w->prefix + i * n, bytes);
+    else memset(w->s, 0, bytes);
+}
+
+/* A segment back, from w->ds at its end to that at its beginning. */
+static void segment_back(const delta_job *j, const undo *w, int32_t s, int32_t key)
+{
+    const ares_delta_args *a = &j->a;
+    int64_t start = a->seg.start[s], end = a->seg.start[s + 1],
             keys = (int64_t)a->k_heads * a->k_dim;
     float root = 1.0f / sqrtf((float)a->k_dim);
-    undo w = undo_of(j, worker);
     for (int64_t c = (end - start - 1) / ARES_DELTA_KEPT; c >= 0 && end > start; c--) {
         int64_t first = start + c * ARES_DELTA_KEPT, last = ARES_MIN(end, first + ARES_DELTA_KEPT);
         for (int32_t i = 0; i < j->per_key * j->tiles; i++) {
             int32_t h = key * j->per_key + i / j->tiles, column = i % j->tiles * TILE;
-            if (c) load_tile(a, a->kept, start / ARES_DELTA_KEPT + c - 1, h, column, w.s);
-            else memset(w.s, 0, (size_t)tile * sizeof *w.s);
-            replay(j, &w, h, column, first, last);
-            rows_back(j, &w, h, column, first, last, w.ds + i * tile);
+            state_before(j, w, s, c, h, column, i);
+            replay(j, w, h, column, first, last);
+            rows_back(j, w, h, column, first, last, w->ds + i * tile_floats(a));
         }
         for (int64_t r = first; r < last; r++) {
             const float *y = a->qkv + r * a->ldqkv + (int64_t)key * a->k_dim,
@@ -627,6 +688,47 @@ static void delta_backward_task(void *ctx, int64_t task, int worker)
             unit_back(dy + keys, y + keys, a->k_dim, norm[a->k_heads], 1.0f);
         }
     }
+}
+
+/* S after segment s, of all tiles: from the last that was kept on. */
+static void find_prefix(const delta_job *j, const undo *w, int32_t s, int32_t key)
+{
+    const ares_delta_args *a = &j->a;
+    int64_t start = a->seg.start[s], end = a->seg.start[s + 1], n = tile_floats(a),
+            c = (end - start) / ARES_DELTA_KEPT;
+    for (int32_t i = 0; i < j->per_key * j->tiles; i++) {
+        int32_t h = key * j->per_key + i / j->tiles, column = i % j->tiles * TILE;
+        state_before(j, w, s, c, h, column, i);
+        memcpy(w->prefix + i * n, w->s, (size_t)n * sizeof *w->s);
+        advance(j, w->prefix + i * n, h, column, start + c * ARES_DELTA_KEPT, end, false);
+    }
+}
+
+static void delta_backward_task(void *ctx, int64_t task, int worker)
+{
+    const delta_job *j = ctx;
+    const ares_segments *seg = &j->a.seg;
+    int32_t s = (int32_t)(task / j->a.k_heads), key = (int32_t)(task % j->a.k_heads);
+    int64_t set = set_floats(j);
+    size_t bytes = (size_t)set * sizeof(float);
+    bool any = false;
+    if (prefix_of(seg, s)) return; /* with the segment that it goes on from */
+    undo w = undo_of(j, worker);
+    for (int32_t i = s + 1; i < seg->n && seg->prefix_row; i++) {
+        if (!follows(seg, i, s)) continue;
+        if (!any) {
+            find_prefix(j, &w, s, key);
+            memset(w.to, 0, bytes);
+        }
+        any = true;
+        memset(w.ds, 0, bytes);
+        segment_back(j, &w, i, key);
+        for (int64_t k = 0; k < set; k += 16)
+            v16_store(w.to + k, v16_add(v16_load(w.to + k), v16_load(w.ds + k)));
+    }
+    if (any) memcpy(w.ds, w.to, bytes);
+    else memset(w.ds, 0, bytes);
+    segment_back(j, &w, s, key);
 }
 
 /* From the gradients of g and beta to those of a, b, a_log and dt_bias; 16 heads, row by row. */

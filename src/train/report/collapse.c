@@ -197,8 +197,7 @@ static int score_share(collapse_pool *p, const drawn_turn *turns, int64_t n,
     learner_scoring scoring = learner_scoring_of(t->run.cfg);
     int64_t ranks = ares_world_size(t->run.world), row = 0;
     ares_batch b;
-    /* it changes no log-prob, and is not built for delta nets */
-    scoring.share_prompts = !t->run.model->cfg.net.v_heads;
+    scoring.share_prompts = true; /* changes no log-prob */
     ares_batch_init(&b);
     /*
      * Every thought after a prompt, as groups that share the prompt. A pass takes whole groups, so

@@ -493,7 +493,6 @@ int ares_train_check_files(ares_config *cfg, const ares_train_config *c)
     trainer_init(t, c, NULL);
     int rc = check_open_model(&t->run);
     teacher_limits limits;
-    if (rc == ARES_OK && t->run.model) rc = trainer_check_shared_prompts(c, &t->run.model->cfg);
     if (rc == ARES_OK && t->run.model && c->distillation.enabled && !c->trainer.val_only)
         rc = teacher_check(&c->distillation, t->run.tokenizer, &t->run.model->cfg, &limits);
     if (rc == ARES_OK && !agents_wanted(c)) rc = check_files(t, cfg);

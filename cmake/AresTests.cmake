@@ -268,6 +268,12 @@ if(TARGET ares_cuda_emulated AND TARGET ares-train)
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(runs.emulated PROPERTIES TIMEOUT 2400
         ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};JOBS=${ARES_TEST_JOBS};WITHOUT=agents")
+    # some of them again where sums, exp and log are rounded otherwise, as a card's are
+    add_test(NAME runs.foreign COMMAND tests/gpu/runs.sh ${CMAKE_BINARY_DIR}
+        sft grpo-kl grpo-top-p grpo-two-passes ppo lora-head aepo loss-gspo kl_cov vapor ppo-bf16
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(runs.foreign PROPERTIES TIMEOUT 1200 ENVIRONMENT
+        "${ARES_TEST_ENV};${ARES_EMULATED};ARES_EMULATE_ROUNDING=foreign;JOBS=${ARES_TEST_JOBS}")
 endif()
 
 # fuzz_<what> from tests/fuzz/fuzz_<what>.c: with ARES_FUZZ a libFuzzer program (clang), else it

@@ -3,7 +3,7 @@
 # shared memory and of stack per thread, and bytes of registers that are spilled to memory.
 #
 #   scripts/kernel_resources.sh [FILE.cu ...]     (default: every .cu of src)
-#   scripts/kernel_resources.sh --page            writes docs/kernels.md
+#   scripts/kernel_resources.sh --page            writes the table of docs/kernels.md
 #
 # A line per kernel; last line `N kernels, N with spills`. Exit status 1 when one spills, 2 when one
 # does not compile. Dynamic shared memory is not included: it is chosen where a kernel is launched.
@@ -45,6 +45,7 @@ list() { # what ptxas says of one file, a line per kernel
     for file in "${files[@]}"; do list "$file" || exit 2; done
 } >"$work/table"
 if [[ -n $page ]]; then
+    sed -n '/^## /,$p' "$page" >"$work/rest" # what is written by hand stays
     {
         echo "# Registers and shared memory of the kernels"
         echo
@@ -57,6 +58,7 @@ if [[ -n $page ]]; then
         echo '```'
         cat "$work/table"
         echo '```'
+        [[ ! -s $work/rest ]] || { echo && cat "$work/rest"; }
     } >"$page"
 fi
 awk '{ print } NR > 1 { n++; spilled += $NF > 0 }

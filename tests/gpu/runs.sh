@@ -10,6 +10,9 @@
 #
 #   CARD=trainer.kernels=aten tests/gpu/runs.sh
 #
+# On the emulator (docs/testing.md), ARES_EMULATE_ROUNDING=foreign adds products in another order and
+# gives exp and log an error in the last bit: the metrics must stay within the same tolerance.
+#
 # A run takes at most SECONDS_PER_RUN seconds (300). JOBS names are tried side by side (1), with CORES
 # threads each (all). WITHOUT is a name that is left out. LIST=1 only lists the names. Last line:
 # `runs: N passed, N failed`.
@@ -155,6 +158,7 @@ ends dapo-adamw-bf16 "${common[@]}" worker.actor.loss_type=dapo \
 wait
 [[ -z ${LIST:-} ]] || exit 0
 passed=$(find "$work" -maxdepth 1 -name '*.ok' | wc -l)
-((passed == tried)) || echo "with ARES_EMULATE_SEED=${ARES_EMULATE_SEED:-0}, where the card is emulated"
+((passed == tried)) || echo "with ARES_EMULATE_SEED=${ARES_EMULATE_SEED:-0}" \
+    "ARES_EMULATE_ROUNDING=${ARES_EMULATE_ROUNDING:-}, where the card is emulated"
 echo "runs: $passed passed, $((tried - passed)) failed"
 ((passed > 0 && passed == tried))

@@ -42,7 +42,10 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     int64_t row = at.row;
     const float *z = logits + row * vocab;
     vocab_sums s = vocab_none();
-    VOCAB_EACH_4(i, at) s = vocab_added(s, z + i, ARES_MIN(at.to - i, 4), inv_temperature);
+    float x[VOCAB_FOURS][4];
+    vocab_read(z, at, vocab, x);
+    for (int f = 0; f < VOCAB_FOURS && vocab_first(at, f) < at.to; f++)
+        s = vocab_added(s, x[f], inv_temperature);
     s = vocab_block_merged(s);
     of_chunk += row * chunks;
     if (threadIdx.x == 0) of_chunk[at.chunk] = s;
@@ -82,8 +85,9 @@ static __device__ float above_floor(float d)
 {
     return d < -128.0f ? -128.0f : d;
 }
-/* Adds n <= 4 neighbouring logits of both models. */
-static __device__ kl_sums kl_added(kl_sums s, const float *z, const float *zr, int n, float scale)
+/* Adds four neighbouring logits of both models, n of which are there. */
+static __device__ kl_sums kl_added(kl_sums s, const float (&z)[4], const float (&zr)[4], int n,
+                                   float scale)
 {
     float max = s.max, ref_max = s.ref_max;
     for (int i = 0; i < n; i++) {
@@ -120,8 +124,13 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     int64_t row = blockIdx.x;
     const float *z = logits + row * vocab, *zr = ref_logits + row * vocab;
     kl_sums s = { -INFINITY, -INFINITY, 0, 0, 0 };
-    for (int32_t i = 4 * (int32_t)threadIdx.x; i < vocab; i += 4 * VOCAB_THREADS)
-        s = kl_added(s, z + i, zr + i, ARES_MIN(vocab - i, 4), inv_temperature);
+    bool whole = vocab_whole(z, vocab) && vocab_whole(zr, vocab);
+    for (int32_t i = 4 * (int32_t)threadIdx.x; i < vocab; i += 4 * VOCAB_THREADS) {
+        float own[4], other[4];
+        vocab_four(z, i, vocab, whole, own);
+        vocab_four(zr, i, vocab, whole, other);
+        s = kl_added(s, own, other, ARES_MIN(vocab - i, 4), inv_temperature);
+    }
     s = kl_warp_merged(s, 16);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = s;
     __syncthreads();
@@ -133,54 +142,58 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     ref_lse[row] = (float)lse_ref;
 }
 
-static __device__ inline void put_derivative(float *to, float g)
+/* Writes derivatives i to i + 3 of a row of `vocab`, at once where the logits are whole. */
+static __device__ inline void put_four(float *to, int32_t i, int32_t vocab, bool whole,
+                                       const float (&g)[4])
 {
-    *to = g;
+    if (whole) *(float4 *)(to + i) = make_float4(g[0], g[1], g[2], g[3]);
+    else
+        for (int j = 0; j < 4 && i + j < vocab; j++) to[i + j] = g[j];
 }
-static __device__ inline void put_derivative(uint16_t *to, float g)
+static __device__ inline void put_four(uint16_t *to, int32_t i, int32_t vocab, bool whole,
+                                       const float (&g)[4])
 {
-    *to = cuda_to_bf16(g);
+    if (whole)
+        *(uint2 *)(to + i) = make_uint2(cuda_two_bf16(g[0], g[1]), cuda_two_bf16(g[2], g[3]));
+    else
+        for (int j = 0; j < 4 && i + j < vocab; j++) to[i + j] = cuda_to_bf16(g[j]);
 }
 
 /*
  * d loss / d logit: with p = exp(z - lse), -p (c + ce (log p + H)), plus c at the target, all times
- * inv_temperature. out may be the logits.
+ * inv_temperature. With KL: plus c_kl p (log p - log q - KL). out may be the logits.
  */
-template <typename T>
+template <typename T, bool KL>
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    differentiate(const float *logits, int32_t vocab, float inv_temperature, head_rows r, T *out)
+    differentiate(const float *logits, const float *ref_logits, int32_t vocab,
+                  float inv_temperature, head_rows r, T *out)
 {
     int64_t row = blockIdx.x;
-    const float *z = logits + row * vocab;
-    float weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f, shift = r.lse[row],
-          h = r.entropy[row];
+    const float *z = logits + row * vocab, *zr = KL ? ref_logits + row * vocab : z;
+    float weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f, of_kl = KL ? r.ck[row] : 0.0f,
+          shift = r.lse[row], ref_shift = KL ? r.ref_lse[row] : 0.0f, h = r.entropy[row],
+          mean = KL ? r.kl[row] : 0.0f;
     int32_t taken = r.target[row];
-    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
-         i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
-        float d = vocab_scaled(z[i], inv_temperature) - shift;
-        float g = expf(d) * fmaf(of_entropy, d + h, weight) * -inv_temperature;
-        put_derivative(out + row * vocab + i, i == taken ? g + weight * inv_temperature : g);
-    }
-}
-
-/* The same plus c_kl p (log p - log q - KL), times inv_temperature. */
-template <typename T>
-static __global__ void __launch_bounds__(VOCAB_THREADS)
-    differentiate_kl(const float *logits, const float *ref_logits, int32_t vocab,
-                     float inv_temperature, head_rows r, T *out)
-{
-    int64_t row = blockIdx.x;
-    const float *z = logits + row * vocab, *zr = ref_logits + row * vocab;
-    float weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f, of_kl = r.ck[row],
-          shift = r.lse[row], ref_shift = r.ref_lse[row], h = r.entropy[row], mean = r.kl[row];
-    int32_t taken = r.target[row];
-    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
-         i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
-        float d = vocab_scaled(z[i], inv_temperature) - shift,
-              q = vocab_scaled(zr[i], inv_temperature) - ref_shift;
-        float g = expf(d) * fmaf(-of_kl, (d - q) - mean, fmaf(of_entropy, d + h, weight)) *
-                  -inv_temperature;
-        put_derivative(out + row * vocab + i, i == taken ? g + weight * inv_temperature : g);
+    T *to = out + row * vocab;
+    /* derivatives of bf16 begin at 8 bytes where logits begin at 16 */
+    bool whole =
+        vocab_whole(z, vocab) && vocab_whole(zr, vocab) && (uintptr_t)to % (4 * sizeof(T)) == 0;
+    for (int32_t i = 4 * (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
+         i += 4 * (int32_t)(gridDim.y * VOCAB_THREADS)) {
+        float x[4], y[4], g[4];
+        vocab_four(z, i, vocab, whole, x);
+        if (KL) vocab_four(zr, i, vocab, whole, y);
+        for (int j = 0; j < 4; j++) {
+            float d = vocab_scaled(x[j], inv_temperature) - shift,
+                  of_p = fmaf(of_entropy, d + h, weight);
+            if (KL) {
+                float q = vocab_scaled(y[j], inv_temperature) - ref_shift;
+                of_p = fmaf(-of_kl, (d - q) - mean, of_p);
+            }
+            g[j] = expf(d) * of_p * -inv_temperature;
+            if (i + j == taken) g[j] += weight * inv_temperature;
+        }
+        put_four(to, i, vocab, whole, g);
     }
 }
 
@@ -253,13 +266,9 @@ template <typename T>
 static void make_derivatives(cuda_context *c, const ares_head_args *a, const head_chunk *k,
                              const head_rows &r, T *to)
 {
-    dim3 grid((unsigned)k->rows, 8);
-    if (k->ref)
-        cuda_launch(c, "head: derivatives", differentiate_kl<T>, grid, VOCAB_THREADS, 0, k->logits,
-                    k->ref, a->vocab, a->inv_temperature, r, to);
-    else
-        cuda_launch(c, "head: derivatives", differentiate<T>, grid, VOCAB_THREADS, 0, k->logits,
-                    a->vocab, a->inv_temperature, r, to);
+    cuda_launch(c, "head: derivatives", k->ref ? differentiate<T, true> : differentiate<T, false>,
+                dim3((unsigned)k->rows, 8), VOCAB_THREADS, 0, k->logits, k->ref, a->vocab,
+                a->inv_temperature, r, to);
 }
 /* dx and dw from the chunk's logits, and those of an adapter. */
 static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k,

@@ -189,6 +189,16 @@ static bool is_thin(const cuda_context *c, const ares_matrix *w, int32_t m, cons
     return c->act == ARES_BF16 && w->dtype == ARES_BF16 && m <= THIN_ROWS &&
            cuda_in_16s<uint16_t>(w->data, w->k) && cuda_in_16s<uint16_t>(x, ldx);
 }
+static thin_args thin_of(const void *x, int64_t ldx, const ares_matrix *w, int32_t m, void *y,
+                         int64_t ldy)
+{
+    thin_args a = {};
+    a.w = (const uint16_t *)w->data, a.x = (const uint16_t *)x, a.ldx = ldx;
+    a.m = m, a.n = w->n, a.k = w->k;
+    a.alpha = 1.0f;
+    a.y = y, a.ldy = ldy;
+    return a;
+}
 template <typename Y> static void launch_thin(cuda_context *c, thin_args a)
 {
     enum { BLOCKS = 2 * 132, MOST = 4 }; /* two for each processor of an H200 */
@@ -248,19 +258,13 @@ void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix
                   float *y, int64_t ldy, bool accumulate)
 {
     if (m == 0) return;
-    if (is_thin(c, w, m, x, ldx))
-        launch_thin<float>(c, { .w = (const uint16_t *)w->data,
-                                .x = (const uint16_t *)x,
-                                .ldx = ldx,
-                                .m = m,
-                                .n = w->n,
-                                .k = w->k,
-                                .alpha = 1.0f,
-                                .add = accumulate ? y : NULL,
-                                .ld_add = ldy,
-                                .y = y,
-                                .ldy = ldy });
-    else product(c, x, ldx, w, m, 1.0f, y, ARES_F32, ldy, accumulate);
+    if (is_thin(c, w, m, x, ldx)) {
+        thin_args t = thin_of(x, ldx, w, m, y, ldy);
+        if (accumulate) t.add = y, t.ld_add = ldy;
+        launch_thin<float>(c, t);
+        return;
+    }
+    product(c, x, ldx, w, m, 1.0f, y, ARES_F32, ldy, accumulate);
 }
 
 /* y = bias + residual, either of which may be NULL; the product adds to it. */
@@ -305,18 +309,11 @@ static void linear(ares_device *d, const ares_linear_args *args, int count)
             w.n += args[next].w->n;
         if (a->m == 0) continue;
         if (is_thin(c, &w, a->m, a->x, a->ldx)) {
-            launch_thin<uint16_t>(c, { .w = (const uint16_t *)w.data,
-                                       .x = (const uint16_t *)a->x,
-                                       .ldx = a->ldx,
-                                       .m = a->m,
-                                       .n = w.n,
-                                       .k = w.k,
-                                       .alpha = factor(a->scale),
-                                       .bias = (const uint16_t *)a->bias,
-                                       .add = a->residual,
-                                       .ld_add = a->ldr,
-                                       .y = a->y,
-                                       .ldy = a->ldy });
+            thin_args t = thin_of(a->x, a->ldx, &w, a->m, a->y, a->ldy);
+            t.alpha = factor(a->scale);
+            t.bias = (const uint16_t *)a->bias;
+            t.add = a->residual, t.ld_add = a->ldr;
+            launch_thin<uint16_t>(c, t);
             continue;
         }
         bool in_place = a->residual && a->residual == a->y, begun = a->bias || a->residual;

@@ -262,7 +262,7 @@ static __device__ best best_of_block(best b)
  * The best of b and of n <= 4 tokens from `first` on, whose logits are z. Most tokens cannot beat b
  * by their bound, so that few logarithms are taken.
  */
-static __device__ best pick_of(const ares_sample_args &a, const float *z, const row_in &in,
+static __device__ best pick_of(const ares_sample_args &a, const float (&z)[4], const row_in &in,
                                int32_t first, int n, best b)
 {
     uint32_t word[4];
@@ -365,13 +365,15 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     vocab_sums s = vocab_none(), s_1 = s;
     best b = { -INFINITY, -1 };
     float most = -INFINITY;
-    VOCAB_EACH_4(i, at)
-    {
-        int n = ARES_MIN(at.to - i, 4);
-        s = vocab_added(s, z + i, n, in.inv_temperature);
-        if (two) s_1 = vocab_added(s_1, z + i, n, 1.0f);
-        if (draws) b = pick_of(a, z + i, in, i, n, b);
-        for (int j = 0; k && j < n; j++) most = fmaxf(most, z[i + j]);
+    float x[VOCAB_FOURS][4];
+    vocab_read(z, at, a.vocab, x);
+    for (int f = 0; f < VOCAB_FOURS; f++) {
+        int32_t i = vocab_first(at, f);
+        if (i >= at.to) break;
+        s = vocab_added(s, x[f], in.inv_temperature);
+        if (two) s_1 = vocab_added(s_1, x[f], 1.0f);
+        if (draws) b = pick_of(a, x[f], in, i, ARES_MIN(at.to - i, 4), b);
+        for (int j = 0; k && j < 4; j++) most = fmaxf(most, x[f][j]);
     }
     if (k) w.most[at.row * threads + at.chunk * VOCAB_THREADS + threadIdx.x] = most;
     chunk_part own = { vocab_block_merged(s), s_1, b }, *part = w.part + at.row * w.chunks;
@@ -403,17 +405,20 @@ static __device__ void collect(const ares_sample_args &a, const float *z, const 
     u64 mass = 0;
     float threshold = state->threshold, max = state->total.max;
     int32_t lane = (int32_t)threadIdx.x % 32;
-    for (int32_t first = at.from; first < at.to; first += VOCAB_THREADS) {
-        int32_t i = first + (int32_t)threadIdx.x;
-        float x = i < at.to ? vocab_scaled(z[i], in.inv_temperature) : NAN;
-        if (masses && x == x && !bars(a.n_barred, a.barred, i)) mass += mass_of(x, max);
-        unsigned votes = __ballot_sync(0xffffffffu, x >= threshold);
-        if (!votes) continue;
-        int32_t place = 0;
-        if (lane == 0) place = atomicAdd(&state->n, __popc(votes));
-        place = __shfl_sync(0xffffffffu, place, 0) + __popc(votes & ((1u << lane) - 1));
-        if (x >= threshold) id[place] = i;
-    }
+    float z4[VOCAB_FOURS][4];
+    vocab_read(z, at, a.vocab, z4);
+    for (int f = 0; f < VOCAB_FOURS; f++)
+        for (int j = 0; j < 4; j++) {
+            int32_t i = vocab_first(at, f) + j;
+            float x = i < at.to ? vocab_scaled(z4[f][j], in.inv_temperature) : NAN;
+            if (masses && x == x && !bars(a.n_barred, a.barred, i)) mass += mass_of(x, max);
+            unsigned votes = __ballot_sync(0xffffffffu, x >= threshold);
+            if (!votes) continue;
+            int32_t place = 0;
+            if (lane == 0) place = atomicAdd(&state->n, __popc(votes));
+            place = __shfl_sync(0xffffffffu, place, 0) + __popc(votes & ((1u << lane) - 1));
+            if (x >= threshold) id[place] = i;
+        }
     mass = warp_sum(mass);
     if (masses && lane == 0 && mass) atomicAdd(&state->mass, mass);
 }

@@ -56,14 +56,29 @@ static __device__ inline vocab_sums vocab_merged(vocab_sums a, vocab_sums b)
     b = vocab_moved(b, max);
     return { max, __fadd_rn(a.sum, b.sum), __fadd_rn(a.sum_z, b.sum_z) };
 }
-/* Adds n <= 4 neighbouring logits at their temperature. */
-static __device__ inline vocab_sums vocab_added(vocab_sums s, const float *z, int n, float scale)
+/* Whether the logits of a row can be read 16 bytes at once. */
+static __device__ inline bool vocab_whole(const float *z, int32_t vocab)
+{
+    return (uintptr_t)z % 16 == 0 && vocab % 4 == 0;
+}
+/* Logits i to i + 3 of a row of `vocab`, -infinity beyond its end: one load where it is whole. */
+static __device__ inline void vocab_four(const float *z, int32_t i, int32_t vocab, bool whole,
+                                         float (&x)[4])
+{
+    if (whole && i < vocab) {
+        float4 v = *(const float4 *)(z + i);
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+    } else
+        for (int j = 0; j < 4; j++) x[j] = i + j < vocab ? z[i + j] : -INFINITY;
+}
+/* Adds four neighbouring logits at their temperature; -infinity adds nothing. */
+static __device__ inline vocab_sums vocab_added(vocab_sums s, const float (&z)[4], float scale)
 {
     float max = s.max;
-    for (int i = 0; i < n; i++) max = fmaxf(max, vocab_scaled(z[i], scale));
+    for (int i = 0; i < 4; i++) max = fmaxf(max, vocab_scaled(z[i], scale));
     s = vocab_moved(s, max);
     float shift = max == -INFINITY ? 0.0f : max;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < 4; i++) {
         float d = vocab_scaled(z[i], scale) - shift;
         if (d < -128.0f) d = -128.0f; /* e is 0 there and e d, too; NaN stays */
         float e = expf(d);
@@ -110,10 +125,22 @@ static __device__ inline vocab_place vocab_place_of(int32_t vocab, int32_t chunk
     int32_t chunk = (int32_t)(blockIdx.x % (unsigned)chunks), from = chunk * VOCAB_CHUNK;
     return { blockIdx.x / (unsigned)chunks, chunk, from, ARES_MIN(vocab, from + VOCAB_CHUNK) };
 }
-/* In a chunk, thread t reads the logits 4 t to 4 t + 3, then 2048 later. */
-#define VOCAB_EACH_4(i, place)                                                \
-    for (int32_t i = (place).from + 4 * (int32_t)threadIdx.x; i < (place).to; \
-         i += 4 * VOCAB_THREADS)
+/*
+ * A thread's logits of a chunk, each read once, all loads under way together: four f begins at
+ * place.from + 4 (t + f VOCAB_THREADS).
+ */
+enum { VOCAB_FOURS = VOCAB_CHUNK / (4 * VOCAB_THREADS) };
+static __device__ inline int32_t vocab_first(const vocab_place &at, int f)
+{
+    return at.from + 4 * ((int32_t)threadIdx.x + f * VOCAB_THREADS);
+}
+static __device__ inline void vocab_read(const float *z, const vocab_place &at, int32_t vocab,
+                                         float (&x)[VOCAB_FOURS][4])
+{
+    bool whole = vocab_whole(z, vocab);
+#pragma unroll
+    for (int f = 0; f < VOCAB_FOURS; f++) vocab_four(z, vocab_first(at, f), at.to, whole, x[f]);
+}
 static __device__ inline float vocab_log_prob(const vocab_total &t, float scaled)
 {
     return (scaled - t.max) - t.log_sum;

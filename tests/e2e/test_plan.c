@@ -195,7 +195,7 @@ TEST_GPU(what_a_run_on_a_card_allocates_is_what_plan_says)
 {
     const char *required = getenv("ARES_REQUIRE_CUDA");
     if (!ares_cuda_expected() && !(required && *required)) SKIP("no CUDA device on this machine");
-    allocates_as_planned("cuda", "--memory 60e9");
+    allocates_as_planned("cuda worker.actor.fsdp.torch_dtype=fp32", "--memory 60e9");
 }
 
 /* A square of 8 x 8 pixels, which becomes 112 x 112: 16 tokens of each prompt's 46. */

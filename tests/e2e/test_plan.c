@@ -110,6 +110,34 @@ static void allocates_as_planned(const char *device, const char *memory)
     }
 }
 
+/* What no option says is as large as fits, in halves; what one says stays. */
+TEST(plan_gives_micro_batches_of_a_card_the_tokens_that_fit)
+{
+    static const struct {
+        const char *words;
+        double tokens;
+    } cases[] = {
+        { "trainer.device=cuda --memory 130e9", 16384 },
+        { "trainer.device=cuda --memory 90e9", 8192 },
+        { "trainer.device=cuda --memory 66e9", 1024 }, /* the option's default */
+        { "trainer.device=cuda --memory 130e9 worker.actor.max_token_len_per_device=2048", 2048 },
+        { "trainer.device=cpu --memory 130e9", 1024 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str json = { 0 };
+        CHECK_EQ(e2e_program(&json,
+                             "plan %s data.max_prompt_length=256 "
+                             "data.max_response_length=256 worker.rollout.n=8 "
+                             "algorithm.adv_estimator=grpo algorithm.disable_kl=true "
+                             "worker.actor.share_prompts=false worker.rollout.cache_tokens=60000 "
+                             "worker.actor.model.model_path='%s' --json %s",
+                             rows(), test_source("tests/golden/plan/qwen2_3b"), cases[i].words),
+                 0);
+        CHECK_NEAR(number(json.data, "\"micro_batch_tokens\""), cases[i].tokens, 0);
+        ares_str_fini(&json);
+    }
+}
+
 /* Two machines, in numbers that the other does not have. */
 TEST(plan_counts_with_the_machine_that_it_is_told)
 {

@@ -397,16 +397,15 @@ TEST_GPU(a_run_whose_full_micro_batches_do_not_fit_says_so_and_trains)
 /* Nothing is said but the device. */
 TEST_GPU(a_card_says_what_it_takes_by_itself_and_where_its_time_goes)
 {
-    static const char *const said[] = {
-        "bf16, the optimizer's copy in fp32, 16384 tokens per micro-batch, up to 512 samples at once",
-        "kernel times, by the card's events, without graphs: ",
-        "\n  gen  ",
-        "\n    rope_store  ",
-        "\n    sample  ",
-        "\n  update_actor  ",
-        "\n    head_fused  ",
-        "\n    adamw  "
-    };
+    static const char *const said[] = { "bf16, the optimizer's copy in fp32, 16384 tokens per "
+                                        "micro-batch, up to 512 samples at once",
+                                        "kernel times, by the card's events, without graphs: ",
+                                        "\n  gen  ",
+                                        "\n    rope_store  ",
+                                        "\n    sample  ",
+                                        "\n  update_actor  ",
+                                        "\n    head_fused  ",
+                                        "\n    adamw  " };
     ares_str out = { 0 };
     if (!have_card()) return;
     const char *words = e2e_train_words("run");
@@ -427,9 +426,10 @@ TEST_GPU(a_card_says_what_it_takes_by_itself_and_where_its_time_goes)
                          "worker.actor.max_token_len_per_device=2000",
                          words, test_file("slow")),
              0);
-    CHECK_CONTAINS(out.data, "fp32, 2000 tokens per micro-batch, up to 7 samples at once; faster: "
-                             "worker.actor.fsdp.torch_dtype=bf16, for tensor cores; faster: more of "
-                             "worker.actor.max_token_len_per_device");
+    CHECK_CONTAINS(out.data,
+                   "fp32, 2000 tokens per micro-batch, up to 7 samples at once; faster: "
+                   "worker.actor.fsdp.torch_dtype=bf16, for tensor cores; faster: more of "
+                   "worker.actor.max_token_len_per_device");
     CHECK(!strstr(out.data, "kernel times"));
     ares_str_fini(&out);
 }

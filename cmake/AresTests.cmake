@@ -262,12 +262,12 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
 endif()
 
 # Two steps of every algorithm on the emulator, each beside the same two on the CPU. Conversations take
-# it minutes; e2e.emulated has short ones.
+# it minutes; e2e.emulated has short ones. The dry run of an hour on a card (.ci/run) finds the results.
 if(TARGET ares_cuda_emulated AND TARGET ares-train)
-    add_test(NAME runs.emulated COMMAND tests/gpu/runs.sh ${CMAKE_BINARY_DIR}
-        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    add_test(NAME runs.emulated COMMAND tests/gpu/run.sh --build ${CMAKE_BINARY_DIR}
+        --jobs ${ARES_TEST_JOBS} runs WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(runs.emulated PROPERTIES TIMEOUT 2400
-        ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};JOBS=${ARES_TEST_JOBS};WITHOUT=agents")
+        ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};FRESH=1")
     # some of them again where sums, exp and log are rounded otherwise, as a card's are
     add_test(NAME runs.foreign COMMAND tests/gpu/runs.sh ${CMAKE_BINARY_DIR}
         sft grpo-kl grpo-top-p grpo-two-passes ppo lora-head aepo loss-gspo kl_cov vapor ppo-bf16

@@ -195,7 +195,7 @@ part_profile() {
 for part in "${wanted[@]}"; do "part_$part"; done
 
 name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
-[[ -s $out/figures.jsonl ]] || { echo "run.sh: no figures" >&2; exit 1; }
+[[ -s $out/figures.jsonl ]] || { echo "run.sh: no figures" >&2; exit $((failed > 0)); }
 python3 benchmarks/gpu/report.py show "$out/figures.jsonl"
 if [[ -z $tiny && $device != cpu ]]; then
     file=$out

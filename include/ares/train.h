@@ -46,8 +46,8 @@
       "weights and the KV cache take half the memory; null: fp32; on a card and with "            \
       "trainer.kernels: aten as fsdp.torch_dtype")                                                \
     X(choice, dtype, "fsdp.torch_dtype", "null", "?fp32=float32|bf16=bfloat16",                   \
-      "how the weights are stored; null: as worker.actor.arithmetic says; bf16 keeps an fp32 "    \
-      "copy for the optimizer")                                                                   \
+      "how the weights are stored; null: as worker.actor.arithmetic says, and bf16 on a card; "   \
+      "bf16 keeps an fp32 copy for the optimizer")                                                \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
       "true: each of several ranks keeps its part of the actor's weights and gradients; "         \
       "blocks are gathered twice per optimizer step and computed again; null, false: of "         \
@@ -75,7 +75,8 @@
       "what worker.actor.global_batch_size counts: prompts with all their samples, or single "    \
       "rows, where the samples of a prompt may be divided between two optimizer steps")           \
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                             \
-      "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",   \
+      "tokens per micro-batch at most; changes memory and speed, no result; where it is not set " \
+      "a card takes what fits, up to 16384",                                                      \
       ARES_NO_RESULT)                                                                             \
     X(i64, round_tokens, "round_tokens", "null", "[1,)",                                          \
       "tokens per round of a rank at most: micro-batches of a mini-batch that go through the "    \
@@ -165,7 +166,8 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       "how the losses of tokens become one number; tokens and sequences are counted over all "     \
       "ranks")                                                                                     \
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                              \
-      "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",    \
+      "tokens per micro-batch at most; changes memory and speed, no result; where it is not set "  \
+      "a card takes what fits, up to 16384",                                                       \
       ARES_NO_RESULT)                                                                              \
     X(i64, round_tokens, "round_tokens", "null", "[1,)",                                           \
       "as worker.actor.round_tokens, of the critic's update")                                      \
@@ -225,7 +227,9 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
     X(i64s, stop_token_ids, "stop_token_ids", "[]", "[0,)",                                     \
       "token ids that end a response, beside the model's own")                                  \
     X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)",                                         \
-      "samples decoded at once; changes speed, no result", ARES_NO_RESULT)                      \
+      "samples decoded at once; changes speed, no result; where it is not set a card takes "    \
+      "what fits, up to 512",                                                                   \
+      ARES_NO_RESULT)                                                                           \
     X(i64, max_num_batched_tokens, "max_num_batched_tokens", "null", "[1,)",                    \
       "tokens per forward pass at most; changes speed, no result; null: 2048", ARES_NO_RESULT)  \
     X(i64, max_model_len, "max_model_len", "null", "[2,)",                                      \

@@ -393,3 +393,43 @@ TEST_GPU(a_run_whose_full_micro_batches_do_not_fit_says_so_and_trains)
     ares_str_fini(&small);
     ares_str_fini(&large);
 }
+
+/* Nothing is said but the device. */
+TEST_GPU(a_card_says_what_it_takes_by_itself_and_where_its_time_goes)
+{
+    static const char *const said[] = { "bf16, the optimizer's copy in fp32, 16384 tokens per "
+                                        "micro-batch, up to 512 samples at once",
+                                        "kernel times, by the card's events, without graphs: ",
+                                        "\n  gen  ",
+                                        "\n    rope_store  ",
+                                        "\n    sample  ",
+                                        "\n  update_actor  ",
+                                        "\n    head_fused  ",
+                                        "\n    adamw  " };
+    ares_str out = { 0 };
+    if (!have_card()) return;
+    const char *words = e2e_train_words("run");
+    setenv("ARES_KERNEL_TIMES", "1", 1);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=1 trainer.device=cuda "
+                         "data.max_response_length=4 trainer.run_dir='%s' trainer.logger=[file]",
+                         words, test_file("card")),
+             0);
+    unsetenv("ARES_KERNEL_TIMES");
+    for (int i = 0; i < ARES_COUNT(said); i++) CHECK_CONTAINS(out.data, said[i]);
+    CHECK(isnan(e2e_metric("card", 1, "rollout/graph_steps"))); /* a graph has no calls */
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=1 trainer.device=cuda "
+                         "data.max_response_length=4 trainer.run_dir='%s' trainer.logger=[file] "
+                         "worker.actor.fsdp.torch_dtype=fp32 worker.rollout.max_num_seqs=7 "
+                         "worker.actor.max_token_len_per_device=2000",
+                         words, test_file("slow")),
+             0);
+    CHECK_CONTAINS(out.data,
+                   "fp32, 2000 tokens per micro-batch, up to 7 samples at once; faster: "
+                   "worker.actor.fsdp.torch_dtype=bf16, for tensor cores; faster: more of "
+                   "worker.actor.max_token_len_per_device");
+    CHECK(!strstr(out.data, "kernel times"));
+    ares_str_fini(&out);
+}

@@ -29,7 +29,7 @@
 
 #define LONGER                                                                                \
     "trainer.max_steps=8 trainer.save_freq=1 data.max_response_length=8 trainer.device=cuda " \
-    "trainer.threads=1 trainer.comm_timeout_s=6 " ALL
+    "trainer.threads=1 trainer.comm_timeout_s=6 worker.actor.fsdp.torch_dtype=fp32 " ALL
 
 static bool emulated(void)
 {
@@ -65,7 +65,8 @@ static int start(ares_str *out, const char *run, int ranks, const char *more)
 {
     return e2e_program(out,
                        "--ranks %d --config '%s' trainer.max_steps=2 data.max_response_length=8 "
-                       "trainer.run_dir='%s' trainer.device=cuda trainer.threads=1 %s",
+                       "trainer.run_dir='%s' trainer.device=cuda trainer.threads=1 "
+                       "worker.actor.fsdp.torch_dtype=fp32 %s",
                        ranks, e2e_train_words(run), test_file(run), more);
 }
 

@@ -93,13 +93,16 @@ static void allocates_as_planned(const char *device, const char *memory)
     for (int i = 0; i < ARES_COUNT(options); i++) {
         ares_str json = { 0 }, out = { 0 };
         char run[16];
+        /* a card's own choice is bf16 */
+        const char *type = strstr(options[i], "bf16") ? "" : "worker.actor.fsdp.torch_dtype=fp32 ";
         snprintf(run, sizeof run, "run%d", i);
         const char *words = e2e_train_words(run);
-        CHECK_EQ(e2e_program(&json, "plan --config '%s' %s " FULL "%s trainer.device=%s %s --json",
-                             words, rows(), options[i], device, memory),
+        CHECK_EQ(e2e_program(&json,
+                             "plan --config '%s' %s " FULL "%s%s trainer.device=%s %s --json",
+                             words, rows(), type, options[i], device, memory),
                  0);
-        CHECK_EQ(e2e_program(&out, "--config '%s' %s " FULL "%s trainer.device=%s", words, rows(),
-                             options[i], device),
+        CHECK_EQ(e2e_program(&out, "--config '%s' %s " FULL "%s%s trainer.device=%s", words, rows(),
+                             type, options[i], device),
                  0);
         double planned = number(json.data, "\"allocated_bytes\""),
                held = e2e_metric(run, 2, "perf/max_memory_allocated_gb") * 1073741824.0;
@@ -107,6 +110,34 @@ static void allocates_as_planned(const char *device, const char *memory)
                   options[i], planned, held);
         ares_str_fini(&json);
         ares_str_fini(&out);
+    }
+}
+
+/* What no option says is as large as fits, in halves; what one says stays. */
+TEST(plan_gives_micro_batches_of_a_card_the_tokens_that_fit)
+{
+    static const struct {
+        const char *words;
+        double tokens;
+    } cases[] = {
+        { "trainer.device=cuda --memory 130e9", 16384 },
+        { "trainer.device=cuda --memory 90e9", 8192 },
+        { "trainer.device=cuda --memory 66e9", 1024 }, /* the option's default */
+        { "trainer.device=cuda --memory 130e9 worker.actor.max_token_len_per_device=2048", 2048 },
+        { "trainer.device=cpu --memory 130e9", 1024 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str json = { 0 };
+        CHECK_EQ(e2e_program(&json,
+                             "plan %s data.max_prompt_length=256 "
+                             "data.max_response_length=256 worker.rollout.n=8 "
+                             "algorithm.adv_estimator=grpo algorithm.disable_kl=true "
+                             "worker.actor.share_prompts=false worker.rollout.cache_tokens=60000 "
+                             "worker.actor.model.model_path='%s' --json %s",
+                             rows(), test_source("tests/golden/plan/qwen2_3b"), cases[i].words),
+                 0);
+        CHECK_NEAR(number(json.data, "\"micro_batch_tokens\""), cases[i].tokens, 0);
+        ares_str_fini(&json);
     }
 }
 

@@ -16,7 +16,8 @@
 # call the script again to go on. FRESH=1 does all of them. ARES_GPU_OUT names the folder for logs and
 # summary.txt (default: gpu in the build folder), ARES_GPU_BEFORE that of an earlier call, where it
 # is another one. BUILT=1 takes the programs as they are, as does a machine without nvcc that has a
-# libares_cuda.so; ARES_CUDA_LIB says where that is. DRY=1 only lists the steps.
+# libares_cuda.so; ARES_CUDA_LIB says where that is. The build takes ARES_BUILD_TARGETS (all),
+# ARES_CMAKE_ARGS, ARES_DEPS_PREFIX and ARES_LIBTORCH. DRY=1 only lists the steps.
 # Last line: `gpu: N steps passed, N failed`; exit status 1 when one failed, 2 when nothing could be
 # run.
 set -u
@@ -128,13 +129,17 @@ each_test() { # step or beside, program, seconds for one test, names...: one pro
 }
 
 part_build() { # never left out: what is up to date takes no time
-    local cuda=ON known=""
-    { [[ -n $emulated ]] || ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; } && cuda=AUTO
+    local cuda=ON known="" targets=${ARES_BUILD_TARGETS:-all}
+    if [[ -n $emulated ]] || ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then
+        cuda=AUTO targets=${targets/ares_cuda/}
+    fi
     if [[ -z ${BUILT:-} ]]; then
+        # shellcheck disable=SC2086
         step build.configure 300 cmake --preset release -B "$build" -DARES_CUDA=$cuda \
             -DARES_WERROR=OFF ${ARES_DEPS_PREFIX:+-DARES_DEPS_PREFIX="$ARES_DEPS_PREFIX"} \
-            ${ARES_LIBTORCH:+-DARES_LIBTORCH="$ARES_LIBTORCH"}
-        step build 470 cmake --build "$build" -j "$(nproc)"
+            ${ARES_LIBTORCH:+-DARES_LIBTORCH="$ARES_LIBTORCH"} ${ARES_CMAKE_ARGS:-}
+        # shellcheck disable=SC2086
+        step build 470 cmake --build "$build" -j "$(nproc)" --target $targets
     fi
     same=$(same_as)
     [[ -z $emulated ]] || return
@@ -183,7 +188,7 @@ part_rooms() {
 
 part_runs() { # the first one without libtorch
     local -x CORES=$((($(nproc) + jobs - 1) / jobs))
-    step run.grpo.own 300 env ARES_TORCH_LIB=none tests/gpu/runs.sh "$build" grpo grpo-bf16
+    [[ -n $emulated ]] || step run.grpo.own 300 env ARES_TORCH_LIB=none tests/gpu/runs.sh "$build" grpo grpo-bf16
     for name in $(LIST=1 tests/gpu/runs.sh); do
         [[ -n $emulated && $name == agents ]] && continue # minutes for its prompts
         beside "run.$name" 400 tests/gpu/runs.sh "$build" "$name"
@@ -237,8 +242,11 @@ part_sanitize() {
 
 [[ -n ${DRY:-} ]] || begin
 for part in "${wanted[@]}"; do
-    if [[ $part != build && -z ${DRY:-} && ! -x $build/test_kernels ]]; then
-        echo "gpu: $build/test_kernels is missing; run the part build first" >&2
+    needs=test_kernels # which needs libtorch; whole runs do not
+    [[ $part == runs ]] && needs=ares-train
+    [[ $part == build ]] && needs=.
+    if [[ -z ${DRY:-} && ! -x $build/$needs ]]; then
+        echo "gpu: $build/$needs is missing; run the part build first" >&2
         exit 2
     fi
     "part_$part"

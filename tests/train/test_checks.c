@@ -656,3 +656,38 @@ TEST(a_data_set_of_evaluations_takes_its_own_words_first)
     ares_config_free(cfg);
     ares_str_fini(&text);
 }
+
+/* Of actor, reference and critic, each as weights, then products. */
+TEST(a_card_computes_in_bf16_unless_fp32_is_said_somewhere)
+{
+    static const struct {
+        const char *words[3], *types;
+    } cases[] = {
+        { { "trainer.device=cuda" }, "bf16 bf16 bf16 bf16 bf16 bf16" },
+        { { "trainer.device=cuda:1", "worker.actor.fsdp.mp_param_dtype=bf16",
+            "worker.actor.fsdp.torch_dtype=fp32" },
+          "bf16 bf16 bf16 bf16 bf16 bf16" }, /* the fp32 weights are the optimizer's copy */
+        { { "trainer.device=cuda", "worker.actor.fsdp.mp_param_dtype=fp32" },
+          "fp32 fp32 fp32 fp32 fp32 fp32" },
+        { { "trainer.device=cuda", "worker.critic.fsdp.torch_dtype=fp32" },
+          "fp32 fp32 fp32 fp32 fp32 fp32" },
+        { { "trainer.device=cuda", "worker.ref.arithmetic=fp32" },
+          "fp32 fp32 fp32 fp32 fp32 fp32" },
+        { { "trainer.device=cpu" }, "fp32 fp32 fp32 fp32 fp32 fp32" },
+        { { "trainer.kernels=aten" }, "fp32 fp32 fp32 fp32 fp32 fp32" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_train_config c;
+        ares_config *cfg = ares_config_new();
+        int n = 0;
+        char types[64];
+        ares_train_config_declare(cfg, &c);
+        while (n < ARES_COUNT(cases[i].words) && cases[i].words[n]) n++;
+        ares_config_read_args(cfg, n, cases[i].words);
+        ares_config_resolve(cfg);
+        snprintf(types, sizeof types, "%s %s %s %s %s %s", c.actor.dtype, c.actor.arithmetic,
+                 c.ref.dtype, c.ref.arithmetic, c.critic.dtype, c.critic.arithmetic);
+        CHECK_MSG(strcmp(types, cases[i].types) == 0, "case %d: %s", i, types);
+        ares_config_free(cfg);
+    }
+}

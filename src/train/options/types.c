@@ -69,13 +69,21 @@ void types_translate(ares_config *cfg)
     const char *device = ares_config_given(cfg, "trainer.device");
     bool card = device && strncmp(device, "cuda", 4) == 0,
          one = multiplies_as_stored(device, ares_config_given(cfg, "trainer.kernels"));
-    /* a card's tensor cores multiply bf16 some ten times as fast; the optimizer's copy is in fp32
+    /*
+     * A card's tensor cores multiply bf16 some ten times as fast, and the optimizer's copy is in
+     * fp32; who says fp32 of one model means it of all, which compute in one type there.
      */
     const char *open = card ? "bf16" : "fp32";
     const char *arithmetic = "fp32", *storage = NULL; /* the actor's, once they are known */
     for (int i = 0; i < ARES_COUNT(sides); i++) {
+        take_mixed_precision(cfg, sides[i]);
+        const char *given[] = { ares_config_given(cfg, ARITHMETIC(sides[i])),
+                                ares_config_given(cfg, STORAGE(sides[i])) };
+        for (int k = 0; k < ARES_COUNT(given); k++)
+            if (given[k] && !is_bf16(given[k])) open = "fp32";
+    }
+    for (int i = 0; i < ARES_COUNT(sides); i++) {
         const char *name = sides[i], *own, *stored;
-        take_mixed_precision(cfg, name);
         if (one) {
             own = ares_config_given(cfg, ARITHMETIC(name));
             if (own) own = is_bf16(own) ? "bf16" : "fp32";

@@ -229,7 +229,7 @@ typedef struct part {
     const char *name, *file, *variable, *use, *mend;
 } part;
 static const part libtorch = { "libtorch", "libares_torch.so", "ARES_TORCH_LIB",
-                               "trainer.kernels=aten, and products on a card",
+                               "trainer.kernels=aten, and bf16 on a card",
                                "scripts/setup.sh && cmake --preset release && cmake --build "
                                "build" };
 static const part parquet = { "pyarrow", "libares_parquet.so", "ARES_PARQUET_LIB", "Parquet files",
@@ -630,8 +630,14 @@ int ares_cli_doctor(int argc, char **argv)
     look_at_cpu(&d);
     look_at_memory(&d);
     look_at_cards(&d);
-    bool aten = d.verb && strcmp(d.c.trainer.kernels, "aten") == 0;
-    look_at_part(&d, &libtorch, aten);
+    bool aten = d.verb && strcmp(d.c.trainer.kernels, "aten") == 0,
+         card = d.verb && strncmp(d.c.trainer.device, "cuda", 4) == 0 && d.c.actor.dtype &&
+                strcmp(d.c.actor.dtype, "bf16") == 0;
+    const char *torch = getenv("ARES_TORCH_LIB");
+    if (torch && strcmp(torch, "none") == 0 && !aten)
+        say(&d, DOCTOR_MISSING, "libtorch", "unset ARES_TORCH_LIB",
+            "left out (ARES_TORCH_LIB=none): attention on a card is many times slower");
+    else look_at_part(&d, &libtorch, aten || card);
     look_at_part(&d, &parquet,
                  d.verb && (names_a(&d.c.data.train_files, ".parquet") ||
                             names_a(&d.c.data.val_files, ".parquet")));

@@ -142,6 +142,15 @@ TEST(doctor_says_what_a_configuration_would_use)
     CHECK_EQ(doctor(&out, "ARES_TORCH_LIB=/no/such.so", "--config run.yaml trainer.kernels=aten"),
              1);
     CHECK_CONTAINS(line_of(&out, "fails    libtorch"), "no /no/such.so");
+    /* attention of a card in bf16, which is its own choice */
+    (void)doctor(&out, "ARES_TORCH_LIB=/no/such.so", "--config run.yaml trainer.device=cuda");
+    CHECK_CONTAINS(line_of(&out, "fails    libtorch"),
+                   "without it no trainer.kernels=aten, and bf16");
+    (void)doctor(&out, "ARES_TORCH_LIB=/no/such.so",
+                 "--config run.yaml trainer.device=cuda worker.actor.fsdp.torch_dtype=fp32");
+    CHECK(*line_of(&out, "missing  libtorch"));
+    (void)doctor(&out, "ARES_TORCH_LIB=none", "--config run.yaml trainer.device=cuda");
+    CHECK_CONTAINS(line_of(&out, "missing  libtorch"), "left out (ARES_TORCH_LIB=none)");
     /* a configuration of sft */
     static const char pairs[] = "{\"prompt\":\"1+1=?\",\"response\":\"2\"}\n";
     static const char sft[] = "data: {train_files: pairs.jsonl}\nsft: {batch_size: 1}\n"

@@ -201,18 +201,21 @@ static void says_of(const char *test, int ranks, const char *name, const char *v
     ares_str_fini(&out);
 }
 
-/* On the loader's path; beside libtorch, which another library plays, where the loader's is none.
+/*
+ * On the loader's path; beside libtorch, which another library plays, where the loader's is none, and
+ * before the loader's where that is another (here without NCCL's functions).
  */
 static void finds_the_library(const char *test)
 {
     static const char words[] = "by NCCL 2.27.3";
     unsetenv("ARES_NCCL_LIB");
     CHECK_EQ(test_shell(NULL,
-                        "cd '%s' && mkdir loader broken && ln -s '%s' loader/libnccl.so.2 && "
+                        "cd '%s' && mkdir loader broken other && ln -s '%s' loader/libnccl.so.2 && "
                         "echo none >broken/libnccl.so.2 && mkdir -p torch/lib nvidia/nccl/lib && "
                         "ln -s '%s' nvidia/nccl/lib/libnccl.so.2 && ln -s "
                         "$(ldconfig -p | sed -n 's/.*libm.so.6 .*=> //p' | head -n 1) "
-                        "torch/lib/libtorch_cpu.so",
+                        "torch/lib/libtorch_cpu.so && cp -P torch/lib/libtorch_cpu.so "
+                        "other/libnccl.so.2",
                         test_file("."), ARES_BINARY_DIR "/libnccl_fake.so",
                         ARES_BINARY_DIR "/libnccl_fake.so"),
              0);
@@ -220,6 +223,9 @@ static void finds_the_library(const char *test)
     setenv("LD_LIBRARY_PATH", test_file("broken"), 1);
     says_of(test, 2, "LD_PRELOAD", test_file("torch/lib/libtorch_cpu.so"), words);
     says_of(test, 2, NULL, NULL, "over host memory: rank 0 has no NCCL: ");
+    setenv("LD_LIBRARY_PATH", test_file("other"), 1);
+    says_of(test, 2, NULL, NULL, "rank 0 has no NCCL: libnccl.so.2 has no ");
+    says_of(test, 2, "LD_PRELOAD", test_file("torch/lib/libtorch_cpu.so"), words);
     unsetenv("LD_LIBRARY_PATH");
 }
 

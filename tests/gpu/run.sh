@@ -61,7 +61,7 @@ same_as() {
     sources=$(find CMakeLists.txt cmake include src tests -type f -not -name '*.log' -print0 |
         LC_ALL=C sort -z | xargs -0 cat | cksum | cut -d' ' -f1)
     echo "$sources-$([[ -r $library ]] && cksum <"$library" | cut -d' ' -f1)-$(
-        nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' ' '_')"
+        nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' ' '_')${ARES_EMULATE_ROUNDING:-}"
 }
 summary=$out/summary.txt known=""
 begin() {

@@ -166,7 +166,7 @@ typedef struct ares_rms_norm_args {
     int32_t heads; /* 0: none, row r begins at r * ldx */
     const void *x;
     int64_t ldx;
-    int64_t x_head; /* 0: k. CPU's native table */
+    int64_t x_head; /* 0: k. Not on cards */
     const float *w; /* [k] */
     bool plus_one;
     float eps;
@@ -221,7 +221,7 @@ typedef enum {
     ARES_GELU,
     ARES_GELU_TANH,
     ARES_QUICK_GELU,
-    ARES_SIGMOID /* the CPU's native table alone */
+    ARES_SIGMOID /* not on cards */
 } ares_activation;
 #define ARES_GELU_TANH_BY 1.5957691216f /* 2 sqrt(2 / pi) */
 #define ARES_GELU_TANH_CUBE 0.044715f
@@ -243,7 +243,7 @@ typedef struct ares_gate_mul_args {
     int32_t rows, k;
     const void *gate, *up;
     int64_t ldgu;
-    int64_t ld_up; /* of up and d_up; 0: as gate and d_gate. CPU's native table */
+    int64_t ld_up; /* of up and d_up; 0: as gate and d_gate. Not on cards */
     /* [k], added to gate and up, where the table has rope_store. Forward only; NULL: none */
     const void *gate_bias, *up_bias;
     /*
@@ -466,14 +466,18 @@ typedef struct ares_rope_store_args {
  * read and write a state instead of keys and values (docs/model.md#gated-delta-nets). All is f32,
  * also where products are in bf16 arithmetic. A segment starts from zeros, or from the state in
  * slot from[s], and leaves its own in slot to[s]; -1: zeros, and nowhere. No slot that a segment
- * writes is another segment's `from`. Backward knows segments that start from zeros.
+ * writes is another segment's `from`. Of packed segments, one with a prefix (prefix_row) goes on
+ * from the end of that earlier segment, which is the whole of its prefix. Backward knows these, and
+ * segments that start from zeros. What segments with the same prefix give it is added in their
+ * order: the derivatives of its state before its own go on from them, those of its last rows of x
+ * after its own.
  *
  * The causal convolution in front of it, per column, a chain over i from 0:
  *
  *   y[t] = silu(sum over i < kernel of w[i] x[t - kernel + 1 + i])
  */
 typedef struct ares_conv_args {
-    ares_segments seg;     /* start, n, rows */
+    ares_segments seg;     /* start, n, rows, prefix_len, prefix_row */
     int32_t width, kernel; /* kernel at most ARES_CONV_MAX */
     const void *x;
     int64_t ldx;          /* [rows][width] */
@@ -504,7 +508,7 @@ typedef struct ares_conv_args {
  *   o_j = sum_i S_ij q_i
  */
 typedef struct ares_delta_args {
-    ares_segments seg; /* start, n, rows */
+    ares_segments seg; /* start, n, rows, prefix_len, prefix_row */
     int32_t k_heads, v_heads, k_dim, v_dim;
     /* [rows][q, k: k_heads * k_dim each; v: v_heads * v_dim]; q and k are normed in place */
     float *qkv;
@@ -518,8 +522,9 @@ typedef struct ares_delta_args {
     const int32_t *from, *to; /* [seg.n] */
     /*
      * [rows / ARES_DELTA_KEPT][v_heads][k_dim][v_dim]: the states of a segment after every
-     * ARES_DELTA_KEPT of its tokens, from place start / ARES_DELTA_KEPT on; written by forward,
-     * where it may be NULL, read by backward
+     * ARES_DELTA_KEPT of its tokens; written by forward, where it may be NULL, read by backward.
+     * Those of segment s lie from place start[s] / ARES_DELTA_KEPT on, or without `states`, where
+     * `to` is not NULL, from place to[s] on: rows may have moved since
      */
     float *kept;
     float *o;
@@ -878,7 +883,7 @@ typedef struct ares_kernels {
     void (*combine)(ares_device *d, const ares_combine_args *a);
     void (*combine_backward)(ares_device *d, const ares_combine_args *a);
 
-    /* gated delta nets, of the CPU's native table */
+    /* gated delta nets; NULL on cards, and in libtorch's table of bf16 */
     void (*conv)(ares_device *d, const ares_conv_args *a);
     void (*conv_backward)(ares_device *d, const ares_conv_args *a);
     void (*delta)(ares_device *d, const ares_delta_args *a);

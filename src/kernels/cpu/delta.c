@@ -318,6 +318,21 @@ static inline token token_of(const delta_job *j, int64_t r, int32_t h, int32_t c
                     gates[a->v_heads] };
 }
 
+/*
+ * Asks for what a token reads: rows lie so far apart that nothing else fetches them, or their
+ * pages, before they are needed.
+ */
+V16_INLINE void fetch(const delta_job *j, int64_t r, int32_t h, int32_t column)
+{
+    const token t = token_of(j, r, h, column);
+    __builtin_prefetch(t.v);
+    __builtin_prefetch(t.v + 16);
+    for (int32_t i = 0; i < j->a.k_dim; i += 16) {
+        __builtin_prefetch(t.q + i);
+        __builtin_prefetch(t.k + i);
+    }
+}
+
 /* u = beta (v - m) */
 V16_INLINE two change_of(token t, int32_t n, two m)
 {
@@ -345,6 +360,7 @@ V16_INLINE void advance(const delta_job *j, float *tile, int32_t h, int32_t colu
     for (int64_t r = first; r < last; r++) {
         two u = change_of(t, n, m), o = { v16_zero(), v16_zero() };
         bool more = r + 1 < last;
+        if (r + 2 < last) fetch(j, r + 2, h, column);
         token next = more ? token_of(j, r + 1, h, column) : t;
         m = o;
         for (int32_t i = 0; i < k_dim && more; i++) {
@@ -493,6 +509,7 @@ static void replay(const delta_job *j, const undo *w, int32_t h, int32_t column,
         const float *from = w->s + (r - first) * tile;
         float *to = w->s + (r + 1 - first) * tile;
         two u = change_of(t, n, m);
+        if (r + 2 < last) fetch(j, r + 2, h, column);
         two_store(w->m + (r - first) * TILE, m);
         two_store(w->u + (r - first) * TILE, u);
         token next = r + 1 < last ? token_of(j, r + 1, h, column) : t; /* the last m is not used */
@@ -563,7 +580,7 @@ V16_INLINE void back_pass(const float *s, float *ds, int32_t k_dim, bool ends, t
                           float *dk, two *dg, bool begins, token p, two d_o, float *dq, two *du,
                           bool add)
 {
-    float of_k[16 * 16], of_q[16 * 16];
+    _Alignas(64) float of_k[16 * 16], of_q[16 * 16];
     for (int32_t first = 0; first < k_dim; first += 16) {
         int32_t n = ARES_MIN(16, k_dim - first);
         if (n < 16) { /* the rest of their lanes is summed and not used */
@@ -598,6 +615,22 @@ V16_INLINE void back_pass(const float *s, float *ds, int32_t k_dim, bool ends, t
     }
 }
 
+/* The same of what a row back reads and adds to; replay has just read the rest. */
+static void fetch_back(const delta_job *j, int64_t r, int32_t h, int32_t column)
+{
+    const ares_delta_args *a = &j->a;
+    const float *d_o = a->d_o + r * a->lddo + (int64_t)h * a->v_dim + column,
+                *dq = a->dqkv + r * a->lddqkv + (int64_t)(h / j->per_key) * a->k_dim,
+                *dk = dq + (int64_t)a->k_heads * a->k_dim;
+    fetch(j, r, h, column);
+    __builtin_prefetch(d_o);
+    __builtin_prefetch(d_o + 16);
+    for (int32_t i = 0; i < a->k_dim; i += 16) {
+        __builtin_prefetch(dq + i, 1);
+        __builtin_prefetch(dk + i, 1);
+    }
+}
+
 /* The rows of a tile from the last to the first, after replay. */
 static void rows_back(const delta_job *j, const undo *w, int32_t h, int32_t column, int64_t first,
                       int64_t last, float *ds)
@@ -625,6 +658,7 @@ static void rows_back(const delta_job *j, const undo *w, int32_t h, int32_t colu
         du = dg = zero;
         if (r > first) {
             token p = token_of(j, r - 1, h, column);
+            if (r > first + 1) fetch_back(j, r - 2, h, column);
             dx -= a->lddqkv;
             d_o = two_of(a->d_o + (r - 1) * a->lddo + own, n);
             back_pass(s, ds, k_dim, true, t, of_t, dk, &dg, true, p, d_o, dx + own_key, &du, add);

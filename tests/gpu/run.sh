@@ -58,7 +58,7 @@ export ARES_REQUIRE_CUDA=1 ARES_TEST_PATIENCE=${ARES_TEST_PATIENCE:-4} # steps s
 # What a result depends on: a step that was ok with the same is left out.
 same_as() {
     local sources
-    sources=$(find CMakeLists.txt cmake include src tests -type f -not -name '*.log' -print0 |
+    sources=$(find CMakeLists.txt cmake include src tests -type f -not -name '*.log' -not -name '*.pyc' -print0 |
         LC_ALL=C sort -z | xargs -0 cat | cksum | cut -d' ' -f1)
     echo "$sources-$([[ -r $library ]] && cksum <"$library" | cut -d' ' -f1)-$(
         nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' ' '_')${ARES_EMULATE_ROUNDING:-}"

@@ -27,7 +27,9 @@ int cli_types_of(const char *verb, const cli_types *t, const char *device, ares_
 {
     bool card = strncmp(device, "cuda", 4) == 0,
          multiplies = t->arithmetic && strcmp(t->arithmetic, "bf16") == 0,
-         stores = t->dtype ? strcmp(t->dtype, "bf16") == 0 : multiplies;
+         stores = t->dtype        ? strcmp(t->dtype, "bf16") == 0
+                  : t->arithmetic ? multiplies
+                                  : card; /* as a run on one (docs/cards.md) */
     if (multiplies && !stores)
         return ares_fail(ARES_EUSE,
                          "%s: --dtype = 'fp32': --arithmetic bf16 multiplies weights in bf16; give "

@@ -150,7 +150,8 @@ int cli_print(const char *verb, const ares_str *text);
                "weights and KV cache",                                                         \
                .choices = cli_dtypes),                                                         \
         CLI_OPTION(TEXT, (types).dtype, "--dtype", "fp32|bf16",                                \
-                   "in which the weights are stored; without it as --arithmetic says",         \
+                   "in which the weights are stored; without it as --arithmetic says, and "    \
+                   "bf16 on a card",                                                           \
                    .choices = cli_dtypes)
 typedef struct cli_types {
     const char *arithmetic, *dtype; /* NULL: not given */

@@ -14,7 +14,7 @@
 /* Of an operation in a phase (a stage of the step, ares_work_begin). */
 typedef struct total {
     const char *phase;
-    char what[64];
+    char what[96];
     int64_t calls;
     double ms;
 } total;
@@ -196,7 +196,7 @@ static const char *product(char *out, size_t size, const char *name, const ares_
 static void linear(ares_device *d, const ares_linear_args *a, int n)
 {
     int64_t outputs = 0;
-    char name[64];
+    char name[96];
     for (int i = 0; i < n; i++) outputs += a[i].w->n;
     times *t = begin(d, n ? product(name, sizeof name, "linear", a->w, outputs, a->m) : "linear");
     t->under->linear(d, a, n);
@@ -206,7 +206,7 @@ static void linear(ares_device *d, const ares_linear_args *a, int n)
 static void linear_backward(ares_device *d, const ares_linear_backward_args *a, int n)
 {
     int64_t outputs = 0;
-    char name[64];
+    char name[96];
     for (int i = 0; i < n; i++) outputs += a[i].w->n;
     times *t = begin(d, n ? product(name, sizeof name, "linear_backward", a->w, outputs, a->m)
                           : "linear_backward");

@@ -202,8 +202,8 @@ static void says_of(const char *test, int ranks, const char *name, const char *v
 }
 
 /*
- * On the loader's path; beside libtorch, which another library plays, where the loader's is none, and
- * before the loader's where that is another (here without NCCL's functions).
+ * On the loader's path; beside libtorch, which another library plays, where the loader's is none,
+ * and before the loader's where that is another (here without NCCL's functions).
  */
 static void finds_the_library(const char *test)
 {

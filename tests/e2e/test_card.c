@@ -269,15 +269,15 @@ TEST_GPU(a_micro_batch_waits_for_the_card_once)
               n[1]);
 }
 
-/* The first log-prob that `score` gives to a text with weights in bf16. */
-static double scored(const char *device)
+/* The first log-prob that `score` gives to a text. type: an option, or nothing */
+static double scored(const char *device, const char *type)
 {
     ares_str out = { 0 };
     double first = NAN;
     int rc = test_shell(&out,
-                        "echo '{\"text\":\"ab\"}' | '%s' score --model '%s' --dtype bf16 "
+                        "echo '{\"text\":\"ab\"}' | '%s' score --model '%s' %s "
                         "--device %s --threads 1",
-                        test_program(), e2e_model(), device);
+                        test_program(), e2e_model(), type, device);
     CHECK_MSG(rc == 0 && sscanf(out.data, "{\"log_probs\":[%lf", &first) == 1, "%s",
               out.data ? out.data : "");
     ares_str_fini(&out);
@@ -288,9 +288,11 @@ static double scored(const char *device)
 TEST_GPU(score_computes_on_a_card_in_the_type_of_the_weights)
 {
     if (!have_card()) return;
-    double cpu = scored("cpu"), card = scored("cuda");
+    double cpu = scored("cpu", "--dtype bf16"), card = scored("cuda", "--dtype bf16");
     CHECK_NEAR(card, cpu, 0.05);
     CHECK_MSG(fabs(card - cpu) > 1e-5, "%.9g on the card, %.9g on the CPU", card, cpu);
+    CHECK_NEAR(scored("cuda", ""), card, 0); /* which is a card's own choice */
+    CHECK_NEAR(scored("cuda", "--dtype fp32"), scored("cpu", ""), 1e-5);
 }
 
 /*

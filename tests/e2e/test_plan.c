@@ -629,7 +629,7 @@ static int plan_study(ares_str *out, const char *preset, const char *words)
  */
 TEST(what_a_refusal_proposes_fits_when_it_is_typed)
 {
-    static const int gb[] = { 300, 80, 60 };
+    static const int gb[] = { 200, 80, 60 };
     ares_str out = { 0 }, words = { 0 }, typed = { 0 };
     for (int i = 0; i < ARES_COUNT(gb); i++) {
         ares_str_clear(&out);

@@ -178,8 +178,11 @@ def cases_of(name, base, words, rng):
         function="lora_merge",
         name=name,
         inputs=inputs,
-        expected=dict(weights=file, others="unchanged", dtype="fp32"),
+        expected=dict(
+            weights=file, others="unchanged", dtype="fp32", log_probs=numbers(log_probs)
+        ),
         tolerance=1e-6,
+        tolerance_log_probs=2e-4,
     )
 
 

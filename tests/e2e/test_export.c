@@ -75,7 +75,7 @@ TEST(a_merged_model_scores_as_base_and_adapter_do_in_peft)
                           (long long)t, got->items[t + skip].number, x->items[t].number);
         }
     }
-    CHECK_EQ(merged, 6);
+    CHECK_EQ(merged, 7);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
     ares_str_fini(&out);

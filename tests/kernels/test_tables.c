@@ -181,8 +181,8 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
 
 /*
  * No entry is missing but brought, which is so where bring and store return when they are done,
- * those of experts, all of them, in the CUDA table, and those of delta nets in all tables but the
- * native one; those from rope_store on are there together or not at all, and rope_store takes the
+ * those of experts, all of them, in the CUDA table, and those of delta nets there and in libtorch's
+ * of bf16; those from rope_store on are there together or not at all, and rope_store takes the
  * place of store_kv.
  */
 static void check_complete(const ares_kernels *k)
@@ -199,7 +199,9 @@ static void check_complete(const ares_kernels *k)
     for (size_t i = route; i <= routed; i++)
         CHECK_MSG(!entry[i] == (strncmp(k->name, "cuda", 4) == 0), "%s: entry %zu", k->name, i);
     for (size_t i = net; i <= nets; i++)
-        CHECK_MSG(!entry[i] == (k->layout == ARES_ROWS), "%s: entry %zu", k->name, i);
+        CHECK_MSG(!entry[i] == (strncmp(k->name, "cuda", 4) == 0 ||
+                                (k->layout == ARES_ROWS && k->act == ARES_BF16)),
+                  "%s: entry %zu", k->name, i);
     for (size_t i = first; i < decoding; i++)
         if (i != brought && (i < route || i > routed) && (i < net || i > nets))
             CHECK_MSG(!entry[i] == (i == store && entry[decoding]), "%s: entry %zu", k->name, i);

@@ -148,11 +148,15 @@ TEST(a_saved_model_has_every_tensor_of_the_one_it_was_read_from_byte_for_byte)
     }
 }
 
-/* Gradients of rows [first, first + n) of three sequences, in one pass or in one each. */
-static void gradients(ares_model *m, ares_keep keep, bool apart, float **out, int64_t *count)
+/*
+ * Gradients of three sequences, in one pass or in one each. dead: no derivative reaches the first
+ * one, nor the end of the last; skip: such rows are left out.
+ */
+static void gradients(ares_model *m, ares_keep keep, bool apart, bool dead, bool skip, float **out,
+                      int64_t *count)
 {
     enum { ROWS = 3, LONG = 70 };
-    static const int32_t lengths[ROWS] = { LONG, 3, 65 };
+    static const int32_t lengths[ROWS] = { LONG, 3, 67 };
     int32_t ids[ROWS * LONG], positions[ROWS * LONG], start[ROWS + 1] = { 0 };
     ares_device *d = m->device;
     ares_workspace *w;
@@ -172,6 +176,8 @@ static void gradients(ares_model *m, ares_keep keep, bool apart, float **out, in
     float *by = ares_malloc((size_t)(rows * width) * sizeof *by);
     ares_rng_key key = ares_rng_root(3, ARES_RNG_TEST);
     for (int32_t i = 0; i < rows * width; i++) by[i] = (float)ares_rng_normal(key, (uint64_t)i);
+    for (int32_t i = 0; i < rows * width && dead; i++)
+        if (i / width < start[1] || i / width >= start[ROWS] - 1) by[i] = 0;
     int n = apart ? ROWS : 1;
     for (int k = 0; k < n; k++) {
         int32_t first = apart ? start[k] : 0, segments = apart ? 1 : ROWS,
@@ -187,6 +193,7 @@ static void gradients(ares_model *m, ares_keep keep, bool apart, float **out, in
         d_hidden[k] = by + (int64_t)first * width;
     }
     CHECK_OK(ares_workspace_new(m, keep, &w));
+    ares_workspace_skip_zero(w, skip);
     CHECK_OK(ares_params_zero_grad(&m->params));
     CHECK_OK(ares_model_forward_round(m, w, p, n, true, hidden));
     CHECK_OK(ares_model_backward_round(m, w, p, n, d_hidden));
@@ -223,7 +230,7 @@ TEST(no_cut_of_a_batch_no_recomputing_and_no_thread_changes_a_bit_of_a_gradient)
         ares_model_options opt = { .storage = ARES_F32, .trainable = true };
         REQUIRE_OK(ares_device_open("cpu", ways[i].threads, &d));
         REQUIRE_OK(ares_model_load(golden("qwen3_5_interval"), &d, &opt, &m));
-        gradients(m, ways[i].keep, ways[i].apart, &got, &n);
+        gradients(m, ways[i].keep, ways[i].apart, false, false, &got, &n);
         if (want) CHECK_MEM(got, want, (size_t)n * sizeof *got);
         if (want) ares_free(got);
         else want = got;
@@ -231,4 +238,28 @@ TEST(no_cut_of_a_batch_no_recomputing_and_no_thread_changes_a_bit_of_a_gradient)
         ares_device_close(&d);
     }
     ares_free(want);
+}
+
+/* The rows that are left move to others' places, and the states that they go back from do not. */
+TEST(rows_without_a_derivative_are_left_out_and_change_no_bit)
+{
+    /* seen to fail: with states looked for where the rows have moved to */
+    float *want = NULL;
+    ares_device d;
+    ares_model *m;
+    ares_model_options opt = { .storage = ARES_F32, .trainable = true };
+    REQUIRE_OK(ares_device_open("cpu", 2, &d));
+    REQUIRE_OK(ares_model_load(golden("qwen3_5_interval"), &d, &opt, &m));
+    for (int way = 0; way < 4; way++) {
+        float *got;
+        int64_t n;
+        gradients(m, way == 2 ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, way == 3, true, way > 0, &got,
+                  &n);
+        if (want) CHECK_MEM(got, want, (size_t)n * sizeof *got);
+        if (want) ares_free(got);
+        else want = got;
+    }
+    ares_free(want);
+    ares_model_free(m);
+    ares_device_close(&d);
 }

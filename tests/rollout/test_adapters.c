@@ -21,6 +21,8 @@ static int32_t prompts[PROMPTS][LONG];
 static const int32_t lengths[PROMPTS] = { LONG, 5 };
 static float temperature = 0.9f;
 static bool drafts;
+/* Instead a model with delta nets, with one adapter of several scales, of which one is 0. */
+static bool hybrid;
 
 static const char *golden(const char *name)
 {
@@ -33,13 +35,18 @@ static const char *golden(const char *name)
 
 static bool open_all(int threads)
 {
-    const char *base = golden("base_qwen2_gqa");
+    char base[600];
+    snprintf(base, sizeof base, "%s",
+             golden(hybrid ? "../models/qwen3_5_interval" : "base_qwen2_gqa"));
     bool good =
         CHECK_OK(ares_device_open("cpu", threads, &device)) &&
         CHECK_OK(ares_model_load(base, &device, &(ares_model_options){ TEST_TYPES }, &model));
-    for (int i = 1; i < ADAPTERS && good; i++)
-        good = CHECK_OK(
-            ares_adapter_load(model, golden("base_qwen2_gqa"), golden(names[i]), &adapters[i]));
+    for (int i = 1; i < ADAPTERS && good; i++) {
+        good = CHECK_OK(ares_adapter_load(model, base, golden(hybrid ? "qwen3_5_all" : names[i]),
+                                          &adapters[i]));
+        for (int k = 0; hybrid && good && k < adapters[i]->n_modules; k++)
+            adapters[i]->module[k].scale *= i == ZERO_B ? 0 : (float)i;
+    }
     for (int p = 0; p < PROMPTS && good; p++)
         for (int i = 0; i < lengths[p]; i++)
             prompts[p][i] =
@@ -103,7 +110,7 @@ static void finish(ares_rollout *r, answer (*of)[SAMPLES])
         }
 }
 
-TEST_BITS(adapters_side_by_side_sample_what_each_samples_alone)
+static void check_side_by_side(void)
 {
     /*
      * seen to fail: with the runs of a pass shifted by a row; with the head's adapter taken from
@@ -130,6 +137,18 @@ TEST_BITS(adapters_side_by_side_sample_what_each_samples_alone)
         ares_rollout_free(r);
         close_all();
     }
+}
+
+TEST_BITS(adapters_side_by_side_sample_what_each_samples_alone)
+{
+    check_side_by_side();
+}
+
+TEST_BITS(adapters_of_delta_nets_side_by_side_sample_what_each_samples_alone)
+{
+    hybrid = true;
+    check_side_by_side();
+    hybrid = false;
 }
 
 TEST_BITS(adapters_side_by_side_sample_the_same_with_drafts)

@@ -150,10 +150,9 @@ TEST_BITS(an_update_that_leaves_zero_gradients_out_has_the_bits_of_one_that_comp
             }
 }
 
-/* Rows move, and the states that the nets keep stay. */
+/* tests/model/test_hybrid.c has sequences long enough to keep states. */
 TEST_BITS(an_update_of_delta_nets_leaves_zero_gradients_out_with_the_same_bits)
 {
-    /* seen to fail: with states looked for where the rows have moved to */
     model = "qwen3_5_interval";
     for (int k = 0; k < ARES_COUNT(ways); k++)
         for (pattern which = GROUP; which < PATTERNS; which++) {

@@ -829,7 +829,8 @@ void tower_list(listing *l)
     ares_tower *y = &l->m->tower;
     const ares_vision_config *v = &l->m->cfg.vision;
     int first = l->region;
-    int32_t number = 7 * l->m->cfg.layers + 1; /* after the text's layers and the head */
+    int32_t number =
+        LORA_OF_BLOCK * l->m->cfg.layers + 1; /* after the text's layers and the head */
     y->layer = ares_calloc((size_t)v->depth, sizeof *y->layer);
     l->stem = l->m->cfg.vision_names ? l->m->cfg.vision_names : "visual";
     y->patches = param_add(l, v->width, v->channels * v->temporal * v->patch * v->patch,

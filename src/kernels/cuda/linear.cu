@@ -170,6 +170,8 @@ static void gemm(cuda_context *c, const gemm_args &g)
     s.bias_at = g.bias ? multiple_of(g.bias) : 0;
     s.at[0] = multiple_of(g.a), s.at[1] = multiple_of(g.b);
     s.at[2] = multiple_of(add), s.at[3] = multiple_of(g.y);
+    /* it has no preference for bias, which is read as y is written */
+    if (g.bias) s.at[3] = ARES_MIN(s.at[3], s.bias_at);
     s.ld[0] = (int32_t)g.lda, s.ld[1] = (int32_t)g.ldb;
     s.ld[2] = (int32_t)(g.add ? g.ld_add : g.ldy), s.ld[3] = (int32_t)g.ldy;
     uint32_t place = 2166136261u;

@@ -40,6 +40,6 @@ target_compile_options(ares_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
     -gencode=arch=compute_80,code=compute_80 -Xptxas=-warn-spills -Xcompiler=-Wall,-Wextra
     $<$<BOOL:${ARES_WERROR}>:-Werror=all-warnings;-Xcompiler=-Werror>>)
-target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublas)
+target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublasLt)
 # its toolkit is not on every machine's list of libraries, and CMake leaves the folder out by itself
 set_target_properties(ares_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CUDAToolkit_LIBRARY_DIR}")

@@ -4,6 +4,8 @@
  */
 #include "aten.h"
 
+#include "ares/core.h"
+
 #include <stddef.h>
 #include <stdio.h>
 
@@ -19,6 +21,7 @@ enum { SLOTS = ATEN_SLOTS };
 typedef struct aten_context {
     ares_kernels table;        /* in use: the one under it, and our entries */
     const ares_kernels *under; /* as the device was opened */
+    bool told;                 /* that heads are not served */
     int code;                  /* of the first failure since the last sync */
     char message[512];
     struct {
@@ -179,12 +182,11 @@ void ares_aten_close(ares_device *d)
 }
 
 /*
- * What a card takes from libtorch: products and their gradients, on tensor cores by cuBLAS and
- * cuBLASLt, and attention of packed segments and of pieces of prompts over the paged cache, by
- * FlashAttention-2. They run on the device's stream, between our kernels. Memory, the paged cache,
- * attention of rows alone (decoding) and all other entries are those of libares_cuda.so, and so are
- * these where libtorch does not serve: weights of another type than the activations, f32 attention,
- * heads whose size is not a multiple of 8 or above 256, what is kept as a graph.
+ * What a card takes from libtorch: in bf16, attention of packed segments and of pieces of prompts
+ * over the paged cache, by FlashAttention-2. It runs on the device's stream, between our kernels.
+ * All other entries are those of libares_cuda.so, and so are these where libtorch does not serve:
+ * f32, heads whose size is not a multiple of 8 or above 256, rows alone (decoding), what is kept as
+ * a graph.
  *
  * A kernel's failure shows when the stream is next waited for, which the table under this one does;
  * what libtorch itself refuses is kept until sync.
@@ -194,37 +196,20 @@ void ares_aten_close(ares_device *d)
  * more.
  */
 
-/* ------------------------------------------------------------------ products */
-
-static bool alike(const ares_device *d, const ares_matrix *w)
-{
-    return w->dtype == d->k->act;
-}
-
-/*
- * Few rows are always ours: they may be a step of decoding, which must have the same bits whether
- * it is computed at once or kept as a graph. A graph may allocate nothing, which libtorch does not
- * promise.
- */
-static void linear(ares_device *d, const ares_linear_args *args, int n)
-{
-    bool all = true;
-    for (int i = 0; i < n; i++) all = all && alike(d, args[i].w) && args[i].m > ARES_GRAPH_ROWS;
-    (all ? aten_linear : aten_under(d)->linear)(d, args, n);
-}
-
-static void linear_backward(ares_device *d, const ares_linear_backward_args *args, int n)
-{
-    bool all = true;
-    for (int i = 0; i < n; i++) all = all && alike(d, args[i].w);
-    (all ? aten_linear_backward : aten_under(d)->linear_backward)(d, args, n);
-}
-
 /* ------------------------------------------------------------------ attention */
 
-static bool served(const ares_device *d, const ares_attention_args *a)
+/* Heads that libtorch does not take are told once: our kernel is many times slower. */
+static bool served(ares_device *d, const ares_attention_args *a)
 {
-    return d->k->act == ARES_BF16 && a->head_dim % 8 == 0 && a->head_dim <= 256;
+    aten_context *c = d->aten;
+    bool takes = a->head_dim % 8 == 0 && a->head_dim <= 256;
+    if (!takes && !c->told)
+        ares_warn(
+            "kernels: cuda:%d: heads of %d numbers: libtorch's attention takes multiples of 8 "
+            "up to 256; our own, on CUDA cores, computes packed rows and is many times slower",
+            d->index, a->head_dim);
+    c->told = c->told || !takes;
+    return takes;
 }
 
 /*
@@ -269,13 +254,7 @@ int ares_aten_take(ares_device *d, void (**trim)(void));
 /* Whether libtorch has what the entries above call. */
 int ares_aten_check(void)
 {
-    static const char *const called[] = { "aten::mm.out",
-                                          "aten::addmm.out",
-                                          "aten::addmm.dtype_out",
-                                          "aten::sum.IntList_out",
-                                          "aten::add_.Tensor",
-                                          "aten::index_select",
-                                          "aten::zero_",
+    static const char *const called[] = { "aten::index_select", "aten::zero_",
                                           "aten::_flash_attention_forward",
                                           "aten::_flash_attention_backward" };
     const char *lacks = at_cuda_lacks(called, ARES_COUNT(called));
@@ -366,31 +345,7 @@ static int try_entries(ares_device *d)
     char *p = k->alloc(d, ARRAYS * TRY_BYTES), *at[ARRAYS];
     if (!p) return ares_fail(ARES_ELIMIT, "torch: device = 'cuda': no memory for a first try");
     for (int i = 0; i < ARRAYS; i++) at[i] = p + i * TRY_BYTES;
-    /* linear as it is called, and its gradients */
-    ares_matrix w = { at[0], d->k->act, ARES_ROWS, TRY, TRY },
-                dw = { at[1], ARES_F32, ARES_ROWS, TRY, TRY };
-    ares_linear_args y = {
-        .m = TRY, .x = at[2], .ldx = TRY, .w = &w, .bias = at[3], .y = at[4], .ldy = TRY
-    };
-    aten_linear(d, &y, 1);
-    y.bias = NULL;
-    aten_linear(d, &y, 1);
-    y.residual = y.y;
-    y.ldr = y.ldy;
-    aten_linear(d, &y, 1);
-    aten_linear_backward(d,
-                         &(ares_linear_backward_args){ .m = TRY,
-                                                       .dy = at[4],
-                                                       .lddy = TRY,
-                                                       .w = &w,
-                                                       .dx = at[5],
-                                                       .lddx = TRY,
-                                                       .x = at[2],
-                                                       .ldx = TRY,
-                                                       .dw = &dw,
-                                                       .dbias = (float *)(void *)at[6] },
-                         1);
-    if (k->act == ARES_BF16) try_attention(d, at);
+    try_attention(d, at);
     int rc = k->sync(d);
     k->release(d, p, ARRAYS * TRY_BYTES);
     return rc;
@@ -398,10 +353,12 @@ static int try_entries(ares_device *d)
 
 /*
  * Puts these entries on an open CUDA device; after a failure it stays as it was. *trim frees what
- * libtorch keeps of the card.
+ * libtorch keeps of the card; NULL in f32, where nothing is taken.
  */
 int ares_aten_take(ares_device *d, void (**trim)(void))
 {
+    *trim = NULL;
+    if (d->k->act != ARES_BF16) return ARES_OK;
     ARES_TRY(at_cuda_open());
     ARES_TRY(ares_aten_check());
     ares_kernels *k = aten_put_on(d);
@@ -411,9 +368,7 @@ int ares_aten_take(ares_device *d, void (**trim)(void))
         return rc;
     }
     *trim = at_cuda_trim;
-    k->linear = linear;
-    k->linear_backward = linear_backward;
-    k->lists_keys = d->k->act == ARES_BF16; /* where it is `served` */
+    k->lists_keys = true;
     k->attention = attention;
     k->attention_backward = attention_backward;
     k->fetched = fetched;

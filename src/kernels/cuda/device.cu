@@ -360,7 +360,7 @@ bool cuda_check(cuda_context *c, cudaError_t error, const char *operation)
 }
 bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation)
 {
-    if (status != CUBLAS_STATUS_SUCCESS) fail(c, operation, cublasGetStatusString(status));
+    if (status != CUBLAS_STATUS_SUCCESS) fail(c, operation, cublasLtGetStatusString(status));
     return !c->failed;
 }
 
@@ -563,7 +563,8 @@ static void close_context(cuda_context *c)
     if (c->copies_begin) (void)cudaEventDestroy(c->copies_begin);
     if (c->copies_end) (void)cudaEventDestroy(c->copies_end);
     if (c->copies) (void)cudaStreamDestroy(c->copies);
-    if (c->blas) (void)cublasDestroy(c->blas);
+    cuda_plans_free(c);
+    if (c->blas) (void)cublasLtDestroy(c->blas);
     (void)cudaFree(c->blas_workspace);
     if (c->stream) (void)cudaStreamDestroy(c->stream);
     free(c);
@@ -626,24 +627,9 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
     if (!c->failed)
         cuda_check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
                    "cudaStreamCreate");
-    if (!c->failed) {
-        /*
-         * A handle whose products are the same whenever they run: sums in f32 also where cuBLAS
-         * splits a product, and a workspace of our own. Without one, cuBLAS takes memory in the
-         * middle of a graph.
-         */
-        const size_t bytes = 32 << 20; /* what NVIDIA recommends for Hopper */
-        cublasMath_t math =
-            (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-        (void)(cuda_check_blas(c, cublasCreate(&c->blas), "cublasCreate") &&
-               cuda_check_blas(c, cublasSetStream(c->blas, c->stream), "cublasSetStream") &&
-               cuda_check(c, cudaMalloc(&c->blas_workspace, bytes), "cudaMalloc") &&
-               cuda_check_blas(c, cublasSetWorkspace(c->blas, c->blas_workspace, bytes),
-                               "cublasSetWorkspace") &&
-               cuda_check_blas(c, cublasSetMathMode(c->blas, math), "cublasSetMathMode") &&
-               cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED),
-                               "cublasSetAtomicsMode"));
-    }
+    if (!c->failed) /* a workspace of our own, so that no product takes memory */
+        (void)(cuda_check_blas(c, cublasLtCreate(&c->blas), "cublasLtCreate") &&
+               cuda_check(c, cudaMalloc(&c->blas_workspace, CUDA_BLAS_BYTES), "cudaMalloc"));
     if (!ring_open(c, &c->in) || !ring_open(c, &c->out)) {
         snprintf(message, size, "%s", c->message);
         close_context(c);

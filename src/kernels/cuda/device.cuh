@@ -5,7 +5,7 @@
 #ifndef ARES_KERNELS_CUDA_DEVICE_CUH
 #define ARES_KERNELS_CUDA_DEVICE_CUH
 
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <launch.cuh>
@@ -67,8 +67,9 @@ typedef struct cuda_context {
     int index;
     ares_dtype act; /* of activations */
     cudaStream_t stream;
-    cublasHandle_t blas;
-    void *blas_workspace;
+    cublasLtHandle_t blas;
+    void *blas_workspace;    /* CUDA_BLAS_BYTES */
+    struct cuda_plan *plans; /* of products: linear.cu */
     struct {
         void *p;
         size_t bytes;
@@ -96,6 +97,9 @@ cuda_context *cuda_enter(ares_device *d);
 /* Records the first failure; true when there was none. */
 bool cuda_check(cuda_context *c, cudaError_t error, const char *operation);
 bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation);
+/* What NVIDIA recommends for Hopper. */
+static const size_t CUDA_BLAS_BYTES = 32 << 20;
+void cuda_plans_free(cuda_context *c);
 /* Waits for all that a stream has. A failure may be that of any kernel before. */
 bool cuda_wait_stream(cuda_context *c, cudaStream_t stream);
 /*

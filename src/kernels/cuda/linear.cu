@@ -1,12 +1,11 @@
 /*
- * Products by cuBLAS with sums in f32 (TF32 off). Activations and weights of bf16 are multiplied as
- * they are, and the result is rounded once. cuBLAS has no product of f32 rows with bf16 weights:
- * there such a weight is converted to f32, which is exact, piece by piece into scratch. The order
- * over k is cuBLAS's: the same for the same shapes, not the CPU's chain.
+ * Products by cuBLASLt with sums in f32 (TF32 off), bias and residual added in the same call.
+ * Activations and weights of bf16 are multiplied as they are, and the result is rounded once.
+ * cuBLAS has no product of f32 rows with bf16 weights: there such a weight is converted to f32,
+ * which is exact, piece by piece into scratch. The order over k is cuBLAS's: the same for the same
+ * shapes, not the CPU's chain.
  *
- * Bias and residual are what the product adds to: they are written to the result before it.
- *
- * Up to 64 rows of bf16 are a kernel of ours, which adds both by itself.
+ * Up to 64 rows of bf16 are a kernel of ours.
  */
 #include "device.cuh"
 
@@ -39,8 +38,8 @@ template <typename F> static void each_piece(cuda_context *c, const ares_matrix 
 }
 
 /*
- * Column-major, as cuBLAS has it: y [rows x columns] = alpha op_a(a) op_b(b) + beta y, steps
- * summed. a and b are activations, y is one too or f32.
+ * Column-major, as cuBLAS has it: y [rows x columns] = alpha op_a(a) op_b(b) + add + bias, steps
+ * summed. a and b are activations; y, add and bias are so too, or f32.
  */
 typedef struct gemm_args {
     cublasOperation_t op_a, op_b;
@@ -49,7 +48,10 @@ typedef struct gemm_args {
     int64_t lda;
     const void *b;
     int64_t ldb;
-    float alpha, beta;
+    float alpha;
+    const void *add; /* perhaps y; NULL: nothing */
+    int64_t ld_add;
+    const void *bias; /* [rows]; NULL: none */
     void *y;
     int64_t ldy;
     ares_dtype of_y;
@@ -60,16 +62,140 @@ static cudaDataType type_of(ares_dtype t)
     return t == ARES_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+/*
+ * How cuBLASLt computes products of one shape: it chooses by the shape and by what the addresses
+ * are multiples of, so that these find a plan again. Shapes of one place take turns in it.
+ */
+enum { PLANS = 256, MATRICES = 4 };
+typedef struct product_shape {
+    int32_t op_a, op_b, rows, columns, steps, in, out, adds, bias_at, at[MATRICES];
+    int32_t ld[MATRICES]; /* of a, b, c, d */
+} product_shape;
+struct cuda_plan {
+    product_shape shape;
+    bool made;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t layout[MATRICES];
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+static void plan_clear(cuda_plan *p)
+{
+    if (p->how) (void)cublasLtMatmulDescDestroy(p->how);
+    for (int i = 0; i < MATRICES; i++)
+        if (p->layout[i]) (void)cublasLtMatrixLayoutDestroy(p->layout[i]);
+    *p = {};
+}
+void cuda_plans_free(cuda_context *c)
+{
+    for (int i = 0; c->plans && i < PLANS; i++) plan_clear(&c->plans[i]);
+    free(c->plans);
+    c->plans = NULL;
+}
+
+/* The largest power of 2 up to 256 that p is a multiple of. */
+static int32_t multiple_of(const void *p)
+{
+    uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
+    return (int32_t)(lowest && lowest < 256 ? lowest : 256);
+}
+static cublasStatus_t plan_make(cuda_context *c, const product_shape &s, const void *bias,
+                                cuda_plan *p)
+{
+    const int32_t rows[MATRICES] = { s.op_a == CUBLAS_OP_T ? s.steps : s.rows,
+                                     s.op_b == CUBLAS_OP_T ? s.columns : s.steps, s.rows, s.rows },
+                  columns[MATRICES] = { s.op_a == CUBLAS_OP_T ? s.rows : s.steps,
+                                        s.op_b == CUBLAS_OP_T ? s.steps : s.columns, s.columns,
+                                        s.columns };
+    static const cublasLtMatmulPreferenceAttributes_t of_matrix[MATRICES] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+    };
+    cublasLtMatmulPreference_t wanted = NULL;
+    cublasLtMatmulHeuristicResult_t found = {};
+    uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS,
+             sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* of parts of a product: in f32 */
+    uint64_t workspace = CUDA_BLAS_BYTES;
+    int n = 0;
+    cublasStatus_t rc = cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    auto then = [&](auto next) {
+        if (rc == CUBLAS_STATUS_SUCCESS) rc = next();
+    };
+    auto how = [&](cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes) {
+        then([&] { return cublasLtMatmulDescSetAttribute(p->how, what, value, bytes); });
+    };
+    auto wants = [&](cublasLtMatmulPreferenceAttributes_t what, const void *value, size_t bytes) {
+        then([&] { return cublasLtMatmulPreferenceSetAttribute(wanted, what, value, bytes); });
+    };
+    how(CUBLASLT_MATMUL_DESC_TRANSA, &s.op_a, sizeof s.op_a);
+    how(CUBLASLT_MATMUL_DESC_TRANSB, &s.op_b, sizeof s.op_b);
+    if (bias) {
+        how(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+        how(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    }
+    then([&] { return cublasLtMatmulPreferenceCreate(&wanted); });
+    wants(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    wants(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
+    for (int i = 0; i < MATRICES; i++) {
+        uint32_t at = (uint32_t)s.at[i];
+        wants(of_matrix[i], &at, sizeof at);
+        then([&] {
+            return cublasLtMatrixLayoutCreate(&p->layout[i], (cudaDataType)(i < 2 ? s.in : s.out),
+                                              (uint64_t)rows[i], (uint64_t)columns[i], s.ld[i]);
+        });
+    }
+    then([&] {
+        return cublasLtMatmulAlgoGetHeuristic(c->blas, p->how, p->layout[0], p->layout[1],
+                                              p->layout[2], p->layout[3], wanted, 1, &found, &n);
+    });
+    if (wanted) (void)cublasLtMatmulPreferenceDestroy(wanted);
+    if (rc == CUBLAS_STATUS_SUCCESS && n < 1) rc = CUBLAS_STATUS_NOT_SUPPORTED;
+    p->algorithm = found.algo;
+    p->shape = s;
+    p->made = rc == CUBLAS_STATUS_SUCCESS;
+    if (!p->made) plan_clear(p);
+    return rc;
+}
+
 static void gemm(cuda_context *c, const gemm_args &g)
 {
-    /* every product sums in f32; cuBLAS chooses its algorithm by the shapes alone */
-    cudaDataType in = type_of(c->act);
-    if (c->failed) return;
+    if (c->failed || g.rows == 0 || g.columns == 0) return;
     c->last = "linear: product";
+    if (!c->plans) c->plans = (cuda_plan *)calloc(PLANS, sizeof *c->plans);
+    ARES_ASSERT(c->plans);
+    const void *add = g.add ? g.add : g.y; /* something is named, but not read */
+    product_shape s = {};
+    s.op_a = g.op_a, s.op_b = g.op_b, s.rows = g.rows, s.columns = g.columns, s.steps = g.steps;
+    s.in = type_of(c->act), s.out = type_of(g.of_y), s.adds = g.add != NULL;
+    s.bias_at = g.bias ? multiple_of(g.bias) : 0;
+    s.at[0] = multiple_of(g.a), s.at[1] = multiple_of(g.b);
+    s.at[2] = multiple_of(add), s.at[3] = multiple_of(g.y);
+    /* it has no preference for bias, which is read as y is written */
+    if (g.bias) s.at[3] = ARES_MIN(s.at[3], s.bias_at);
+    s.ld[0] = (int32_t)g.lda, s.ld[1] = (int32_t)g.ldb;
+    s.ld[2] = (int32_t)(g.add ? g.ld_add : g.ldy), s.ld[3] = (int32_t)g.ldy;
+    uint32_t place = 2166136261u;
+    for (size_t i = 0; i < sizeof s / 4; i++) {
+        uint32_t word;
+        memcpy(&word, (const char *)&s + 4 * i, sizeof word);
+        place = (place ^ word) * 16777619u;
+    }
+    cuda_plan *p = &c->plans[(place ^ place >> 16) % PLANS];
+    if (!p->made || memcmp(&p->shape, &s, sizeof s)) {
+        plan_clear(p);
+        if (!cuda_check_blas(c, plan_make(c, s, g.bias, p), c->last)) return;
+    }
+    float beta = g.add ? 1.0f : 0.0f;
+    if (g.bias &&
+        !cuda_check_blas(c,
+                         cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                        &g.bias, sizeof g.bias),
+                         c->last))
+        return;
     cuda_check_blas(c,
-                    cublasGemmEx(c->blas, g.op_a, g.op_b, g.rows, g.columns, g.steps, &g.alpha, g.a,
-                                 in, (int)g.lda, g.b, in, (int)g.ldb, &g.beta, g.y, type_of(g.of_y),
-                                 (int)g.ldy, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                    cublasLtMatmul(c->blas, p->how, &g.alpha, g.a, p->layout[0], g.b, p->layout[1],
+                                   &beta, add, p->layout[2], g.y, p->layout[3], &p->algorithm,
+                                   c->blas_workspace, CUDA_BLAS_BYTES, c->stream),
                     c->last);
 }
 
@@ -232,9 +358,10 @@ static float factor(float scale)
     return scale != 0.0f ? scale : 1.0f;
 }
 
-/* y [m][w->n] = alpha x Wt, plus y where accumulate. Row-major y is column-major W x^T. */
+/* y [m][w->n] = alpha x Wt + add + bias. Row-major y is column-major W x^T. */
 static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
-                    float alpha, void *y, ares_dtype of_y, int64_t ldy, bool accumulate)
+                    float alpha, const void *add, int64_t ld_add, const void *bias, void *y,
+                    ares_dtype of_y, int64_t ldy)
 {
     each_piece(c, w, [&](const void *rows, int64_t first, int32_t n) {
         gemm(c, { .op_a = CUBLAS_OP_T,
@@ -247,7 +374,9 @@ static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matr
                   .b = x,
                   .ldb = ldx,
                   .alpha = alpha,
-                  .beta = accumulate ? 1.0f : 0.0f,
+                  .add = add ? at(add, of_y, first) : NULL,
+                  .ld_add = ld_add,
+                  .bias = bias ? at(bias, of_y, first) : NULL,
                   .y = at(y, of_y, first),
                   .ldy = ldy,
                   .of_y = of_y });
@@ -264,21 +393,7 @@ void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix
         launch_thin<float>(c, t);
         return;
     }
-    product(c, x, ldx, w, m, 1.0f, y, ARES_F32, ldy, accumulate);
-}
-
-/* y = bias + residual, either of which may be NULL; the product adds to it. */
-template <typename T>
-static __global__ void begin_rows(int32_t m, int32_t n, const void *bias, const void *residual,
-                                  int64_t ldr, void *y, int64_t ldy)
-{
-    CUDA_EACH(i, (int64_t)m * n)
-    {
-        int64_t row = i / n, column = i % n;
-        float v = bias ? cuda_get((const T *)bias + column) : 0.0f;
-        if (residual) v += cuda_get((const T *)residual + row * ldr + column);
-        cuda_put((T *)y + row * ldy + column, v);
-    }
+    product(c, x, ldx, w, m, 1.0f, accumulate ? y : NULL, ldy, NULL, y, ARES_F32, ldy);
 }
 
 /* Whether b lies directly after n numbers of type t at a. */
@@ -316,13 +431,9 @@ static void linear(ares_device *d, const ares_linear_args *args, int count)
             launch_thin<uint16_t>(c, t);
             continue;
         }
-        bool in_place = a->residual && a->residual == a->y, begun = a->bias || a->residual;
-        ARES_ASSERT(!in_place || a->ldr == a->ldy);
-        if (a->bias || (a->residual && !in_place))
-            cuda_launch(c, "linear: bias and residual", CUDA_BY_TYPE(c, begin_rows),
-                        cuda_blocks((int64_t)a->m * w.n), CUDA_THREADS, 0, a->m, w.n, a->bias,
-                        a->residual, a->ldr, a->y, a->ldy);
-        product(c, a->x, a->ldx, &w, a->m, factor(a->scale), a->y, c->act, a->ldy, begun);
+        ARES_ASSERT(a->residual != a->y || a->ldr == a->ldy);
+        product(c, a->x, a->ldx, &w, a->m, factor(a->scale), a->residual, a->ldr, a->bias, a->y,
+                c->act, a->ldy);
     }
 }
 
@@ -357,7 +468,9 @@ static void product_backward(cuda_context *c, const ares_linear_backward_args *a
                       .ldb = a->lddy,
                       .alpha = factor(a->scale),
                       /* pieces of the weight after the first one add to dx */
-                      .beta = a->accumulate || first > 0 ? 1.0f : 0.0f,
+                      .add = a->accumulate || first > 0 ? a->dx : NULL,
+                      .ld_add = a->lddx,
+                      .bias = NULL,
                       .y = a->dx,
                       .ldy = a->lddx,
                       .of_y = c->act });
@@ -374,7 +487,9 @@ static void product_backward(cuda_context *c, const ares_linear_backward_args *a
                   .b = a->dy,
                   .ldb = a->lddy,
                   .alpha = 1.0f,
-                  .beta = 1.0f,
+                  .add = a->dw->data,
+                  .ld_add = a->dw->k,
+                  .bias = NULL,
                   .y = a->dw->data,
                   .ldy = a->dw->k,
                   .of_y = ARES_F32 });

@@ -5,7 +5,7 @@
  */
 #include "emulate.h"
 
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <launch.cuh>
 
 #include <signal.h>
@@ -246,33 +246,77 @@ TEST(foreign_rounding_moves_exp_and_log_by_an_ulp)
     CHECK_MSG(moved > 100 && moved < 412, "%d of 512 moved", moved);
 }
 
-/* y [2][3] = x [2][K] Wt, in bits of f32 */
-static void products(bool foreign, float y[6])
+/* What a product by cuBLASLt may get wrong. */
+enum mistake { NO_MISTAKE, SUMS_IN_BF16, OTHER_SHAPE, ASKEW, NO_WORKSPACE };
+/* y [2][3] = x [2][K] Wt, in bf16 or f32. */
+static cublasStatus_t products(cudaDataType type, mistake m, float *y)
 {
     enum { K = 1000 };
-    float x[2 * K], w[3 * K], one = 1, none = 0, *p = device_floats(5 * K + 6);
+    static float x[5 * K]; /* x, then W: in bf16 whatever bits these are */
+    const size_t each = type == CUDA_R_32F ? 4 : 2;
+    float one = 1, none = 0, *p = device_floats(5 * K + 64);
+    char *from = (char *)p, *to = from + 5 * K * sizeof *p;
     for (int i = 0; i < 2 * K; i++) x[i] = (float)(i * 7919 % 1009) / 1009.0f - 0.4f;
-    for (int i = 0; i < 3 * K; i++) w[i] = (float)(i * 104729 % 997) / 997.0f - 0.6f;
-    cublasHandle_t blas;
-    emulate_foreign = foreign;
+    for (int i = 0; i < 3 * K; i++) x[2 * K + i] = (float)(i * 104729 % 997) / 997.0f - 0.6f;
     cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice);
-    cudaMemcpyAsync(p + 2 * K, w, sizeof w, cudaMemcpyHostToDevice);
-    CHECK_EQ(cublasCreate(&blas), CUBLAS_STATUS_SUCCESS);
-    CHECK_EQ(cublasGemmEx(blas, CUBLAS_OP_T, CUBLAS_OP_N, 3, 2, K, &one, p + 2 * K, CUDA_R_32F, K,
-                          p, CUDA_R_32F, K, &none, p + 5 * K, CUDA_R_32F, 3, CUBLAS_COMPUTE_32F,
-                          CUBLAS_GEMM_DEFAULT),
-             CUBLAS_STATUS_SUCCESS);
-    cudaMemcpyAsync(y, p + 5 * K, 6 * sizeof *y, cudaMemcpyDeviceToHost);
-    cublasDestroy(blas);
+    cublasLtHandle_t blas;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t a, b, c, small;
+    cublasLtMatmulPreference_t wanted;
+    cublasLtMatmulHeuristicResult_t found;
+    cublasOperation_t turned = CUBLAS_OP_T;
+    uint32_t sums =
+        m == SUMS_IN_BF16 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint64_t bytes = 1 << 20;
+    int n = 0;
+    void *workspace = device_floats(1 << 18);
+    cublasLtCreate(&blas);
+    cublasLtMatmulDescCreate(&how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatmulDescSetAttribute(how, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned);
+    cublasLtMatrixLayoutCreate(&a, type, K, 3, K);
+    cublasLtMatrixLayoutCreate(&b, type, K, 2, K);
+    cublasLtMatrixLayoutCreate(&small, type, K, 1, K);
+    cublasLtMatrixLayoutCreate(&c, type, 3, 2, 3);
+    cublasLtMatmulPreferenceCreate(&wanted);
+    cublasLtMatmulPreferenceSetAttribute(wanted, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums,
+                                         sizeof sums);
+    cublasLtMatmulPreferenceSetAttribute(wanted, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                         sizeof bytes);
+    for (int i = 0; i < 4 && m != ASKEW; i++) {
+        uint32_t at = (uint32_t)each;
+        cublasLtMatmulPreferenceSetAttribute(wanted, (cublasLtMatmulPreferenceAttributes_t)(i + 5),
+                                             &at, sizeof at);
+    }
+    cublasStatus_t rc =
+        cublasLtMatmulAlgoGetHeuristic(blas, how, a, b, c, c, wanted, 1, &found, &n);
+    if (m == OTHER_SHAPE) b = small;
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        rc = cublasLtMatmul(blas, how, &one, from + 2 * K * each, a, from, b, &none, to, c, to, c,
+                            &found.algo, workspace, m == NO_WORKSPACE ? 0 : bytes, NULL);
+    cudaMemcpyAsync(y, to, 6 * each, cudaMemcpyDeviceToHost);
+    cublasLtDestroy(blas);
     cudaFree(p);
-    emulate_foreign = false;
+    cudaFree(workspace);
+    return rc;
+}
+TEST(products_that_cublaslt_would_spoil_in_silence_are_refused)
+{
+    float y[6];
+    CHECK_EQ(products(CUDA_R_16BF, NO_MISTAKE, y), CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(products(CUDA_R_16BF, SUMS_IN_BF16, y), CUBLAS_STATUS_NOT_SUPPORTED);
+    CHECK_EQ(products(CUDA_R_32F, SUMS_IN_BF16, y), CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(products(CUDA_R_32F, OTHER_SHAPE, y), CUBLAS_STATUS_INVALID_VALUE);
+    CHECK_EQ(products(CUDA_R_32F, ASKEW, y), CUBLAS_STATUS_INVALID_VALUE);
+    CHECK_EQ(products(CUDA_R_32F, NO_WORKSPACE, y), CUBLAS_STATUS_INVALID_VALUE);
 }
 TEST(foreign_rounding_adds_products_in_another_order)
 {
     float y[6], z[6];
     int moved = 0;
-    products(false, y);
-    products(true, z);
+    CHECK_EQ(products(CUDA_R_32F, NO_MISTAKE, y), CUBLAS_STATUS_SUCCESS);
+    emulate_foreign = true;
+    CHECK_EQ(products(CUDA_R_32F, NO_MISTAKE, z), CUBLAS_STATUS_SUCCESS);
+    emulate_foreign = false;
     for (int i = 0; i < 6; i++) {
         CHECK_NEAR(z[i], y[i], 1e-3);
         moved += y[i] != z[i];

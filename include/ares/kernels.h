@@ -995,6 +995,7 @@ typedef struct ares_scratch_args {
     int64_t packed_rows; /* rows of a pass where weights are in pairs; 0: they are not */
     int32_t k_dim, v_dim,
         v_per_key; /* of delta nets; value heads of a key head. 0: there are none */
+    bool shares;   /* answers share the pass of their prompt */
 } ares_scratch_args;
 size_t ares_kernels_scratch_bytes(const ares_scratch_args *a);
 /*

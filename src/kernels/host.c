@@ -300,7 +300,8 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
         own = ARES_MAX(own, scratch_panel(a->widest));
         own = ARES_MAX(own, scratch_attention_back(group, a->longest, a->head_dim));
     }
-    if (a->k_dim) own = ARES_MAX(own, scratch_delta(a->k_dim, a->v_dim, a->v_per_key, a->trained));
+    if (a->k_dim)
+        own = ARES_MAX(own, scratch_delta(a->k_dim, a->v_dim, a->v_per_key, a->trained, a->shares));
     /* of a product's backward, dy and x; they lie beside what is shared */
     if (a->packed_rows)
         shared +=

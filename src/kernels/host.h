@@ -230,12 +230,17 @@ static inline size_t scratch_panel(int64_t n)
 {
     return (size_t)ARES_MIN(DX_N, n) * 32 * sizeof(float);
 }
-/* Of a delta net: dS of the value heads of a key head, and D, m and u of ARES_DELTA_KEPT tokens. */
-static inline size_t scratch_delta(int64_t k_dim, int64_t v_dim, int64_t per_key, bool back)
+/*
+ * Of a delta net. Backward: dS of the value heads of a key head, the states of ARES_DELTA_KEPT
+ * tokens, their m and u; where answers share a prompt, S and dS at its end as well.
+ */
+static inline size_t scratch_delta(int64_t k_dim, int64_t v_dim, int64_t per_key, bool back,
+                                   bool shared)
 {
-    int64_t tile = k_dim * 32, all = per_key * ((v_dim + 31) / 32) * tile,
-            floats = all + (ARES_DELTA_KEPT + 1) * tile + 2 * ARES_DELTA_KEPT * 32;
-    return (size_t)(back ? floats : tile) * sizeof(float);
+    int64_t tile = k_dim * 32, set = per_key * ((v_dim + 31) / 32) * tile,
+            floats =
+                (shared ? 3 : 1) * set + (ARES_DELTA_KEPT + 1) * tile + 2 * ARES_DELTA_KEPT * 32;
+    return (size_t)(back ? floats : 2 * tile) * sizeof(float);
 }
 /* Floats for the queries of a segment and one head; with copies of them, or without. */
 static inline int64_t scratch_floats_of_rows(int64_t rows, int64_t head_dim, bool copies)

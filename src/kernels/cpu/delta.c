@@ -483,14 +483,15 @@ static int64_t set_floats(const delta_job *j)
 }
 static undo undo_of(const delta_job *j, int worker)
 {
-    int64_t tile = tile_floats(&j->a), set = set_floats(j), sets = j->a.seg.prefix_row ? 3 : 1,
-            floats = sets * set + (ARES_DELTA_KEPT + 1) * tile + 2 * ARES_DELTA_KEPT * TILE;
-    undo w = { .s = kernels_scratch(j->d, worker, (size_t)floats * sizeof(float)) };
+    int64_t tile = tile_floats(&j->a), set = set_floats(j);
+    bool shared = j->a.seg.prefix_row;
+    undo w = { .s = kernels_scratch(
+                   j->d, worker, scratch_delta(j->a.k_dim, j->a.v_dim, j->per_key, true, shared)) };
     w.m = w.s + (ARES_DELTA_KEPT + 1) * tile;
     w.u = w.m + ARES_DELTA_KEPT * TILE;
     w.ds = w.u + ARES_DELTA_KEPT * TILE;
-    w.prefix = sets > 1 ? w.ds + set : NULL;
-    w.to = sets > 1 ? w.prefix + set : NULL;
+    w.prefix = shared ? w.ds + set : NULL;
+    w.to = shared ? w.prefix + set : NULL;
     return w;
 }
 

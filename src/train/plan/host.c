@@ -70,6 +70,7 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
             bool beside = where->reinforcement && actor_beside(&t->actor),
                  exact = beside && !t->actor.kl->value && !t->teacher;
             bool share = where->reinforcement && c->actor.share_prompts;
+            a.shares = share || (where->reinforcement && c->critic.share_prompts);
             a.rows = m->out;
             a.blocks = blocks(m, share ? (i ? 2 : c->rollout.n) : 1);
             a.longest = share ? ARES_MAX(m->prompt, m->response) : m->prompt + m->response;

@@ -34,6 +34,7 @@ typedef struct job {
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
     int64_t window; /* -1: the architecture's own */
     int64_t experts, experts_used, expert_width;
+    int64_t net_k_heads, net_v_heads, net_head_dim; /* of delta nets; 0: as of attention */
     double rope_theta, range;
     bool tied, untied, sees; /* sees: the architecture has a vision tower */
     vision_options vision;
@@ -380,11 +381,11 @@ static int put_config(const job *j)
         add_number(&s, "num_experts", j->experts ? j->experts : 8);
         add_number(&s, "num_experts_per_tok", j->experts_used ? j->experts_used : 2);
         add_flag(&s, "norm_topk_prob", true);
-        /* of delta nets: a key head for each head of keys, a value head for each head */
-        add_number(&s, "linear_num_key_heads", j->kv_heads);
-        add_number(&s, "linear_num_value_heads", j->heads);
-        add_number(&s, "linear_key_head_dim", head_dim_of(j));
-        add_number(&s, "linear_value_head_dim", head_dim_of(j));
+        int64_t net_dim = j->net_head_dim ? j->net_head_dim : head_dim_of(j);
+        add_number(&s, "linear_num_key_heads", j->net_k_heads ? j->net_k_heads : j->kv_heads);
+        add_number(&s, "linear_num_value_heads", j->net_v_heads ? j->net_v_heads : j->heads);
+        add_number(&s, "linear_key_head_dim", net_dim);
+        add_number(&s, "linear_value_head_dim", net_dim);
         if (j->layer_types) {
             ares_json_key(&s, "layer_types");
             ares_json_begin(&s, '[');
@@ -442,6 +443,12 @@ static int put_model(const job *j, int64_t *parameters)
         return ares_fail(ARES_EUSE, "init: --window = %lld: no layer of this %s has a window%s",
                          (long long)j->window, j->arch,
                          j->layers < 4 ? "; set --layers to 4 or more, or leave it out" : "");
+    if ((j->net_k_heads || j->net_v_heads || j->net_head_dim) && !c.net.v_heads)
+        return ares_fail(
+            ARES_EUSE,
+            "init: --linear-key-heads, --linear-value-heads, --linear-head-dim: a %s has "
+            "no delta nets; take qwen3_5_text, or leave them out",
+            j->arch);
     if ((j->experts || j->experts_used || j->expert_width) && !c.experts)
         return ares_fail(ARES_EUSE,
                          "init: --experts, --experts-per-token, --expert-width: a %s has no "
@@ -626,6 +633,11 @@ int ares_cli_init(int argc, char **argv)
         SIZE(experts, "--experts", 0, "experts of a layer of qwen3_moe or olmoe; 0: 8"),
         SIZE(experts_used, "--experts-per-token", 0, "how many of them a token has; 0: 2"),
         SIZE(expert_width, "--expert-width", 0, "width inside an expert; 0: hidden"),
+        SIZE(net_k_heads, "--linear-key-heads", 0,
+             "key heads of a delta net of qwen3_5_text; 0: as --kv-heads"),
+        SIZE(net_v_heads, "--linear-value-heads", 0,
+             "its value heads, a multiple of its key heads; 0: as --heads"),
+        SIZE(net_head_dim, "--linear-head-dim", 0, "width of both; 0: as --head-dim"),
         SIZE(vision.depth, "--vision-layers", 1, "blocks of a vision tower"),
         SIZE(vision.width, "--vision-width", 4, "its width"),
         SIZE(vision.heads, "--vision-heads", 1, "its attention heads"),

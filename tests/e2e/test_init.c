@@ -55,6 +55,7 @@ TEST(a_fresh_hybrid_has_the_kinds_of_layers_that_it_is_asked_for)
         { "--arch qwen3_5_text --layers 3 --layer-types full_attention,linear_attention",
           "--layers = 3, and --layer-types names 2" },
         { "--arch qwen3 --layer-types full_attention", "take --arch qwen3_5_text" },
+        { "--arch qwen3 --linear-value-heads 4", "has no delta nets; take qwen3_5_text" },
     };
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -66,6 +67,7 @@ TEST(a_fresh_hybrid_has_the_kinds_of_layers_that_it_is_asked_for)
     CHECK_EQ(e2e_program(NULL,
                          "init --arch qwen3_5_text --hidden 32 --heads 4 --kv-heads 2 "
                          "--layer-types full_attention,linear_attention,linear_attention "
+                         "--linear-key-heads 3 --linear-value-heads 6 --linear-head-dim 12 "
                          "--out '%s'",
                          test_file("hybrid")),
              0);
@@ -78,5 +80,9 @@ TEST(a_fresh_hybrid_has_the_kinds_of_layers_that_it_is_asked_for)
                         test_file("hybrid/config.json")),
              0);
     CHECK_CONTAINS(out.data, "\"num_hidden_layers\": 3");
+    CHECK_CONTAINS(out.data, "\"linear_num_key_heads\": 3");
+    CHECK_CONTAINS(out.data, "\"linear_num_value_heads\": 6");
+    CHECK_CONTAINS(out.data, "\"linear_key_head_dim\": 12");
+    CHECK_CONTAINS(out.data, "\"linear_value_head_dim\": 12");
     ares_str_fini(&out);
 }

@@ -161,10 +161,10 @@ static void *of_torch(const char *name, char *message, size_t size)
 }
 
 /*
- * What an open CUDA device takes from libtorch. In f32 the device's own library has all that is
- * needed, and a warning says what libtorch lacks; in bf16 attention without tensor cores would make
- * a run many times slower, so that it has to be asked for: ARES_TORCH_LIB=none. libtorch knows no
- * emulated card (tests/gpu/emulate), unless a test names it.
+ * What an open CUDA device takes from libtorch: attention of a run in bf16, which without tensor
+ * cores would be many times slower, so that doing without has to be asked for: ARES_TORCH_LIB=none.
+ * In f32 the device's own library has all that is needed. libtorch knows no emulated card
+ * (tests/gpu/emulate), unless a test names it.
  */
 static int take_from_torch(ares_device *d)
 {
@@ -173,6 +173,7 @@ static int take_from_torch(ares_device *d)
     char message[4400];
     const char *named = getenv("ARES_TORCH_LIB");
     bool is_named = named && *named;
+    if (d->k->act != ARES_BF16) return ARES_OK;
     if (is_named ? strcmp(named, "none") == 0 : ares_device_symbol(d, "ares_cuda_emulated") != NULL)
         return ARES_OK;
     *(void **)&take = of_torch("ares_aten_take", message, sizeof message);
@@ -183,16 +184,12 @@ static int take_from_torch(ares_device *d)
     }
     if (take) snprintf(message, sizeof message, "%s", ares_error_message());
     ares_error_clear();
-    if (d->k->act == ARES_BF16)
-        return ares_fail(ARES_EDEVICE,
-                         "kernels: device = 'cuda:%d': no libtorch for a run in bf16: %s; "
-                         "scripts/setup.sh fetches one for cards and a build finds it, or "
-                         "ARES_TORCH_LIB=none computes with our own kernels, whose attention is "
-                         "many times slower",
-                         d->index, message);
-    ares_warn("kernels: cuda:%d: our own products and attention instead of libtorch's: %s",
-              d->index, message);
-    return ARES_OK;
+    return ares_fail(ARES_EDEVICE,
+                     "kernels: device = 'cuda:%d': no libtorch for a run in bf16: %s; "
+                     "scripts/setup.sh fetches one for cards and a build finds it, or "
+                     "ARES_TORCH_LIB=none computes with our own kernels, whose attention is many "
+                     "times slower",
+                     d->index, message);
 }
 
 /* ------------------------------------------------------------------ CUDA */

@@ -4,7 +4,7 @@
 #   tests/gpu/run.sh [--build DIR] [--jobs N] [PART ...]    (default: build, as many as processors, all)
 #
 #   build      configure and compile; the driver and the library load
-#   own        every kernel beside the CPU's, with our own products and attention: fp32, then bf16
+#   own        every kernel beside the CPU's, with our own attention: fp32, then bf16
 #   aten       libtorch: its table on the CPU, and the kernels again with what a card takes from it
 #   rooms      the tests labelled gpu of the other rooms, goldens through the twins of algo
 #   runs       two steps of every algorithm and over pictures beside the CPU, and test_e2e's

@@ -353,12 +353,11 @@ static int try_entries(ares_device *d)
 
 /*
  * Puts these entries on an open CUDA device; after a failure it stays as it was. *trim frees what
- * libtorch keeps of the card; NULL in f32, where nothing is taken.
+ * libtorch keeps of the card. Of a device in bf16: in f32 nothing is taken.
  */
 int ares_aten_take(ares_device *d, void (**trim)(void))
 {
     *trim = NULL;
-    if (d->k->act != ARES_BF16) return ARES_OK;
     ARES_TRY(at_cuda_open());
     ARES_TRY(ares_aten_check());
     ares_kernels *k = aten_put_on(d);

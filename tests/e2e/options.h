@@ -957,7 +957,7 @@ static const option_case options[] = {
     { "worker.actor.fsdp.mp_reduce_dtype", "bf16", "plain",
       "fails 2 worker.actor.fsdp.mp_reduce_dtype = 'bf16': gradients are added in double" },
     { "worker.actor.ulysses_size", "2", "plain",
-      "fails 2 worker.actor.ulysses_size = 2: a sequence is never shared by ranks" },
+      "says worker.actor.ulysses_size = 2: has no effect: each rank computes; same" },
     { "worker.actor.micro_batch_size_per_device_for_experience", "3", "plain",
       "fails 2 worker.actor.micro_batch_size_per_device_for_experience = 3: the 16 samples of "
       "a batch" },
@@ -990,7 +990,7 @@ static const option_case options[] = {
       "what_pairs_of_four_ranks_share_changes_no_bit" },
     { "worker.ref.offload.offload_params", "true", "kl_loss", "same" },
     { "worker.ref.ulysses_size", "2", "kl_loss",
-      "fails 2 worker.ref.ulysses_size = 2: a sequence is never shared by ranks" },
+      "says worker.ref.ulysses_size = 2: has no effect: each rank computes; same" },
 
     /* ------------------------------------------------------------ critic */
     { "worker.critic.model.model_path", "$DIR/wide", "gae",
@@ -1077,7 +1077,7 @@ static const option_case options[] = {
     { "worker.critic.fsdp.mp_reduce_dtype", "fp16", "gae",
       "fails 2 worker.critic.fsdp.mp_reduce_dtype = 'fp16': gradients are added in double" },
     { "worker.critic.ulysses_size", "2", "gae",
-      "fails 2 worker.critic.ulysses_size = 2: a sequence is never shared by ranks" },
+      "says worker.critic.ulysses_size = 2: has no effect: each rank computes; same" },
     { "worker.critic.micro_batch_size_per_device_for_update", "3", "gae",
       "fails 2 worker.critic.micro_batch_size_per_device_for_update = 3: the 16 samples" },
     { "worker.critic.micro_batch_size_per_device_for_experience", "3", "gae",

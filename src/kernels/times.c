@@ -36,10 +36,10 @@ typedef struct times {
 
 static void linear(ares_device *d, const ares_linear_args *a, int n);
 
-/* NULL: no times are taken. */
+/* NULL: no times are taken, as of a device without kernels. */
 static times *times_of(const ares_device *d)
 {
-    return d->k->linear == linear ? (times *)(uintptr_t)d->k : NULL;
+    return d->k && d->k->linear == linear ? (times *)(uintptr_t)d->k : NULL;
 }
 
 /* Calls come in the same order again and again: the search begins behind the last one. */

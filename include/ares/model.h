@@ -632,7 +632,7 @@ typedef struct ares_adapter {
     ares_params params; /* A and B of all modules in one region; a critic's head in others */
     ares_adapter_module *module; /* [n_modules] by ares_linear.number */
     int32_t n_modules;
-    int32_t head; /* the number of the vocabulary head, which is 7 blocks */
+    int32_t head; /* the number of the vocabulary head: after those of all blocks */
     int32_t rank; /* the largest of all modules */
     /*
      * the first block that a backward reaches: that has a module, or 0 where derivatives go on to

@@ -616,7 +616,8 @@ int ares_cli_init(int argc, char **argv)
             .required = true, .offered = archs, .n_offered = ARES_COUNT(archs)),
         CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
         SIZE(hidden, "--hidden", 1, "width of the residual stream"),
-        SIZE(layers, "--layers", 0, "decoder layers; 0: 4, or one for each of --layer-types"),
+        SIZE(layers, "--layers", 1,
+             "decoder layers; left out: 4, or one for each of --layer-types"),
         CLI_OPTION(TEXT, j.layer_types, "--layer-types", "A,B,...",
                    "of qwen3_5_text: linear_attention (a gated delta net) or full_attention for "
                    "each layer; left out: every fourth one is full_attention"),

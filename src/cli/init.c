@@ -488,6 +488,13 @@ static int check(const job *j)
     if (j->heads % j->kv_heads)
         return ares_fail(ARES_EUSE, "init: --heads = %lld is no multiple of --kv-heads = %lld",
                          (long long)j->heads, (long long)j->kv_heads);
+    int64_t values = j->net_v_heads ? j->net_v_heads : j->heads,
+            keys = j->net_k_heads ? j->net_k_heads : j->kv_heads;
+    if (values % keys)
+        return ares_fail(ARES_EUSE,
+                         "init: a delta net's %lld value heads are no multiple of its %lld key "
+                         "heads; set --linear-value-heads, or --linear-key-heads",
+                         (long long)values, (long long)keys);
     if (head_dim_of(j) % 2)
         return ares_fail(ARES_EUSE, "init: --head-dim: must be even; rotary embeddings turn pairs");
     if (!j->sees) return ARES_OK;

@@ -55,6 +55,8 @@ TEST(a_fresh_hybrid_has_the_kinds_of_layers_that_it_is_asked_for)
         { "--arch qwen3_5_text --layers 3 --layer-types full_attention,linear_attention",
           "--layers = 3, and --layer-types names 2" },
         { "--arch qwen3 --layer-types full_attention", "take --arch qwen3_5_text" },
+        { "--arch qwen3_5_text --linear-key-heads 3",
+          "a delta net's 4 value heads are no multiple of its 3 key heads" },
         { "--arch qwen3 --linear-value-heads 4", "has no delta nets; take qwen3_5_text" },
     };
     ares_str out = { 0 };

@@ -516,8 +516,8 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                           (long long)(batch * n));
     if (s->micro_update != ARES_NULL_I64) {
         int64_t samples = s->mini_batch.rows ? 1 : n; /* of what a mini-batch counts */
-        train_sizes z = train_sizes_of(batch * n / samples, s->mini_batch.count, samples, world,
-                                       s->ulysses, s->micro_update);
+        train_sizes z = train_sizes_of(batch * n / samples, s->mini_batch.count, samples, world, 1,
+                                       s->micro_update);
         if (z.per_device == 0 || z.per_device % s->micro_update)
             ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_update"),
                               "the %lld samples a rank has of an optimizer step (global_batch_size"

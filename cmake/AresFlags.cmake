@@ -14,7 +14,8 @@ target_include_directories(ares_flags INTERFACE ${CMAKE_SOURCE_DIR}/include)
 # Warnings are errors with GCC, whose set we keep clean; clang's differs from version to version, and a
 # newer GCC warns of more: -DARES_WERROR=OFF.
 target_compile_options(ares_flags INTERFACE -ffp-contract=off -fno-math-errno -Wall -Wextra
-    $<$<COMPILE_LANGUAGE:C>:-Wconversion;-Wno-sign-conversion;-Wpointer-arith> $<$<AND:$<BOOL:${ARES_WERROR}>,$<C_COMPILER_ID:GNU>>:-Werror>)
+    $<$<COMPILE_LANGUAGE:C>:-Wconversion;-Wno-sign-conversion;-Wpointer-arith>
+    $<$<AND:$<BOOL:${ARES_WERROR}>,$<C_COMPILER_ID:GNU>>:-Werror>)
 
 # GCC 12 for aarch64 ends with an internal error where it vectorises a largest number by fmax.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$" AND CMAKE_C_COMPILER_ID STREQUAL "GNU"

@@ -800,6 +800,7 @@ typedef struct ares_kernels {
      * rows may move or be left out before a backward
      */
     bool rows_move;
+    int8_t pair_words; /* floats that a packed pair of bf16 takes in scratch (1 or 2) */
 
     /* zeroed memory; NULL: the device has too little (ares_device_full) */
     void *(*alloc)(ares_device *d, size_t bytes);
@@ -982,7 +983,8 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
  */
 typedef struct ares_scratch_args {
     int threads;
-    int32_t vocab, n_heads, n_kv_heads, head_dim, widest; /* widest: outputs of a product at most */
+    int32_t vocab, hidden, n_heads, n_kv_heads, head_dim;
+    int32_t widest;  /* outputs of a product at most */
     int64_t rows;    /* of the head in a pass; 0: no head over the vocabulary */
     int64_t blocks;  /* of 32 packed keys in a pass */
     int64_t longest; /* rows of the longest segment in a pass with a backward */
@@ -992,7 +994,9 @@ typedef struct ares_scratch_args {
     int64_t sampled; /* rows that are sampled together */
     bool filters;    /* by top-k or top-p */
     int32_t n_likely;
-    int64_t packed_rows; /* rows of a pass where weights are in pairs; 0: they are not */
+    int64_t packed_rows;  /* rows of a pass where weights are in pairs; 0: they are not */
+    int32_t packed_width; /* of an operand of a product at most; the head packs its own */
+    int pair_words;       /* as in ares_kernels */
     int32_t k_dim, v_dim,
         v_per_key; /* of delta nets; value heads of a key head. 0: there are none */
     bool shares;   /* answers share the pass of their prompt */

@@ -76,6 +76,8 @@ static void advance(ares_device *d, const ares_advance_args *a)
     (void)d, (void)a;
 }
 
+static const ares_kernels *of_this_cpu(void);
+
 void ares_device_open_counting(const char *name, const char *table, ares_dtype act,
                                double total_bytes, ares_device *out)
 {
@@ -85,6 +87,7 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
     *k = (ares_kernels){ .name = "counting",
                          .layout = card || aten ? ARES_ROWS : ARES_PANEL32,
                          .act = card || aten ? act : ARES_F32,
+                         .pair_words = card || aten ? 0 : of_this_cpu()->pair_words,
                          .alloc = reserve,
                          .release = release,
                          .copy_in = copy_in,
@@ -335,11 +338,24 @@ static bool dot_is_faster(const ares_kernels *dot, const ares_kernels *fma)
     return best[1] < best[0];
 }
 
+static const char *const SETS[] = { "avx512bf16", "avx512", "avx2", "neon",
+                                    "plain" }; /* the best first */
+
+/* The table of this machine's CPU: the best, or the one that ARES_ISA asks for. */
+static const ares_kernels *of_this_cpu(void)
+{
+    const char *wanted = getenv("ARES_ISA");
+    const ares_kernels *k = wanted && *wanted ? kernels_cpu(wanted) : NULL;
+    for (int i = 0; !k; i++) { /* every machine has the last */
+        k = kernels_cpu(SETS[i]);
+        if (i == 0 && k && !dot_is_faster(k, kernels_cpu("avx512"))) k = NULL;
+    }
+    return k;
+}
+
 /* A device with our own table, by its name. */
 static int open_native(const char *name, ares_dtype act, int threads, ares_device *out)
 {
-    static const char *const sets[] = { "avx512bf16", "avx512", "avx2", "neon",
-                                        "plain" }; /* the best first */
     const char *wanted = getenv("ARES_ISA");
     int64_t index = 0;
     int i;
@@ -358,18 +374,14 @@ static int open_native(const char *name, ares_dtype act, int threads, ares_devic
                          "kernels: device = '%s': unknown (choices: cpu, cuda, cuda:N)", name);
     if (wanted && *wanted) {
         ARES_TRY(
-            ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, sets, ARES_COUNT(sets), &i));
-        out->k = kernels_cpu(wanted);
-        if (!out->k)
+            ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, SETS, ARES_COUNT(SETS), &i));
+        if (!kernels_cpu(wanted))
             return ares_fail(ARES_EDEVICE,
                              "kernels: ARES_ISA = '%s': this machine lacks it; leave ARES_ISA "
                              "unset to take the best it has",
                              wanted);
     }
-    for (i = 0; !out->k; i++) { /* every machine has the last */
-        out->k = kernels_cpu(sets[i]);
-        if (i == 0 && out->k && !dot_is_faster(out->k, kernels_cpu("avx512"))) out->k = NULL;
-    }
+    out->k = of_this_cpu();
     out->pool = ares_pool_new(threads);
     kernels_scratch_new(out);
     return ARES_OK;

@@ -303,9 +303,20 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
     if (a->k_dim)
         own = ARES_MAX(own, scratch_delta(a->k_dim, a->v_dim, a->v_per_key, a->trained, a->shares));
     /* of a product's backward, dy and x; they lie beside what is shared */
-    if (a->packed_rows)
-        shared +=
-            (a->trained ? 2 : 1) * scratch_packed(ARES_MIN(a->packed_rows, PACKED_ROWS), a->widest);
+    if (a->packed_rows) {
+        size_t packed = (a->trained ? 2 : 1) * scratch_packed(ARES_MIN(a->packed_rows, PACKED_ROWS),
+                                                              a->packed_width, a->pair_words);
+        if (a->rows > 0 && chunks && a->trained) { /* and of the head's, with logits for dy */
+            int64_t rows = a->fused ? a->diverges ? scratch_diverging_rows(a->rows, chunks)
+                                                  : scratch_fused_rows(a->rows, chunks)
+                                    : ARES_MIN(a->rows, BACKWARD_ROWS),
+                    width = a->fused ? a->vocab : scratch_backward_ld(rows, chunks) - LD_PAD;
+            packed =
+                ARES_MAX(packed, scratch_packed(rows, ARES_MIN(width, a->vocab), a->pair_words) +
+                                     scratch_packed(rows, a->hidden, a->pair_words));
+        }
+        shared += packed;
+    }
     return shared + (size_t)a->threads * own;
 }
 

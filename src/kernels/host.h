@@ -213,10 +213,10 @@ static inline size_t scratch_likely(int64_t lists, int64_t n_likely)
     return (size_t)lists * ((size_t)n_likely * sizeof(likely) + sizeof(int32_t));
 }
 
-/* Rows of k numbers as a product in bf16 arithmetic reads them, at most. */
-static inline size_t scratch_packed(int64_t rows, int64_t k)
+/* Rows of k numbers as a product in bf16 arithmetic reads them. pair_words: of two numbers */
+static inline size_t scratch_packed(int64_t rows, int64_t k, int pair_words)
 {
-    return (size_t)((rows + 1) * ((k + 31) / 32 * 32 + 16)) * sizeof(float);
+    return (size_t)((rows + 1) * ((k + 31) / 32 * 16 * pair_words + 16)) * sizeof(float);
 }
 
 /* ---------------- of each thread */
@@ -224,7 +224,7 @@ static inline size_t scratch_packed(int64_t rows, int64_t k)
 static inline size_t scratch_vocab_task(int64_t rows, bool ref, bool pairs)
 {
     return (size_t)rows * ARES_VOCAB_CHUNK * (ref ? 2 : 1) * sizeof(float) +
-           (pairs ? scratch_packed(VOCAB_ROWS, VOCAB_K) : 0);
+           (pairs ? scratch_packed(VOCAB_ROWS, VOCAB_K, 2) : 0);
 }
 static inline size_t scratch_panel(int64_t n)
 {

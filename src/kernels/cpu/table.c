@@ -9,6 +9,7 @@ const ares_kernels ARES_K(kernels_table) = {
     .layout = ARES_PANEL32,
     .act = ARES_F32,
     .rows_move = true,
+    .pair_words = V16_DOT_STEPS,
     .alloc = kernels_host_alloc,
     .release = kernels_host_release,
     /* device and host memory are the same, so one function serves every copy */

@@ -43,6 +43,7 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
     for (int i = 0; i < ARES_COUNT(micro); i++) {
         const peak_micro *m = micro[i];
         ares_scratch_args a = { .vocab = model->vocab,
+                                .hidden = model->hidden,
                                 .n_heads = model->heads,
                                 .n_kv_heads = model->kv_heads,
                                 .head_dim = model->head_dim,
@@ -54,16 +55,14 @@ static double scratch(const ares_trainer *t, const plan_where *where, const plan
                                 .v_per_key = model->net.v_heads / ARES_MAX(1, model->net.k_heads),
                                 .trained = !c->trainer.val_only };
         if (t->run.model->arithmetic == ARES_BF16) { /* operands of the largest pass, packed */
-            int64_t fed = c->rollout.max_num_batched_tokens,
-                    inner = ARES_MAX(
-                        ARES_MAX(ARES_MAX(model->intermediate, model->expert_width), model->hidden),
-                        ARES_MAX(model->heads * model->head_dim,
-                                 model->net.v_heads * model->net.v_dim));
+            int64_t fed = c->rollout.max_num_batched_tokens;
+            a.pair_words = t->run.device.k->pair_words;
+            a.packed_width = ARES_MAX(
+                ARES_MAX(ARES_MAX(model->intermediate, model->expert_width), model->hidden),
+                ARES_MAX(model->heads * model->head_dim, model->net.v_heads * model->net.v_dim));
             a.packed_rows = ARES_MAX(m->tokens, m->groups * m->group);
             if (where->reinforcement)
                 a.packed_rows = ARES_MAX(a.packed_rows, fed == ARES_NULL_I64 ? MOST_PACKED : fed);
-            /* the head packs by itself, so that no operand is as wide as the vocabulary */
-            a.packed_rows = ARES_MIN(a.packed_rows, MOST_PACKED) * inner / a.widest + 1;
         }
         if (i && !m->tokens) continue;
         if (a.trained) {

@@ -11,6 +11,10 @@
  * block of the run to end adds the run's parts as one block would have. The last block of a segment
  * merges.
  *
+ * Neighbouring segments whose keys of a run are the same rows of the cache (answers that share a
+ * prompt) share its thread block as far as their query heads fill the 16: the first of them
+ * computes the run for all. Each head's numbers are those of its own row, as before.
+ *
  * With bf16 and a head_dim of whole 16s, keys and values come to shared memory by copies of 16
  * bytes that run beside the threads, STAGES - 1 parts ahead, and scores and outputs are products on
  * tensor cores.
@@ -18,8 +22,9 @@
 #include "device.cuh"
 
 enum { PART = 64, HEADS = 16, THREADS = 128, WARPS = THREADS / 32 };
-enum { SCORES = PART + 8 };  /* distance of rows in shared memory */
-enum { RUN = 4, RUNS = 32 }; /* parts of a run at least; runs of a row at most */
+enum { BLOCKS = PART / ARES_KV_BLOCK }; /* of the cache, for a part */
+enum { SCORES = PART + 8 };             /* distance of rows in shared memory */
+enum { RUN = 4, RUNS = 32 };            /* parts of a run at least; runs of a row at most */
 enum {
     FEW_BLOCKS = 2 * 132
 }; /* two for each processor of an H200: with fewer, a block has a part */
@@ -28,12 +33,13 @@ enum {
  */
 
 typedef struct run {
-    int s, h, head, heads; /* segment, KV head, first query head and how many */
-    int from, to;          /* the row sees keys [from, to) */
-    int part, end;         /* parts of this block: those from part to end are to come */
-    int runs, each;        /* runs of the segment, and parts of each but the last */
-    int place, own;        /* where this block leaves its result, and its run's number */
-    int first, blocks;     /* the place of the run's first block, and how many blocks it has */
+    int s, h, head;    /* segment, the first where several share the block; KV head; query head */
+    int own, heads;    /* query heads of a segment from there on, and of all its segments */
+    int from, to;      /* the row sees keys [from, to) */
+    int part, end;     /* parts of this block: those from part to end are to come */
+    int runs, each;    /* runs of the segment, and parts of each but the last */
+    int place, number; /* where this block leaves its result, and its run's number */
+    int first, blocks; /* the place of the run's first block, and how many blocks it has */
 } run;
 
 /* Query heads of a KV head are divided into tiles of 16. */
@@ -42,23 +48,26 @@ static __host__ __device__ int head_tiles(const ares_attention_args &a)
     return (a.n_heads / a.n_kv_heads + HEADS - 1) / HEADS;
 }
 
-/* By parts: a block has one part. False for a block without work, or a segment of several rows. */
-static __device__ bool find_run(const ares_attention_args &a, bool by_parts, run *p)
+/*
+ * What this block has of segment s. By parts: it has one part. False for a block without work, or
+ * a segment of several rows.
+ */
+static __device__ bool find_run(const ares_attention_args &a, bool by_parts, int s, run *p)
 {
     int group = a.n_heads / a.n_kv_heads, tiles = head_tiles(a), tile = (int)blockIdx.y % tiles;
-    int s = p->s = (int)blockIdx.x;
+    p->s = s;
     p->to = (a.seg.prefix_len ? a.seg.prefix_len[s] : 0) + 1;
     p->h = (int)blockIdx.y / tiles;
     p->head = p->h * group + tile * HEADS;
-    p->heads = ARES_MIN(group - tile * HEADS, (int)HEADS);
+    p->own = p->heads = ARES_MIN(group - tile * HEADS, (int)HEADS);
     if (a.seg.start[s + 1] - a.seg.start[s] != 1) return false;
     p->from = a.window > 0 && p->to > a.window ? p->to - a.window : 0;
     int first = p->from / PART, parts = (p->to - 1) / PART + 1 - first, z = (int)blockIdx.z;
     p->each = ARES_MAX((parts + RUNS - 1) / RUNS, (int)RUN);
     p->runs = (parts + p->each - 1) / p->each;
-    p->own = by_parts ? z / p->each : z;
+    p->number = by_parts ? z / p->each : z;
     p->place = z;
-    p->first = by_parts ? p->own * p->each : z;
+    p->first = by_parts ? p->number * p->each : z;
     p->blocks = by_parts ? ARES_MIN(parts - p->first, p->each) : 1;
     p->part = first + (by_parts ? z : z * p->each);
     p->end = by_parts ? p->part + 1 : ARES_MIN(p->part + p->each, first + parts);
@@ -69,6 +78,38 @@ static __device__ bool find_run(const ares_attention_args &a, bool by_parts, run
 static __device__ int keys_in(const run &p, int part)
 {
     return ARES_MIN(p.to - part * PART, (int)PART);
+}
+
+/* Whether p and q, of one place in the grid, have the same keys and see all of them. */
+static __device__ bool same_keys(const ares_attention_args &a, const run &p, const run &q)
+{
+    if (p.part != q.part || p.end != q.end || ARES_MAX(p.from, q.from) > p.part * PART ||
+        ARES_MIN(p.to, q.to) < p.end * PART)
+        return false;
+    const int32_t *blocks = a.seg.block_table + p.part * BLOCKS;
+    int64_t stride = a.seg.table_stride;
+    int other = 0;
+    for (int i = (int)threadIdx.x; i < (p.end - p.part) * BLOCKS; i += THREADS)
+        other |= blocks[p.s * stride + i] != blocks[q.s * stride + i];
+    return !__syncthreads_or(other);
+}
+
+/*
+ * Adds the segments after p's that share this block; of 16 / n neighbours with n query heads each.
+ * False where a segment before it has done so.
+ */
+static __device__ bool share_run(const ares_attention_args &a, run *p)
+{
+    int most = HEADS * a.n_kv_heads / a.n_heads, end = p->s - p->s % ARES_MAX(most, 1) + most;
+    run other;
+    if (most < 2) return true;
+    if (p->s % most && find_run(a, false, p->s - 1, &other) && same_keys(a, *p, other))
+        return false;
+    for (int s = p->s + 1; s < ARES_MIN(end, (int)gridDim.x); s++) {
+        if (!find_run(a, false, s, &other) || !same_keys(a, *p, other)) break;
+        p->heads += p->own;
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------ shared memory */
@@ -108,13 +149,19 @@ static __host__ __device__ size_t divide(char *at, int dim, int stages, int bloc
 /* Of this block's parts; those beyond the row's last key are not read, and name a block that is. */
 static __device__ void load_table(const ares_attention_args &a, const run &p, const room &m)
 {
-    enum { EACH = PART / ARES_KV_BLOCK };
     const int32_t *table = a.seg.block_table + (int64_t)p.s * a.seg.table_stride;
     int there = (p.to + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK;
-    for (int i = (int)threadIdx.x; i < (p.end - p.part) * EACH; i += THREADS) {
-        int at = p.part * EACH + i;
-        m.table[i] = table[at < there ? at : p.part * EACH];
+    for (int i = (int)threadIdx.x; i < (p.end - p.part) * BLOCKS; i += THREADS) {
+        int at = p.part * BLOCKS + i;
+        m.table[i] = table[at < there ? at : p.part * BLOCKS];
     }
+}
+/* The query of the block's head j. */
+template <typename T>
+static __device__ const T *query(const ares_attention_args &a, const run &p, int j)
+{
+    int64_t row = a.seg.start[p.s + j / p.own], head = p.head + j % p.own;
+    return (const T *)a.q + row * a.ldq + head * a.head_dim;
 }
 /* Key `key` of part `part`; `first` is the block's first part. The values lie 32 rows later. */
 template <typename T>
@@ -206,7 +253,7 @@ static __device__ void finish(const ares_attention_args &a, const run &p, int j,
 static __device__ void add_parts(const ares_attention_args &a, const run &p, float *partial)
 {
     int dim = a.head_dim;
-    for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < p.own * dim; i += THREADS) {
         int j = i / dim, d = i % dim;
         float *first = left_at(a, p, partial, p.first, j), out = first[d], max = first[dim];
         for (int b = 1; b < p.blocks; b++) {
@@ -219,7 +266,7 @@ static __device__ void add_parts(const ares_attention_args &a, const run &p, flo
     }
     __syncthreads(); /* all have read the first part's max */
     int j = (int)threadIdx.x;
-    if (j >= p.heads) return;
+    if (j >= p.own) return;
     float *first = left_at(a, p, partial, p.first, j), max = first[dim], sum = first[dim + 1];
     for (int b = 1; b < p.blocks; b++) {
         const float *next = left_at(a, p, partial, p.first + b, j);
@@ -235,7 +282,7 @@ template <typename T>
 static __device__ void merge(const ares_attention_args &a, const run &p, float *partial, int each)
 {
     int dim = a.head_dim;
-    for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < p.own * dim; i += THREADS) {
         int j = i / dim, d = i % dim;
         float max = -INFINITY, sum = 0.0f, out = 0.0f;
         for (int r = 0; r < p.runs; r++) max = fmaxf(max, left_at(a, p, partial, r * each, j)[dim]);
@@ -249,32 +296,42 @@ static __device__ void merge(const ares_attention_args &a, const run &p, float *
     }
 }
 
-/* The block's outputs, maxima and sums lie in m: to the row, or to whoever ends last. */
+/* The outputs, maxima and sums in m from head `head` on, which are p's: to the row, or left. */
 template <typename T>
-static __device__ void leave(const ares_attention_args &a, const run &p, const room &m,
+static __device__ void leave(const ares_attention_args &a, const run &p, const room &m, int head,
                              bool by_parts, float *partial, unsigned *ticket)
 {
     int dim = a.head_dim, j = (int)threadIdx.x;
     bool alone = p.runs == 1 && p.blocks == 1;
-    for (int i = j; i < p.heads * dim; i += THREADS)
-        if (alone)
-            finish<T>(a, p, i / dim, i % dim, m.out[i], m.run_max[i / dim], m.run_sum[i / dim]);
-        else left_at(a, p, partial, p.place, i / dim)[i % dim] = m.out[i];
+    const float *out = m.out + head * dim, *max = m.run_max + head, *sum = m.run_sum + head;
+    for (int i = j; i < p.own * dim; i += THREADS)
+        if (alone) finish<T>(a, p, i / dim, i % dim, out[i], max[i / dim], sum[i / dim]);
+        else left_at(a, p, partial, p.place, i / dim)[i % dim] = out[i];
     if (alone) return;
-    if (j < p.heads) {
+    if (j < p.own) {
         float *left = left_at(a, p, partial, p.place, j);
-        left[dim] = m.run_max[j];
-        left[dim + 1] = m.run_sum[j];
+        left[dim] = max[j];
+        left[dim + 1] = sum[j];
     }
     /* a ticket for the segment, and by parts one for each run */
-    ticket += (blockIdx.x * gridDim.y + blockIdx.y) * (by_parts ? 1 + RUNS : 1);
+    ticket += (p.s * gridDim.y + blockIdx.y) * (by_parts ? 1 + RUNS : 1);
     if (p.blocks > 1) {
-        if (!cuda_is_last(ticket + 1 + p.own, (unsigned)p.blocks)) return;
+        if (!cuda_is_last(ticket + 1 + p.number, (unsigned)p.blocks)) return;
         add_parts(a, p, partial);
     }
     if (p.runs > 1 && !cuda_is_last(ticket, (unsigned)p.runs)) return;
     if (p.runs == 1) __syncthreads(); /* the parts are added */
     merge<T>(a, p, partial, by_parts ? p.each : 1);
+}
+template <typename T>
+static __device__ void leave_all(const ares_attention_args &a, const run &p, const room &m,
+                                 bool by_parts, float *partial, unsigned *ticket)
+{
+    for (int head = 0; head < p.heads; head += p.own) {
+        run of; /* what is no segment's own is p's */
+        if (find_run(a, by_parts, p.s + head / p.own, &of))
+            leave<T>(a, of, m, head, by_parts, partial, ticket);
+    }
 }
 
 /* ------------------------------------------------------------------ on CUDA cores */
@@ -286,13 +343,12 @@ static __global__ void __launch_bounds__(THREADS, 4)
     CUDA_SHARED(char, shared);
     run p;
     room m;
-    if (!find_run(a, by_parts, &p)) return;
+    if (!find_run(a, by_parts, (int)blockIdx.x, &p) || (!by_parts && !share_run(a, &p))) return;
     int dim = a.head_dim, first = p.part;
     divide(shared, dim, 0, blocks, &m);
     load_table(a, p, m);
-    const T *q = (const T *)a.q + a.seg.start[p.s] * a.ldq + (int64_t)p.head * dim;
     for (int i = (int)threadIdx.x; i < HEADS * dim; i += THREADS)
-        m.q[i] = i / dim < p.heads ? cuda_get(q + i) : 0.0f;
+        m.q[i] = i / dim < p.heads ? cuda_get(query<T>(a, p, i / dim) + i % dim) : 0.0f;
     for (int part = first; part < p.end; part++) {
         int n = keys_in(p, part);
         __syncthreads();
@@ -330,7 +386,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
         add_sums(m, part == first);
     }
     __syncthreads();
-    leave<T>(a, p, m, by_parts, partial, ticket);
+    leave_all<T>(a, p, m, by_parts, partial, ticket);
 }
 
 /* ------------------------------------------------------------------ on tensor cores */
@@ -387,15 +443,15 @@ static __global__ void __launch_bounds__(THREADS, 4)
     CUDA_SHARED(char, shared);
     run p;
     room m;
-    if (!find_run(a, by_parts, &p)) return;
+    if (!find_run(a, by_parts, (int)blockIdx.x, &p) || (!by_parts && !share_run(a, &p))) return;
     int dim = a.head_dim, padded = dim + 8, first = p.part, lane = (int)threadIdx.x % 32,
         warp = (int)threadIdx.x / 32, head = lane / 4;
     divide(shared, dim, STAGES, blocks, &m);
     load_table(a, p, m);
-    const uint16_t *q = (const uint16_t *)a.q + a.seg.start[p.s] * a.ldq + (int64_t)p.head * dim;
-    for (int j = warp; j < HEADS; j += WARPS)
-        for (int d = lane; d < dim; d += 32)
-            m.q16[j * padded + d] = j < p.heads ? q[j * dim + d] : (uint16_t)0;
+    for (int j = warp; j < HEADS; j += WARPS) {
+        const uint16_t *q = j < p.heads ? query<uint16_t>(a, p, j) : NULL;
+        for (int d = lane; d < dim; d += 32) m.q16[j * padded + d] = q ? q[d] : (uint16_t)0;
+    }
     __syncthreads();
     for (int i = 0; i < STAGES - 1; i++) bring_part(a, p, m, first + i, first, STAGES);
     float out[TILES][4];
@@ -439,7 +495,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
             if (column < dim) m.out[(head + j / 2 * 8) * dim + column] = out[i][j];
         }
     __syncthreads();
-    leave<uint16_t>(a, p, m, by_parts, partial, ticket);
+    leave_all<uint16_t>(a, p, m, by_parts, partial, ticket);
 }
 
 bool cuda_decodes(const ares_attention_args *a)
@@ -456,8 +512,7 @@ void cuda_decode(ares_device *d, const ares_attention_args *a)
         runs = ARES_MIN((parts + RUN - 1) / RUN, (int)RUNS), heads = a->n_kv_heads * head_tiles(*a),
         each = ARES_MAX((parts + RUNS - 1) / RUNS, (int)RUN);
     bool by_parts = (int64_t)a->seg.n * heads * runs <= FEW_BLOCKS;
-    int blocks =
-        (by_parts ? 1 : each) * PART / ARES_KV_BLOCK; /* of the cache, for a thread block */
+    int blocks = (by_parts ? 1 : each) * BLOCKS; /* of the cache, for a thread block */
     dim3 grid((unsigned)a->seg.n, (unsigned)heads, (unsigned)(by_parts ? parts : runs));
     float *partial = NULL;
     unsigned *ticket = NULL;

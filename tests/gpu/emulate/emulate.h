@@ -41,6 +41,7 @@ OWN bool emulate_allowed(void);
 OWN uint64_t emulate_seed(void);
 unsigned emulate_draw(unsigned n);
 OWN void emulate_count(const char *kind, const char *operation, int64_t n);
+OWN int64_t *emulate_counter(const char *kind, const char *operation);
 OWN void emulate_finish_all(void);
 
 /*

@@ -290,6 +290,7 @@ void emulate_copy_begin(void *to, const void *from, bool there)
         emulate_end("%s: a copy from %p: not 16 aligned bytes of device memory", emulate_running(),
                     from);
     memset(to, 0xff, 16);
+    if (there) *emulate_counter("brought bytes", emulate_running()) += 16;
     copies[self->thread].push_back({ to, there ? from : NULL, groups[self->thread] });
 }
 void emulate_copy_group(void)

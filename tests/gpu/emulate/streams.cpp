@@ -139,13 +139,23 @@ extern "C" {
 int64_t ares_emulate_count(const char *kind, const char *operation);
 }
 
+/* operation: a text that stays, as launches name theirs */
+int64_t *emulate_counter(const char *kind, const char *operation)
+{
+    static const char *kind_of, *operation_of; /* a kernel asks for the same one many times */
+    static int64_t *last;
+    if (kind != kind_of || operation != operation_of)
+        last = &counts[{ kind_of = kind, operation_of = operation }];
+    return last;
+}
 void emulate_count(const char *kind, const char *operation, int64_t n)
 {
     counts[{ kind, operation }] += n;
 }
 /*
  * How often so far: "launch" (kernels and products), "capture" (the same, recorded), "graph",
- * "wait", "copy in", "copy out", "copy", "zero", and the bytes of these with " bytes" behind.
+ * "wait", "copy in", "copy out", "copy", "zero", and the bytes of these with " bytes" behind;
+ * "brought bytes" are those that kernels copy to shared memory beside their threads.
  * operation: a launch's name; NULL for all.
  */
 int64_t ares_emulate_count(const char *kind, const char *operation)

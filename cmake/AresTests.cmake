@@ -9,7 +9,8 @@ set(ARES_TEST_ENV
 
 # libares_cuda_emulated.so: what libares_cuda.so is, for machines without a card (tests/gpu/emulate).
 # Sanitizers know no fibers.
-if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+option(ARES_EMULATOR "build the emulated card, where GCC is the compiler" ON)
+if(ARES_EMULATOR AND NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(emulate ${CMAKE_SOURCE_DIR}/tests/gpu/emulate)
     file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/cuda/*.cu)
     set(sources ${emulate}/cards.cpp ${emulate}/fibers.cpp ${emulate}/memory.cpp ${emulate}/streams.cpp

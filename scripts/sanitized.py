@@ -5,8 +5,9 @@
     scripts/sanitized.py measure [NAME ...]
                                     what each test of test_e2e alone, and each other ctest, takes of
                                     src; goes on where it was stopped. NAME: only these
-    scripts/sanitized.py choose     writes tests/e2e/left_out.txt; prints edges, lines and seconds
-                                    with and without the tests in it
+    scripts/sanitized.py choose [edges|blocks|lines]
+                                    writes tests/e2e/left_out.txt so that none of these is lost;
+                                    prints edges, lines and seconds with and without its tests
 
 Under the sanitizers every other program runs whole. A test of test_e2e is left out when all that it
 takes of src, in whatever process, is taken by what stays: blocks, and edges between two blocks of
@@ -241,7 +242,7 @@ class Seen:
 
 
 def cover(taken, seconds, fixed, covered):
-    """The tests that stay, `fixed` and others until all is taken; how many take each edge."""
+    """The tests that stay, `fixed` and others until all is taken; how many take each of it."""
     chosen = list(fixed)
     covered = set(covered)
     for test in fixed:
@@ -256,11 +257,11 @@ def cover(taken, seconds, fixed, covered):
         new = left.pop(best)
         for others in left.values():
             others -= new
-    times = collections.Counter(edge for test in chosen for edge in taken[test])
+    times = collections.Counter(one for test in chosen for one in taken[test])
     return chosen, times
 
 
-def choose():
+def choose(by="edges"):
     tests = [name for name in tests_of_e2e() if (SEEN / name).exists()]
     whole = [entry.name for entry in SEEN.glob("ctest.*") if entry.suffix != ".part"]
     hows = {name: json.loads((SEEN / name / "how.json").read_text()) for name in tests + whole}
@@ -269,13 +270,16 @@ def choose():
     # that a test waits is not for free: another test has the processor meanwhile, but not always
     seconds = {name: hows[name]["cpu_s"] + 0.1 for name in tests}
     base = set().union(*(taken[name] for name in whole))
+    units = {"edges": range(len(seen.line_of)), "blocks": seen.block_of, "lines": seen.line_of}[by]
+    wanted = {name: set(map(units.__getitem__, taken[name])) for name in tests}
+    given = set(map(units.__getitem__, base))
     unsure = [name for name in tests if hows[name]["status"] or hows[name]["skipped"]]
     fixed = sorted({*unsure, *tests_of_e2e(*WHOLE_FILES)} & {*tests})
-    chosen, times = cover({name: taken[name] for name in tests}, seconds, fixed, base)
+    chosen, times = cover(wanted, seconds, fixed, given)
     for test in sorted(chosen, key=lambda test: -seconds[test]):
-        if test not in fixed and all(times[edge] > 1 or edge in base for edge in taken[test]):
+        if test not in fixed and all(times[one] > 1 or one in given for one in wanted[test]):
             chosen.remove(test)
-            times.subtract(taken[test])
+            times.subtract(wanted[test])
     before = base.union(*(taken[name] for name in tests))
     after = base.union(*(taken[name] for name in chosen))
     out = sorted(set(tests) - set(chosen))
@@ -288,7 +292,6 @@ def choose():
               f"edges, {len(seen.blocks(edges))} blocks, {len(seen.lines(edges))} lines")
     lost = before - after
     print(f"lost: {len(lost)} edges, {len(seen.lines(before) - seen.lines(after))} lines")
-    return bool(lost)
 
 
 def main():
@@ -297,8 +300,8 @@ def main():
         return build()
     if words[:1] == ["measure"]:
         return measure(words[1:])
-    if words == ["choose"]:
-        return choose()
+    if words[:1] == ["choose"] and words[1:] in ([], ["edges"], ["blocks"], ["lines"]):
+        return choose(*words[1:])
     print(__doc__, end="")
     return 2
 

@@ -9,7 +9,8 @@ set(ARES_TEST_ENV
 
 # libares_cuda_emulated.so: what libares_cuda.so is, for machines without a card (tests/gpu/emulate).
 # Sanitizers know no fibers.
-if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+option(ARES_EMULATOR "build the emulated card, where GCC is the compiler" ON)
+if(ARES_EMULATOR AND NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(emulate ${CMAKE_SOURCE_DIR}/tests/gpu/emulate)
     file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/cuda/*.cu)
     set(sources ${emulate}/cards.cpp ${emulate}/fibers.cpp ${emulate}/memory.cpp ${emulate}/streams.cpp
@@ -46,8 +47,22 @@ math(EXPR processors "${processors} + 1")
 set(ARES_TEST_JOBS ${processors} CACHE STRING "tests of a program that run side by side")
 
 # A ctest for the unlabelled tests of a program, and one for each label that its sources use.
+# With sanitizers the tests of tests/<room>/left_out.txt are a ctest of their own (docs/testing.md).
 function(ares_add_ctests room program sources)
     set(jobs --jobs ${ARES_TEST_JOBS})
+    set(left_out tests/${room}/left_out.txt)
+    if(EXISTS ${CMAKE_SOURCE_DIR}/${left_out})
+        add_test(NAME check_left_out COMMAND ${program} --list --only ${left_out}
+            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}) # fails where it names a test that is not there
+        set_tests_properties(check_left_out PROPERTIES LABELS source ENVIRONMENT "${ARES_TEST_ENV}")
+        if(ARES_SANITIZE)
+            add_test(NAME ${room}.left_out COMMAND ${program} --only ${left_out} ${jobs}
+                WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+            set_tests_properties(${room}.left_out PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}"
+                LABELS left_out TIMEOUT 3600)
+            list(APPEND jobs --except ${left_out})
+        endif()
+    endif()
     add_test(NAME ${room} COMMAND ${program} --without slow,mpi,gpu ${jobs}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${room} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 2400)
@@ -139,7 +154,7 @@ foreach(room IN LISTS ARES_TEST_ROOMS ITEMS e2e)
 endforeach()
 
 # The longest begin first, so that one does not run alone in the end. Most of e2e waits, e2e.slow computes.
-foreach(test IN ITEMS e2e.slow:4 e2e:3 e2e.emulated:2 e2e.mpi:1)
+foreach(test IN ITEMS e2e.slow:4 e2e:3 e2e.emulated:2 e2e.left_out:2 e2e.mpi:1)
     string(REPLACE ":" ";" test ${test})
     list(GET test 0 name)
     list(GET test 1 cost)

@@ -5,7 +5,7 @@
 #   scripts/test.sh [--preset release|debug|sanitize] [--without LABEL,...] [NAME ...]
 #       NAME: only these ctests (core, text.slow, e2e, check_includes ...);
 #           `ctest --test-dir build -N` lists them
-#       --without: leave tests of these labels out (slow, mpi, gpu, source)
+#       --without: leave tests of these labels out (slow, mpi, gpu, source, left_out)
 # Emulated cards run what is queued in another order each time; ARES_EMULATE_SEED, which is printed,
 # repeats one (docs/testing.md).
 # One program by hand: build/test_core [--list] [a part of a test's name ...]

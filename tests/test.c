@@ -523,8 +523,41 @@ static bool chosen(const test_case *t, const char *label, const char *without, c
     if (without && shares_label(t->labels, without)) return false;
     if (n == 0) return true;
     for (int i = 0; i < n; i++)
-        if (strstr(t->name, names[i]) || strstr(t->file, names[i])) return true;
+        if (names[i][0] == '=' ? strcmp(t->name, names[i] + 1) == 0
+                               : strstr(t->name, names[i]) || strstr(t->file, names[i]))
+            return true;
     return false;
+}
+
+/*
+ * A file with the name of a test per line, `#` begins a comment: keeps the tests of order[0..n)
+ * that it names (or the others); gives their number, or -1 where it names a test that all[] has
+ * not.
+ */
+static int those_of(const char *file, bool named, test_case **order, int n)
+{
+    ares_str text = { 0 };
+    if (ares_file_read(file, &text) != ARES_OK) {
+        fprintf(stderr, "%s: %s\n", program, ares_error_message());
+        ares_str_fini(&text);
+        return -1;
+    }
+    int unknown = 0, kept = 0;
+    bool *is_named = ares_calloc((size_t)n + 1, sizeof *is_named);
+    char *save = NULL, *line = text.data ? strtok_r(text.data, "\n", &save) : NULL;
+    for (; line; line = strtok_r(NULL, "\n", &save)) {
+        if (line[0] == '#') continue;
+        const test_case *t = all;
+        while (t && strcmp(t->name, line) != 0) t = t->next;
+        if (!t) fprintf(stderr, "%s: %s: there is no test '%s'\n", program, file, line);
+        unknown += !t;
+        for (int i = 0; i < n; i++) is_named[i] |= order[i] == t;
+    }
+    for (int i = 0; i < n; i++)
+        if (is_named[i] == named) order[kept++] = order[i];
+    ares_free(is_named);
+    ares_str_fini(&text);
+    return unknown ? -1 : kept;
 }
 
 static void run_next(test_case *const *order, int n)
@@ -584,7 +617,7 @@ static void run_side_by_side(test_case *const *order, int n)
 
 int main(int argc, char **argv)
 {
-    const char *label = NULL, *without = NULL;
+    const char *label = NULL, *without = NULL, *only = NULL, *except = NULL;
     bool list = false;
     int n_names = 0;
     char *names[64];
@@ -597,10 +630,13 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--list") == 0) list = true;
         else if (strcmp(argv[i], "--label") == 0 && i + 1 < argc) label = argv[++i];
         else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc) without = argv[++i];
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
+        else if (strcmp(argv[i], "--except") == 0 && i + 1 < argc) except = argv[++i];
         else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc) jobs = atoi(argv[++i]);
         else if (argv[i][0] == '-' || n_names == ARES_COUNT(names)) {
             fprintf(stderr,
-                    "usage: %s [--list] [--label L] [--without L,L] [--jobs N] [NAME ...]\n",
+                    "usage: %s [--list] [--label L] [--without L,L] [--only FILE] [--except FILE] "
+                    "[--jobs N] [NAME ...]\n",
                     program);
             return 2;
         } else names[n_names++] = argv[i];
@@ -629,19 +665,20 @@ int main(int argc, char **argv)
     signal(SIGFPE, die_of);
     signal(SIGILL, die_of);
 #endif
-    for (int i = 0; i < count; i++) {
-        if (!chosen(order[i], label, without, names, n_names)) continue;
-        if (list)
-            printf("%s%s%s%s\n", order[i]->name, order[i]->labels[0] ? " [" : "", order[i]->labels,
-                   order[i]->labels[0] ? "]" : "");
-        order[matched++] = order[i];
-    }
+    for (int i = 0; i < count; i++)
+        if (chosen(order[i], label, without, names, n_names)) order[matched++] = order[i];
+    if (only) matched = those_of(only, true, order, matched);
+    if (except && matched >= 0) matched = those_of(except, false, order, matched);
+    for (int i = 0; list && i < matched; i++)
+        printf("%s%s%s%s\n", order[i]->name, order[i]->labels[0] ? " [" : "", order[i]->labels,
+               order[i]->labels[0] ? "]" : "");
     if (!list && jobs > 1) run_side_by_side(order, matched);
     else if (!list) run_next(order, matched);
     if (!shared_dir) remove_tree(kept_dir);
     ares_free(order);
     ares_str_fini(&skips);
     ares_arena_fini(&strings);
+    if (matched < 0) return 2; /* no such file, or a test that is not there */
     if (list) return 0;
     if (n_names && !matched) {
         fprintf(stderr, "%s: no test matches %s\n", program, names[0]);

@@ -9,9 +9,11 @@
  * cannot go on, and REQUIRE and REQUIRE_OK do the same. The second argument of a comparison is the
  * expected value.
  *
- *   test_core [--list] [--label L] [--without L,L] [--jobs N] [NAME ...]
- *       NAME: a part of a test's name or of its file's; --label: only tests with that label;
- *       --without: no tests with these; --jobs: as many tests side by side, in processes that
+ *   test_core [--list] [--label L] [--without L,L] [--only FILE] [--except FILE] [--jobs N]
+ *             [NAME ...]
+ *       NAME: a part of a test's name or of its file's, =NAME: the whole name; --label: only tests
+ *       with that label; --without: no tests with these; --only, --except: the tests that a file
+ *       names, one a line, or the others; --jobs: as many tests side by side, in processes that
  *       share nothing, and N times the limits below
  *   last line: `test_core: N passed, N failed, N skipped`; exit status 1 when a test failed or
  *       nothing matched a NAME

@@ -15,6 +15,7 @@ target_include_directories(ares_flags INTERFACE ${CMAKE_SOURCE_DIR}/include)
 # were) may warn of more: -DARES_WERROR=OFF.
 target_compile_options(ares_flags INTERFACE -ffp-contract=off -fno-math-errno -Wall -Wextra
     $<$<COMPILE_LANGUAGE:C>:-Wconversion;-Wno-sign-conversion;-Wpointer-arith>
+    $<$<COMPILE_LANG_AND_ID:C,Clang>:-Wno-enum-float-conversion> # numbers have names by enum
     $<$<AND:$<BOOL:${ARES_WERROR}>,$<C_COMPILER_ID:GNU,Clang>>:-Werror>)
 
 # GCC 12 for aarch64 ends with an internal error where it vectorises a largest number by fmax.

@@ -13,6 +13,10 @@ set_source_files_properties(${table} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(ares_torch PRIVATE ${CMAKE_SOURCE_DIR}/src/kernels/torch
     ${CMAKE_SOURCE_DIR}/src/kernels/aten)
 target_link_libraries(ares_torch PRIVATE ares_flags ares_libtorch ${CMAKE_DL_LIBS})
+# libtorch's wheel is GCC's: since clang 18 some templates have other names, which are not in it.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+    target_compile_options(ares_torch PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fclang-abi-compat=17>)
+endif()
 if(TARGET ares-train)
     add_dependencies(ares-train ares_torch)
 endif()

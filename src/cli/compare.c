@@ -202,7 +202,7 @@ static double column_of(ares_arena *arena, const runs_run *r, const char *column
         sum += p.value[i];
         n++;
     }
-    return n ? total ? sum : sum / n : NAN;
+    return n > 0 ? total ? sum : sum / n : NAN;
 }
 
 typedef struct table {

@@ -77,7 +77,7 @@ void ares_world_set_transport(ares_world *w, const char *name)
     /* the option's own check has refused other words, so a failure here is our mistake */
     if (ares_lookup(ARES_ECONFIG, "dist: transport", name, names, ARES_COUNT(names), &i) == ARES_OK)
         w->transport = (dist_transport)i;
-    else ARES_ASSERT(!"the option has no other choices");
+    else ARES_ASSERT(false && "the option has no other choices");
 }
 
 void ares_world_abort(const ares_world *w, int code)

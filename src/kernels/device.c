@@ -11,6 +11,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "ares/kernels.h"
 
@@ -123,9 +126,11 @@ const ares_kernels *kernels_cpu(const char *isa)
 {
 #if defined __x86_64__
     __builtin_cpu_init();
+    unsigned info[4] = { 0 }; /* registers a to d of cpuid 1: clang 14 knows no name "f16c" */
+    __get_cpuid(1, info, info + 1, info + 2, info + 3);
     /* avx2 stands for what its table uses, FMA and conversions of f16 included */
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                __builtin_cpu_supports("f16c");
+                (info[2] & bit_F16C) != 0;
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512cd");

@@ -200,8 +200,10 @@ static const char *where_of(const selection *s, const char *key)
 /* As many flags as a value has entries, and one more. */
 static bool *flags_of(const selection *s, const ares_json *x)
 {
-    bool many = x && (x->type == ARES_JSON_ARRAY || x->type == ARES_JSON_OBJECT);
-    return ares_arena_calloc(s->arena, many ? (size_t)x->count + 1 : 1, sizeof(bool));
+    size_t n = 1;
+    /* not `many ? count + 1 : 1` of a bool: GCC 14.2 makes it many * count + 1, and reads NULL */
+    if (x && (x->type == ARES_JSON_ARRAY || x->type == ARES_JSON_OBJECT)) n += (size_t)x->count;
+    return ares_arena_calloc(s->arena, n, sizeof(bool));
 }
 
 static int is_excluded(selection *s, const ares_json *exclude, const char *name, bool *out)

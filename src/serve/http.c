@@ -67,6 +67,7 @@ void serve_http_close(serve_http *h, double wait_s)
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -344,7 +345,8 @@ static void receive(connection *k, ares_view in)
                 ares_str_add(&c->body, in.data, n);
                 in.data += n, in.len -= n;
             }
-            int64_t all = k->h->body_bytes += (int64_t)(c->body.len - before);
+            int64_t more = (int64_t)(c->body.len - before),
+                    all = atomic_fetch_add(&k->h->body_bytes, more) + more;
             if (!readable) {
                 refuse_for(k, fault);
                 return;

@@ -812,7 +812,7 @@ TEST(a_span_that_is_no_number_is_neutral_and_counted)
 {
     float fine[3] = { -1, -2, -3 }, ref[3] = { -1.5f, -2, -2.5f }, broken[3] = { -1, NAN, -3 },
           d[2][3] = { { 0 }, { 0 } };
-    ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, fine, ref, d[0] }, .reward = 1 },
+    ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, fine, ref, d[0], NULL }, .reward = 1 },
                                         { .text = { 3, 0, 2, broken, ref, d[1], NULL },
                                           .reward = 0 } };
     ares_vapor_prompt p = { .n = 2, .completions = c };
@@ -845,12 +845,14 @@ TEST(a_detached_preference_and_a_failure_that_counts_in_full)
     float now[2] = { -1, -1 }, ref[2] = { -1.1f, -1 }, d[2][2] = { { 0 }, { 0 } },
           pair[2] = { -1, -2 }, pair_ref[2] = { -1, -1 }, d_pair[2][2] = { { 0 }, { 0 } };
     for (int detach = 0; detach < 2; detach++) {
-        ares_vapor_completion_args c[2] = { { .text = { 2, 0, 2, now, ref, d[0] }, .reward = 1 },
-                                            { .text = { 2, 0, 0, now, ref, d[1] }, .reward = 5 } };
+        ares_vapor_completion_args c[2] = {
+            { .text = { 2, 0, 2, now, ref, d[0], NULL }, .reward = 1 },
+            { .text = { 2, 0, 0, now, ref, d[1], NULL }, .reward = 5 }
+        };
         ares_vapor_prompt p = { .n = 2,
                                 .completions = c,
-                                .chosen = { 2, 0, 1, pair, pair_ref, d_pair[0] },
-                                .rejected = { 2, 1, 2, pair, pair_ref, d_pair[1] } };
+                                .chosen = { 2, 0, 1, pair, pair_ref, d_pair[0], NULL },
+                                .rejected = { 2, 1, 2, pair, pair_ref, d_pair[1], NULL } };
         ares_vapor_config cfg = { .beta = 0.05,
                                   .epsilon_low = 0.2,
                                   .epsilon_high = 0.8,

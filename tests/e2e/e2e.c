@@ -304,8 +304,8 @@ bool e2e_same_samples(const char *a, const char *b, int step)
 
 const char *const e2e_shared[E2E_SHARED] = {
     "worker.actor.fsdp.fsdp_size=1 worker.critic.fsdp.fsdp_size=1", "",
-    "worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true "
-    "worker.ref.fsdp.enable_full_shard=true"
+    ("worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true "
+     "worker.ref.fsdp.enable_full_shard=true")
 };
 
 bool e2e_has_mpi(void)

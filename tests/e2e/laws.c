@@ -235,7 +235,7 @@ bool laws_of_finished(const char *run, int steps, const char *where)
         for (int k = 0; k < ARES_COUNT(columns); k++) {
             double have = e2e_metric(run, step, means[k]);
             /* NaN: where a teacher alone teaches nothing is judged */
-            bool known = finished && !isnan(sum[k]);
+            bool known = finished > 0 && !isnan(sum[k]);
             LAW(known ? near(have, sum[k] / finished, 1e-6) : isnan(have),
                 "%s: %s is %g, of the %g finished answers %g", where, means[k], have, finished,
                 sum[k] / finished);

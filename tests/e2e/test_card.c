@@ -399,8 +399,8 @@ TEST_GPU(a_run_whose_full_micro_batches_do_not_fit_says_so_and_trains)
 /* Nothing is said but the device. */
 TEST_GPU(a_card_says_what_it_takes_by_itself_and_where_its_time_goes)
 {
-    static const char *const said[] = { "bf16, the optimizer's copy in fp32, 16384 tokens per "
-                                        "micro-batch, up to 512 samples at once",
+    static const char *const said[] = { ("bf16, the optimizer's copy in fp32, 16384 tokens per "
+                                         "micro-batch, up to 512 samples at once"),
                                         "kernel times, by the card's events, without graphs: ",
                                         "\n  gen  ",
                                         "\n    rope_store  ",

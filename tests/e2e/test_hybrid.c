@@ -49,8 +49,8 @@ TEST(a_run_with_delta_nets_is_the_same_with_and_without_snapshots)
 {
     static const char *const kinds[] = {
         "", "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.1 ",
-        "curriculum.over_sampling_batch_size=6 curriculum.partial_rollout=true "
-        "data.max_response_length=40 ",
+        ("curriculum.over_sampling_batch_size=6 curriculum.partial_rollout=true "
+         "data.max_response_length=40 "),
         "curriculum.over_sampling_batch_size=6 algorithm.dynamic_sampling_filter=nonzero_std "
     };
     static const char *const ways[] = { NO_SNAPSHOTS, FEW,

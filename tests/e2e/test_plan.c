@@ -267,8 +267,8 @@ TEST(what_a_run_with_images_allocates_is_what_plan_says)
         "worker.actor.model.freeze_vision_tower=false algorithm.disable_kl=false "
         "algorithm.use_kl_loss=true algorithm.kl_coef=0.1 "
         "worker.actor.model.enable_gradient_checkpointing=true",
-        "worker.actor.model.freeze_vision_tower=false algorithm.disable_kl=false "
-        "algorithm.use_kl_loss=true algorithm.kl_coef=0.1 worker.actor.model.lora.rank=40",
+        ("worker.actor.model.freeze_vision_tower=false algorithm.disable_kl=false "
+         "algorithm.use_kl_loss=true algorithm.kl_coef=0.1 worker.actor.model.lora.rank=40"),
     };
     ares_str rows_text = { 0 };
     const char *model = test_file("sees");
@@ -418,8 +418,8 @@ TEST_SLOW(a_process_on_the_cpu_takes_as_much_memory_as_plan_says)
         "worker.actor.arithmetic=bf16",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16",
         "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false",
-        "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
-        "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false",
+        ("worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
+         "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false"),
         "worker.rollout.top_p=0.9",
         "worker.rollout.n=32 worker.rollout.max_num_seqs=128 worker.rollout.cache_tokens=8192",
     };
@@ -578,8 +578,8 @@ TEST(a_reference_in_host_memory_takes_less_however_many_rows_there_are)
     static const char *const options[] = {
         "worker.ref.offload.offload_params=false",
         "worker.ref.offload.offload_params=true",
-        "worker.ref.offload.offload_params=true data.rollout_batch_size=128 "
-        "worker.actor.global_batch_size=128",
+        ("worker.ref.offload.offload_params=true data.rollout_batch_size=128 "
+         "worker.actor.global_batch_size=128"),
         "worker.ref.offload.offload_params=true worker.actor.round_tokens=20000",
     };
     double passes[ARES_COUNT(options)];
@@ -1008,8 +1008,8 @@ TEST_MPI(what_ranks_hold_and_send_for_stored_answers_is_what_plan_says)
 {
     static const char *const options[] = {
         "", "worker.actor.round_tokens=210",
-        "worker.actor.round_tokens=210 worker.actor.fsdp.enable_full_shard=true "
-        "worker.ref.fsdp.enable_full_shard=true"
+        ("worker.actor.round_tokens=210 worker.actor.fsdp.enable_full_shard=true "
+         "worker.ref.fsdp.enable_full_shard=true")
     };
     E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {

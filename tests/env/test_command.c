@@ -470,8 +470,8 @@ TEST(no_answer_ends_the_run)
     static const char *const seeds[] = {
         "{\"observation\":\"a\",\"actions\":[\"left\",\"right\"]}",
         "{\"observation\":\"b\",\"reward\":0.5,\"done\":false,\"info\":{\"success\":true,\"n\":2}}",
-        "{\"observation\":\"b\\u0000\",\"reward\":-1e308,\"done\":true,\"info\":{\"\":1,\"n\":"
-        "1e99}}",
+        ("{\"observation\":\"b\\u0000\",\"reward\":-1e308,\"done\":true,\"info\":{\"\":1,\"n\":"
+         "1e99}}"),
         "[[[[",
         "\"",
         "{\"observation\":{},\"reward\":[],\"done\":1,\"info\":[]}",

@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ares_config_load_text(copy, "printed.yaml", ares_str_view(&once));
         if (fuzz_finish(copy, &again) != ARES_OK) {
             fprintf(stderr, "%s\n%s", ares_error_message(), once.data);
-            ARES_ASSERT(!"the print reads back");
+            ARES_ASSERT(false && "the print reads back");
         }
         ares_config_print(copy, &twice);
         ARES_ASSERT(ares_view_eq(ares_str_view(&once), ares_str_view(&twice)));

@@ -310,8 +310,8 @@ TEST(json_is_what_python_reads)
                                       "nul",
                                       "nan",
                                       "1 2",
-                                      "\xc2\xa0"
-                                      "1x",
+                                      ("\xc2\xa0"
+                                       "1x"),
                                       "[1]]",
                                       "// a\n1",
                                       "--1",

@@ -5,6 +5,7 @@ TEST(rope_turns_pairs_half_a_head_apart_back_again_and_without_angles_not_at_all
     static const int dims[] = { 2, 6, 32, 64, 80, 128 };
     for (int s = 0; s < ARES_COUNT(dims); s++) {
         int rows = 33, heads = 3, hd = dims[s], half = hd / 2, ld = heads * hd + 2;
+        size_t bytes = (size_t)rows * (size_t)ld * 4;
         float *start = normals(1, (int64_t)rows * ld, 1),
               *angle = normals(2, (int64_t)rows * half, 3), *first = NULL;
         float *table = filled((int64_t)rows * hd, 0), *x = filled((int64_t)rows * ld, 0);
@@ -16,13 +17,13 @@ TEST(rope_turns_pairs_half_a_head_apart_back_again_and_without_angles_not_at_all
         for (int n = 0; n < ISAS; n++) {
             ares_device d;
             if (!device_of(isas[n], 2, &d)) continue;
-            memcpy(x, start, (size_t)(rows * ld) * 4);
+            memcpy(x, start, bytes);
             d.k->rope(&d, rows, heads, hd, 0, x, ld, NULL, false);
-            CHECK_MEM(x, start, (size_t)(rows * ld) * 4);
+            CHECK_MEM(x, start, bytes);
             d.k->rope(&d, rows, heads, hd, 0, x, ld, table, false);
             if (!first) {
                 first = filled((int64_t)rows * ld, 0);
-                memcpy(first, x, (size_t)(rows * ld) * 4);
+                memcpy(first, x, bytes);
                 for (int r = 0; r < rows; r++)
                     for (int c = 0; c < ld; c++) {
                         int h = c / hd, i = c % hd;
@@ -38,7 +39,7 @@ TEST(rope_turns_pairs_half_a_head_apart_back_again_and_without_angles_not_at_all
                         CHECK_NEAR(x[r * ld + c], want, 2 * 0x1p-24 * size);
                     }
             }
-            CHECK_MEM(x, first, (size_t)(rows * ld) * 4);
+            CHECK_MEM(x, first, bytes);
             d.k->rope(&d, rows, heads, hd, 0, x, ld, table, true);
             for (int i = 0; i < rows * ld; i++)
                 if (!CHECK_NEAR(x[i], start[i], 1e-5)) break;

@@ -84,8 +84,8 @@ static const ares_medium *open_clip(store *s, double fps)
     const char *list =
         ares_arena_printf(&s->arena, "[{\"frames\": [\"%s\", \"%s\"], \"sample_fps\": %g}]",
                           test_file("a.png"), test_file("b.png"), fps);
-    CHECK_OK(
-        media_open(NULL, picture_json(&s->arena, list), &s->rules.processor, &o, &s->arena, &m));
+    CHECK_OK(media_open(NULL, picture_json(&s->arena, "%s", list), &s->rules.processor, &o,
+                        &s->arena, &m));
     return m.items;
 }
 

@@ -367,7 +367,7 @@ TEST(accuracy_is_that_of_the_verifier_named)
         REQUIRE_OK(OPEN(&m, 1, both[i], "skip_special_tokens=true"));
         submit(&m, 0, "\\boxed{5}", "5", NULL);
         finish(&m);
-        CHECK(m.items[0].accuracy == i && m.items[0].score == 1);
+        CHECK(m.items[0].accuracy == (float)i && m.items[0].score == 1);
         close_manager(&m);
     }
     REQUIRE_OK(OPEN(&m, 1, "skip_special_tokens=true")); /* no rewards given: exact */

@@ -202,7 +202,7 @@ GOLDEN(lora, lora_adamw)
     bool well = set_up(g, &s, true);
     if (n_norms != steps || n_losses < steps) golden_fail(g, "%lld norms", (long long)n_norms);
     for (int64_t i = 0; i < steps && well; i++) {
-        double loss, norm;
+        double loss = NAN, norm = NAN;
         well = add_gradients(g, &s, -1, &loss) &&
                golden_ok(g, learner_step(&s.learner, ARES_OK, golden_number(g, "max_grad_norm"),
                                          "step", &norm));

@@ -396,7 +396,7 @@ TEST(every_published_form_of_the_documents_passes_the_checks)
         if (!cell || strncmp(line, "| method", 8) == 0) continue;
         ares_str_add_z(&yaml, "distillation: {enabled: true");
         char *parts = cell + 3;
-        for (int k = 0; strsep(&parts, "`") && parts; k++) { /* what stands between two of them */
+        while (strsep(&parts, "`") && parts) { /* what stands between two of them */
             char *code = strsep(&parts, "`");
             ares_str_addf(&yaml, ", %s", code);
             if (!parts) break;

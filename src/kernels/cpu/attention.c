@@ -260,22 +260,19 @@ static inline uint32_t keys_between(int low, int high)
 static inline void transpose_to_32(const float *from, int64_t ld, int rows, int columns, float *to)
 {
     typedef float f4 __attribute__((vector_size(16), aligned(4), may_alias));
-    typedef int32_t i4 __attribute__((vector_size(16)));
     int full = rows & ~3, wide = columns & ~3;
     for (int i = 0; i < full; i += 4)
         for (int j = 0; j < wide; j += 4) {
             const float *p = from + i * ld + j;
             f4 a = *(const f4 *)p, b = *(const f4 *)(p + ld), c = *(const f4 *)(p + 2 * ld),
                e = *(const f4 *)(p + 3 * ld);
-            f4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }),
-               ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
-            f4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }),
-               ce1 = __builtin_shuffle(c, e, (i4){ 2, 6, 3, 7 });
+            f4 ab0 = V4_SHUFFLE(a, b, 0, 4, 1, 5), ab1 = V4_SHUFFLE(a, b, 2, 6, 3, 7);
+            f4 ce0 = V4_SHUFFLE(c, e, 0, 4, 1, 5), ce1 = V4_SHUFFLE(c, e, 2, 6, 3, 7);
             float *q = to + (int64_t)j * 32 + i;
-            *(f4 *)q = __builtin_shuffle(ab0, ce0, (i4){ 0, 1, 4, 5 });
-            *(f4 *)(q + 32) = __builtin_shuffle(ab0, ce0, (i4){ 2, 3, 6, 7 });
-            *(f4 *)(q + 64) = __builtin_shuffle(ab1, ce1, (i4){ 0, 1, 4, 5 });
-            *(f4 *)(q + 96) = __builtin_shuffle(ab1, ce1, (i4){ 2, 3, 6, 7 });
+            *(f4 *)q = V4_SHUFFLE(ab0, ce0, 0, 1, 4, 5);
+            *(f4 *)(q + 32) = V4_SHUFFLE(ab0, ce0, 2, 3, 6, 7);
+            *(f4 *)(q + 64) = V4_SHUFFLE(ab1, ce1, 0, 1, 4, 5);
+            *(f4 *)(q + 96) = V4_SHUFFLE(ab1, ce1, 2, 3, 6, 7);
         }
     for (int i = 0; i < rows; i++)
         for (int j = i < full ? wide : 0; j < columns; j++)

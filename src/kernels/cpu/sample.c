@@ -39,21 +39,18 @@ static inline void philox_64(uint32_t counter, const uint32_t key[2], uint32_t w
         c3 = a_lo;
     }
     typedef uint32_t u4 __attribute__((vector_size(16), aligned(4), may_alias));
-    typedef int32_t i4 __attribute__((vector_size(16)));
     uint32_t lane[4][16];
     v16i_store(lane[0], c0), v16i_store(lane[1], c1), v16i_store(lane[2], c2),
         v16i_store(lane[3], c3);
     for (int i = 0; i < 16; i += 4) {
         u4 a = *(const u4 *)(lane[0] + i), b = *(const u4 *)(lane[1] + i),
            c = *(const u4 *)(lane[2] + i), e = *(const u4 *)(lane[3] + i);
-        u4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }),
-           ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
-        u4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }),
-           ce1 = __builtin_shuffle(c, e, (i4){ 2, 6, 3, 7 });
-        *(u4 *)(word + 4 * i) = __builtin_shuffle(ab0, ce0, (i4){ 0, 1, 4, 5 });
-        *(u4 *)(word + 4 * i + 4) = __builtin_shuffle(ab0, ce0, (i4){ 2, 3, 6, 7 });
-        *(u4 *)(word + 4 * i + 8) = __builtin_shuffle(ab1, ce1, (i4){ 0, 1, 4, 5 });
-        *(u4 *)(word + 4 * i + 12) = __builtin_shuffle(ab1, ce1, (i4){ 2, 3, 6, 7 });
+        u4 ab0 = V4_SHUFFLE(a, b, 0, 4, 1, 5), ab1 = V4_SHUFFLE(a, b, 2, 6, 3, 7);
+        u4 ce0 = V4_SHUFFLE(c, e, 0, 4, 1, 5), ce1 = V4_SHUFFLE(c, e, 2, 6, 3, 7);
+        *(u4 *)(word + 4 * i) = V4_SHUFFLE(ab0, ce0, 0, 1, 4, 5);
+        *(u4 *)(word + 4 * i + 4) = V4_SHUFFLE(ab0, ce0, 2, 3, 6, 7);
+        *(u4 *)(word + 4 * i + 8) = V4_SHUFFLE(ab1, ce1, 0, 1, 4, 5);
+        *(u4 *)(word + 4 * i + 12) = V4_SHUFFLE(ab1, ce1, 2, 3, 6, 7);
     }
 }
 

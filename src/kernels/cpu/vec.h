@@ -71,6 +71,14 @@
         return __VA_ARGS__;                 \
     }
 
+/* Four of the lanes of a, which are 0 to 3, and of b, 4 to 7; GCC 11 has no clang's name for it. */
+#ifdef __clang__
+#define V4_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t v4_lanes __attribute__((vector_size(16)));
+#define V4_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (v4_lanes){ __VA_ARGS__ })
+#endif
+
 #if defined ARES_ISA_AVX512
 #include "vec_avx512.h"
 #elif defined ARES_ISA_AVX2

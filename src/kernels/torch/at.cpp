@@ -199,7 +199,7 @@ at::ScalarType type_of(at_dtype dtype)
     case AT_U8: return at::kByte;
     case AT_BOOL: return at::kBool;
     }
-    ARES_ASSERT(!"a dtype of at.h");
+    ARES_ASSERT(false && "a dtype of at.h");
     return at::kFloat;
 }
 

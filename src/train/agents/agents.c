@@ -268,7 +268,7 @@ static void skip(void *state, int64_t id)
 {
     (void)state;
     (void)id;
-    ARES_ASSERT(!"a row of an endless source is skipped"); /* ares_source_gids refuses it */
+    ARES_ASSERT(false && "a row of an endless source is skipped"); /* ares_source_gids refuses it */
 }
 
 static void save(const void *state, ares_str *json)

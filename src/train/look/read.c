@@ -530,7 +530,7 @@ double look_distinct(look_answer *a, int64_t n)
         sum += distinct / (double)(end - i);
         groups++;
     }
-    return groups ? sum / groups : NAN;
+    return groups > 0 ? sum / groups : NAN;
 }
 
 look_answer look_answer_of(const ares_json *row)
@@ -625,7 +625,7 @@ ares_look_paired look_validation(const char *dir)
     int64_t n = ares_map_count(known);
     double *difference = ares_malloc((size_t)(n + 1) * sizeof *difference);
     for (int64_t i = 0; i < n; i++) {
-        if (!q[i].n[0] || !q[i].n[1]) continue;
+        if (q[i].n[0] == 0 || q[i].n[1] == 0) continue;
         double a = q[i].sum[0] / q[i].n[0], b = q[i].sum[1] / q[i].n[1];
         p.accuracy[0] += a;
         p.accuracy[1] += b;

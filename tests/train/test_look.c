@@ -129,6 +129,41 @@ TEST(a_brief_reading_gives_the_same_verdicts)
     }
 }
 
+/* Its answers have rewards of 0 that nobody gave, or that no loss reads. */
+TEST(rewards_that_teach_nothing_are_not_judged)
+{
+    enum { CONSTANT = 1, SIGNAL = 2, FAILURES = 4 };
+    static const struct {
+        const char *options;
+        int judged;
+    } cases[] = {
+        { "{}", CONSTANT | SIGNAL | FAILURES },
+        { "{enabled: true, context: row, distillation_loss: {use_task_rewards: false}}", 0 },
+        { "{enabled: true, context: group, distillation_loss: {use_task_rewards: false}}",
+          CONSTANT | FAILURES },
+        { "{enabled: true, context: row, distillation_loss: {use_task_rewards: true}}",
+          CONSTANT | SIGNAL | FAILURES },
+        { "{enabled: false, context: row, distillation_loss: {use_task_rewards: false}}",
+          CONSTANT | SIGNAL | FAILURES },
+    };
+    static const char *const rules[] = { "constant_reward", "signal", "failures" };
+    put_judged(false);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_arena arena = { 0 };
+        ares_look l;
+        ares_look_verdicts v;
+        int judged = 0;
+        put("config.yaml", ares_arena_printf(&arena, "distillation: %s\n", cases[i].options));
+        REQUIRE_OK(ares_look_read(&arena, test_dir(), 0, &l));
+        ares_look_judge(&arena, &l, NULL, &v);
+        for (int k = 0; k < v.n; k++)
+            for (int r = 0; r < ARES_COUNT(rules); r++)
+                if (strcmp(v.each[k].id, rules[r]) == 0) judged |= 1 << r;
+        CHECK_EQ(judged, cases[i].judged);
+        ares_arena_fini(&arena);
+    }
+}
+
 TEST(a_brief_reading_ends_at_a_line_that_is_none)
 {
     static const char *const bad[] = { "{\"step\":2,\"actor/kl\":1.2.3}",

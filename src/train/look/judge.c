@@ -291,6 +291,18 @@ static void step_size(judge *j)
         shown, rule);
 }
 
+/*
+ * Whether a teacher alone teaches. *judged: whether it reads rewards all the same, as that of a
+ * group's right answers does; without it answers are not judged, and their rewards are 0
+ */
+static bool teacher_alone(const judge *j, bool *judged)
+{
+    const ares_json *context = look_option(j->l, "distillation.context");
+    *judged = context && ares_view_eq(context->text, ares_view_of("group"));
+    return look_option_true(j->l, "distillation.enabled") &&
+           !look_option_true(j->l, "distillation.distillation_loss.use_task_rewards");
+}
+
 static void signal_of_groups(judge *j)
 {
     static const char rule[] = "warns above 50 % of groups without signal, bad above 80 %";
@@ -299,8 +311,8 @@ static void signal_of_groups(judge *j)
                  *drawn = ares_look_values(l, "filter/generated_groups"),
                  *mixed = ares_look_values(l, "rollout/mixed_groups_frac");
     double *share = ares_arena_alloc(j->arena, (size_t)(l->rows + 1) * sizeof *share);
-    bool filtered = zero && drawn;
-    if (!filtered && !mixed) return;
+    bool filtered = zero && drawn, judged;
+    if ((!filtered && !mixed) || teacher_alone(j, &judged)) return; /* every answer teaches */
     for (int64_t i = 0; i < l->rows; i++)
         share[i] = !filtered ? 1 - mixed[i] : drawn[i] > 0 ? zero[i] / drawn[i] : NAN;
     course c = course_of_values(j, share);
@@ -361,8 +373,9 @@ static void failures(judge *j)
     static const char rule[] = "warns at 1 failure or 10 % without an answer, bad where more than "
                                "5 % of a step's answers fail",
                       prefix[] = "reward/failed/";
+    bool judged;
     if (look_option(j->l, "sft")) return; /* supervised training has no rewards */
-    if (j->l->steps == 0) return;         /* nothing was judged */
+    if (j->l->steps == 0 || (teacher_alone(j, &judged) && !judged)) return; /* nothing was judged */
     course found = course_of(j, "reward/extract_fail_rate");
     double most = 0, missing = found.n ? fmax(found.most, 0) : 0;
     const char *metric = found.n ? "reward/extract_fail_rate" : "";
@@ -458,6 +471,8 @@ static void constant_reward(judge *j)
 {
     course high = course_of(j, "critic/score/max"), low = course_of(j, "critic/score/min");
     int64_t k = quarter(high.n);
+    bool judged;
+    if (teacher_alone(j, &judged) && !judged) return;
     if (!high.n || high.n != low.n || j->l->steps < FEWEST_STEPS) return;
     double all = high.value[high.n - 1];
     for (int64_t i = high.n - k; i < high.n; i++)

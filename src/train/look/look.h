@@ -11,6 +11,7 @@
 
 /* An option's value, by its path ("worker.rollout.n"); NULL: not known. */
 const ares_json *look_option(const ares_look *l, const char *path);
+bool look_option_true(const ares_look *l, const char *path);
 double look_option_number(const ares_look *l, const char *path, double absent);
 /* Adds a series; value [rows] must live as long as the arena. */
 void look_add(ares_arena *arena, ares_look *l, const char *name, const double *value);

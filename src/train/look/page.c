@@ -88,8 +88,7 @@ static double sum_of(const ares_look *l, const char *metric)
 static const char *algorithm_of(const ares_look *l)
 {
     if (look_option(l, "sft")) return "sft";
-    const ares_json *dynamic = look_option(l, "worker.actor.dynamic_kl_loss");
-    if (dynamic && dynamic->type == ARES_JSON_BOOL && dynamic->boolean) return "aepo";
+    if (look_option_true(l, "worker.actor.dynamic_kl_loss")) return "aepo";
     const char *name = option_text(l, "algorithm.name");
     return name ? name : option_text(l, "algorithm.adv_estimator");
 }

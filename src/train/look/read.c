@@ -448,6 +448,12 @@ const ares_json *look_option(const ares_look *l, const char *path)
     return at;
 }
 
+bool look_option_true(const ares_look *l, const char *path)
+{
+    const ares_json *v = look_option(l, path);
+    return v && v->type == ARES_JSON_BOOL && v->boolean;
+}
+
 double look_option_number(const ares_look *l, const char *path, double absent)
 {
     const ares_json *v = look_option(l, path);

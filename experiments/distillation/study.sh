@@ -99,8 +99,9 @@ for arm in jsd_0 jsd_0.5 jsd_1 advantage sft; do
     done
 done
 finish
+best=$(python3 $here/tables.py best)
 while read -r arm rate; do
     for seed in {1..5}; do together "$arm" "$rate" "$seed"; done
-done < <(python3 $here/tables.py best)
+done <<<"$best"
 together none 0 1
 finish
